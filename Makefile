@@ -1,0 +1,65 @@
+# Each target sets up what it needs: a virtual environment, pinned installs (constraints.txt), and augpipe itself, editable.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+DEMO_OUT ?= demo
+TEST_TIMEOUT_S ?= 240
+
+PIP = -m pip --disable-pip-version-check --no-input
+INSTALL = $(PIP) install -qq -c constraints.txt
+
+# Real photographs that may lie beside the checkout; tests that want them are skipped where there are none.
+PHOTOS = ../shared/data
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+.PHONY: demo
+demo: .venv/.installed ## Photographs to batches: sample dataset, preview sheet, an epoch, a table of rates (into demo/)
+	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
+
+.PHONY: test
+test: .venv/.installed ## Run every test; PYTEST_ARGS="-k lens" for some of them
+	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
+	.venv/bin/python -m pytest --timeout "$(TEST_TIMEOUT_S)" $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: .venv/.installed ## ruff (lint and format) and mypy --strict
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/mypy
+
+.PHONY: format
+format: .venv/.installed ## Let ruff mend what it can
+	@.venv/bin/ruff check --fix-only --quiet .
+	@.venv/bin/ruff format --quiet .
+
+.PHONY: bench
+bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compare with (an environment of their own)
+	@for script in $$(grep -l __main__ benchmarks/*.py); do \
+		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## Remove the environments, caches and what the commands wrote
+	rm -rf .venv .venv-bench build dist augpipe.egg-info demo
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: extras = dev,torch
+.venv-bench/.installed: extras = bench,torch
+.venv/.installed .venv-bench/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "augpipe needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Installing into $(@D) (once; some minutes where torch has to be downloaded)"
+	@$(PYTHON) -m venv "$(@D)"
+	@$(@D)/bin/python $(INSTALL) --upgrade pip setuptools
+	@# torch comes first and alone: its pin decides which build is taken
+	@$(@D)/bin/python $(INSTALL) torch==2.13.0
+	@$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"
+	@touch "$@"

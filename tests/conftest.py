@@ -1,0 +1,38 @@
+"""What every test may ask for: real photographs where there are some, hypothesis' settings, GPU tests on GPUs alone."""
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
+settings.load_profile("augpipe")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where there is no device; torch is asked only where such tests were collected."""
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if not gpu_items:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def photos_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A flat folder of real photographs, unpacked from photos.tar in the folder that AUGPIPE_DATA names."""
+    data = os.environ.get("AUGPIPE_DATA")
+    if not data:
+        pytest.skip("AUGPIPE_DATA is unset: no real photographs")
+    folder = tmp_path_factory.mktemp("photos")
+    with tarfile.open(Path(data) / "photos.tar") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is not None:  # None for a folder; no extractall: its filter is missing before Python 3.11.4
+                (folder / Path(member.name).name).write_bytes(content.read())
+    return folder

@@ -1,0 +1,174 @@
+"""The rooms are linked as one package, and imports between them point one way."""
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LINKED_ROOMS = ("gpu_ops", "datasets", "trainer")
+MAY_IMPORT = {
+    "gpu_ops": {"gpu_ops"},
+    "augpipe": {"gpu_ops", "augpipe"},
+    "datasets": {"gpu_ops", "augpipe", "datasets"},
+    "trainer": {"gpu_ops", "augpipe", "datasets", "trainer"},
+}
+GPU_OPS_NEEDS = {"numpy", "numba", "llvmlite"}  # llvmlite is the half of numba that writes machine code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """One name that a source file imports."""
+
+    name: str
+    line: int
+    in_function: bool
+
+    @property
+    def top(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def room(self) -> str | None:
+        """The room that the name lies in; None outside augpipe."""
+        parts = self.name.split(".")
+        if parts[0] != "augpipe":
+            return None
+        return parts[1] if len(parts) > 1 and parts[1] in LINKED_ROOMS else "augpipe"
+
+
+def imports_of(source: str) -> list[Import]:
+    """Every import in `source`, those by `import_module("...")` too; relative ones are refused by the linter."""
+    found: list[Import] = []
+
+    def visit(node: ast.AST, in_function: bool) -> None:
+        names: list[str] = []
+        match node:
+            case ast.Import(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(module), names=aliases, level=0):
+                names = [f"{module}.{alias.name}" for alias in aliases]
+            case ast.Call(
+                func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                names = [name]
+        found.extend(Import(name=name, line=node.lineno, in_function=in_function) for name in names)
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(source), False)
+    return found
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    """Sources below the top-level `folders`, links not followed, relative to the checkout."""
+    for folder in folders:
+        for parent, _, files in os.walk(ROOT / folder):
+            yield from (Path(parent, name).relative_to(ROOT) for name in sorted(files) if name.endswith(".py"))
+
+
+def opens_datasets(found: Import) -> bool:
+    """Whether this is the convenience of passing a path: datasets imported at the call, not with the module."""
+    return found.room == "datasets" and found.in_function
+
+
+def faults(path: Path, source: str) -> list[str]:
+    """What in the file at `path` (relative to the checkout) breaks the direction of imports."""
+    room = path.parts[0]
+    allowed = MAY_IMPORT[room] | ({"datasets"} if path.parts[:2] == ("augpipe", "cli") else set())
+    return [
+        f"{path}:{found.line}: {room} imports {found.name}"
+        for found in imports_of(source)
+        if found.room is not None and found.room not in allowed and not (room == "augpipe" and opens_datasets(found))
+    ]
+
+
+@pytest.mark.parametrize("room", LINKED_ROOMS)
+def test_a_room_is_a_relative_link_to_its_folder(room: str) -> None:
+    link = ROOT / "augpipe" / room
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{room}"
+    assert link.is_dir()
+
+
+def test_datasets_stays_a_namespace_package() -> None:
+    assert list((ROOT / "datasets").rglob("*.py")), "there is nothing to test"
+    # with an __init__.py, `import datasets` from the checkout would no longer find Hugging Face's
+    assert list((ROOT / "datasets").rglob("__init__.py")) == []
+
+
+def test_the_rooms_bare_names_are_imported_nowhere() -> None:
+    files = list(python_files(*MAY_IMPORT, "tests", "benchmarks", "examples", "docs"))
+    assert len(files) > len(MAY_IMPORT)
+    bare = [
+        f"{path}:{found.line}: {found.name}"
+        for path in files
+        for found in imports_of((ROOT / path).read_text())
+        if found.top in LINKED_ROOMS
+    ]
+    assert bare == []
+
+
+def test_imports_between_rooms_point_one_way() -> None:
+    found = [fault for path in python_files(*MAY_IMPORT) for fault in faults(path, (ROOT / path).read_text())]
+    assert found == []
+
+
+def test_one_module_at_most_opens_a_path_through_datasets() -> None:
+    opening = [
+        str(path)
+        for path in python_files("augpipe")
+        if path.parts[1] != "cli" and any(opens_datasets(found) for found in imports_of((ROOT / path).read_text()))
+    ]
+    assert len(opening) <= 1, opening
+
+
+def test_gpu_ops_needs_numpy_and_numba_alone() -> None:
+    allowed = GPU_OPS_NEEDS | {"augpipe"} | sys.stdlib_module_names
+    strangers = [
+        f"{path}:{found.line}: {found.name}"
+        for path in python_files("gpu_ops")
+        for found in imports_of((ROOT / path).read_text())
+        if found.top not in allowed
+    ]
+    assert strangers == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gpu_ops/tone.py", "import augpipe"),
+        ("gpu_ops/tone.py", "from augpipe.plan import Plan"),
+        ("gpu_ops/tone.py", "def f():\n    import augpipe.datasets.folder"),
+        ("augpipe/loader.py", "from augpipe.datasets.folder import FolderSource"),
+        ("augpipe/loader.py", "from augpipe import datasets"),
+        ("augpipe/loader.py", "def f():\n    from augpipe.trainer import loop"),
+        ("augpipe/loader.py", "import importlib\nimportlib.import_module('augpipe.trainer')"),
+        ("augpipe/cli/app.py", "import augpipe.trainer"),
+        ("datasets/folder.py", "if True:\n    import numpy, augpipe.trainer.loop"),
+    ],
+)
+def test_an_import_the_wrong_way_is_seen(path: str, source: str) -> None:
+    assert len(faults(Path(path), source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("gpu_ops/tone.py", "import numpy\nfrom augpipe.gpu_ops.jit import leaf\nfrom augpipe.gpu_ops import lens"),
+        ("augpipe/loader.py", "from augpipe.gpu_ops.rows import KERNEL_ROW\nfrom augpipe.plan import Plan"),
+        ("augpipe/loader.py", "def f():\n    from augpipe.datasets.folder import FolderSource"),
+        ("augpipe/cli/app.py", "from augpipe.datasets.folder import FolderSource"),
+        ("datasets/folder.py", "from augpipe.source import Source"),
+        ("trainer/loop.py", "import augpipe.gpu_ops.codec, augpipe.datasets.folder, augpipe.loader"),
+    ],
+)
+def test_an_import_the_right_way_passes(path: str, source: str) -> None:
+    assert faults(Path(path), source) == []
