@@ -1,0 +1,79 @@
+"""The two decorators of this room: `leaf` for scalar math, `kernel` for the CPU loops that run it."""
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from llvmlite.binding import get_host_cpu_name
+from numba import config, njit
+
+leaf = njit(inline="always")
+"""Scalars in, a scalar (or a tuple of them) out, and no other option: a CUDA kernel takes the same leaf for the device,
+the CPU loop stays vectorised, and `leaf.py_func` is the oracle in plain Python."""
+
+CACHE_VARIABLE = "AUGPIPE_CACHE_DIR"
+
+
+def sources_digest(folder: Path) -> str:
+    """Hash of every source in `folder`: numba itself does not see that a leaf in another file has changed."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    versions = f"{numba.__version__} {llvmlite.__version__} {get_host_cpu_name()}"
+    digest.update(versions.encode())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept: below `$AUGPIPE_CACHE_DIR`, else below the user's cache folder.
+
+    Returns None, with a warning, where that cannot be written: kernels then compile anew at every start. A shared
+    temporary folder is no way out: what lies there is code, and anybody could have put it there.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    parent = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "augpipe"
+    folder = parent / f"kernels-{sources_digest(Path(__file__).parent)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        warnings.warn(
+            f"compiled kernels cannot be kept in {folder} ({error}): they compile anew at every start, which takes some "
+            f"seconds. Set {CACHE_VARIABLE} to a folder that can be written.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+_CACHE_FOLDER = cache_folder()
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a loop over arrays: without the GIL, kept on disk, divisions by zero as in IEEE 754.
+
+    Only `contract` of the fast-math flags is on by default (a*b + c as one operation): it does not depend on where in a
+    row a pixel lies, so the same pixel gives the same bits from any thread and in any batch.
+    """
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}} | options
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        if _CACHE_FOLDER is None:
+            return njit(**settings)(function)
+        # numba reads its cache folder when it decorates; the user's own setting is for the user's own kernels
+        previous = config.CACHE_DIR
+        config.CACHE_DIR = str(_CACHE_FOLDER)
+        try:
+            return njit(cache=True, **settings)(function)
+        finally:
+            config.CACHE_DIR = previous
+
+    return decorate

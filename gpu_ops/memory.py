@@ -1,0 +1,79 @@
+"""Loads and stores by address that LLVM may reorder, so that loops which gather pixels are vectorised on the CPU.
+
+LLVM does not vectorise a gather whose source might overlap what the loop writes, and numba has no `noalias`. Each of
+these names a scope, and memory of two scopes is promised never to overlap. Nothing is bounds-checked: callers clamp.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+SCOPES = (
+    "pixels",
+    "batch",
+    "source_x",
+    "source_y",
+    "weight_x",
+    "weight_y",
+    "index_x",
+    "index_y",
+    "sum_x",
+    "sum_y",
+    "inside_x",
+    "inside_y",
+    "red",
+    "green",
+    "blue",
+)
+"""What a kernel touches: the photograph, the batch, and the scratch rows between the kernel's phases."""
+
+__all__ = ["SCOPES", "load", "store"]
+
+
+def _scope_list(module: ir.Module, names: tuple[str, ...]) -> Any:
+    domain = module.add_metadata(["augpipe"])
+    return module.add_metadata([module.add_metadata([f"augpipe.{name}", domain]) for name in names])
+
+
+def _tag(instruction: Any, module: ir.Module, scope: str, item_bytes: int) -> None:
+    instruction.align = item_bytes
+    instruction.set_metadata("alias.scope", _scope_list(module, (scope,)))
+    instruction.set_metadata("noalias", _scope_list(module, tuple(name for name in SCOPES if name != scope)))
+
+
+def load(scope: str, item: types.Number, index: types.Integer = types.intp) -> Any:
+    """A function (address, index) -> item, for kernels; a 32-bit signed `index` lets LLVM use a 32-bit gather."""
+    assert scope in SCOPES
+
+    @intrinsic
+    def loader(typingctx: Any, address: Any, position: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            item_type = context.get_data_type(item)
+            base = builder.inttoptr(args[0], item_type.as_pointer())
+            position = builder.sext(args[1], ir.IntType(64)) if index.bitwidth < 64 else args[1]
+            value = builder.load(builder.gep(base, [position]))
+            _tag(value, builder.module, scope, item.bitwidth // 8)
+            return value
+
+        return item(types.uintp, index), codegen
+
+    return loader
+
+
+def store(scope: str) -> Any:
+    """A procedure (address, index, value) for kernels; the value's own type is what is written."""
+    assert scope in SCOPES
+
+    @intrinsic
+    def storer(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            base = builder.inttoptr(args[0], args[2].type.as_pointer())
+            written = builder.store(args[2], builder.gep(base, [args[1]]))
+            _tag(written, builder.module, scope, value.bitwidth // 8)
+            return context.get_dummy_value()
+
+        return types.void(types.uintp, types.intp, value), codegen
+
+    return storer

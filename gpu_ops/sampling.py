@@ -1,0 +1,48 @@
+"""Sampling: which pixels a point of the source draws on, with which weights, and what lies beyond the border.
+
+Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle:
+with support 1 it is bilinear interpolation; a larger support averages over as many pixels as one output pixel covers.
+"""
+
+import numpy as np
+
+from augpipe.gpu_ops.jit import leaf
+
+
+@leaf
+def linear(at_x, at_y, along_x, along_y, offset):
+    """One coordinate of an affine map at the point (at_x, at_y)."""
+    return along_x * at_x + (along_y * at_y + offset)
+
+
+@leaf
+def first_tap(coordinate, support):
+    """The lowest pixel index nearer than `support` to the coordinate, as a whole float."""
+    return np.floor(coordinate - support) + np.float32(1.0)
+
+
+@leaf
+def tap_weight(tap, coordinate, inverse_support):
+    """The triangle filter's weight, before normalisation."""
+    return max(np.float32(0.0), np.float32(1.0) - abs(tap - coordinate) * inverse_support)
+
+
+@leaf
+def reflect(tap, low, period, inverse_period):
+    """Mirror an index about the outer edges of the pixels low..low + period/2 - 1 (d c b a | a b c d | d c b a)."""
+    offset = tap - low
+    offset = offset - period * np.floor(offset * inverse_period)
+    return low + min(offset, period - np.float32(1.0) - offset)
+
+
+@leaf
+def clamp(value, low, high):
+    """The nearest number within low..high; NaN becomes `low`."""
+    raised = value if value > low else low
+    return raised if raised < high else high
+
+
+@leaf
+def is_inside(tap, low, high):
+    """1 where the pixel index lies within low..high, 0 elsewhere."""
+    return np.float32(1.0) if (tap >= low) & (tap <= high) else np.float32(0.0)
