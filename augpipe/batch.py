@@ -1,0 +1,32 @@
+"""What the loader hands out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.planning.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Augmented photographs with their labels; `images, labels = batch` works."""
+
+    images: Any
+    """(B, 3, H, W) or (B, H, W, 3), a torch tensor or numpy array; a tuple of them where the recipe has several views.
+    The memory is the holder's: it is used again only when nothing refers to it any more."""
+    labels: Any
+    """(B,) int64; -1 where the source has no labels."""
+    sample_ids: npt.NDArray[np.int64]
+    """(B,) int64: which samples of the source these are."""
+    plan: Plan
+    """What was drawn for them; `Augment(...)(photographs, plan=batch.plan)` repeats it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.images
+        yield self.labels
+
+    def __len__(self) -> int:
+        return len(self.sample_ids)

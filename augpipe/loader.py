@@ -1,0 +1,242 @@
+"""The loader: epochs of augmented batches from a source, the same ones for the same seed."""
+
+import logging
+import weakref
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from augpipe import order
+from augpipe.backends.native import NativeBackend, NativeSettings, Request
+from augpipe.batch import Batch
+from augpipe.decoding import MAX_PIXELS
+from augpipe.output import DType, Framework, Layout, OutputFormat, check_choice
+from augpipe.recipe import Recipe
+from augpipe.source import Source, is_source
+from augpipe.workers import num_usable_cores
+
+logger = logging.getLogger("augpipe")
+
+STATE_VERSION = 1
+
+
+class Loader:
+    """Iterate over a source's photographs as augmented batches; each pass over it is one epoch.
+
+    Every batch is a pure function of source, recipe, seed, epoch and its place in the epoch: threads, prefetching and
+    resuming do not change a bit, and batch size and world size only change how the same samples are cut into batches.
+
+    Args:
+        source: a `Source`, or a path: a folder of class folders, a flat folder, a CSV or TSV list, a photograph.
+        recipe: what is done to each photograph.
+        batch_size: photographs in a batch of this rank.
+        seed: 0..2^64 - 1.
+        shuffle: a new order each epoch; False keeps the source's.
+        drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
+            differ in length by one there, even an empty one, but always the same number of them.
+        rank, world_size: this process's place among those that share the data.
+        num_threads: threads that read, decode and augment; None for one a core.
+        prefetch: batches made ahead of the one in use.
+        backend: "native", or "auto" to choose.
+        device: "cpu".
+        framework: "torch" tensors or "numpy" arrays.
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
+        layout: "NCHW", "NHWC" or "channels_last" (torch only).
+        on_error: "raise", or "skip" to put the next usable photograph of the source in the place of one that is not.
+        max_pixels: larger photographs are refused before they are decoded.
+
+    Raises:
+        ValueError: an argument is out of range, with the range and the remedy.
+        ImportError: framework="torch" without torch.
+    """
+
+    def __init__(
+        self,
+        source: Source | str | Path,
+        recipe: Recipe,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        num_threads: int | None = None,
+        prefetch: int = 2,
+        backend: Literal["auto", "native"] = "auto",
+        device: str = "cpu",
+        framework: Framework = "torch",
+        dtype: DType = "float32",
+        layout: Layout = "NCHW",
+        on_error: Literal["raise", "skip"] = "raise",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        check_choice("backend", backend, ("auto", "native"))
+        check_choice("device", device, ("cpu",))
+        check_choice("on_error", on_error, ("raise", "skip"))
+        for name, value in (("batch_size", batch_size), ("world_size", world_size), ("prefetch", prefetch)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1.")
+        if num_threads is not None and num_threads < 1:
+            raise ValueError(f"num_threads={num_threads} must be at least 1. Leave it out for one thread a core.")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"seed={seed} must lie in 0..2^64 - 1.")
+        if not isinstance(recipe, Recipe):
+            raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
+        self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
+        self._form.check(recipe)
+        self.source = source if is_source(source) else _open(source)
+        self.recipe = recipe
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.shuffle = shuffle
+        self.rank = rank
+        self.world_size = world_size
+        self.seed = seed
+        self._backend_name = backend
+        self._num_threads = num_threads or num_usable_cores()
+        self._prefetch = prefetch
+        self._skips_bad = on_error == "skip"
+        self._max_pixels = max_pixels
+        self._num_samples = len(self.source)
+        if self._num_samples < 1:
+            raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+        self._epoch = 0
+        self._consumed = 0
+        self._is_resuming = False
+        self._running: weakref.ref[Generator[Batch, None, None]] | None = None
+        self._backend: NativeBackend | None = None
+        self.skipped: dict[int, str] = {}
+        """Photographs replaced so far: sample id -> "name: reason"."""
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch, the same for every rank and epoch."""
+        return order.num_batches(self._num_samples, self.batch_size, self.world_size, self.drop_last)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is running, or that the next pass will be."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass epoch number `epoch`, from its start, unless a loaded state stands in the middle of it."""
+        if not 0 <= epoch < 2**32:
+            raise ValueError(f"epoch={epoch} must lie in 0..2^32 - 1.")
+        if epoch != self._epoch:
+            self._epoch, self._consumed, self._is_resuming = epoch, 0, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands: enough to go on from the next batch, with any batch size and world size."""
+        return {
+            "version": STATE_VERSION,
+            "seed": self.seed,
+            "epoch": self._epoch,
+            "samples_consumed": self._consumed,
+            "num_samples": self._num_samples,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken: the next pass yields the rest of that epoch.
+
+        Raises:
+            ValueError: the state is of another source or version, or does not fit.
+        """
+        missing = [key for key in self.state_dict() if key not in state]
+        if missing:
+            raise ValueError(f"the state lacks {', '.join(missing)}. Give what Loader.state_dict() returned.")
+        if state["version"] != STATE_VERSION:
+            raise ValueError(f"the state's version is {state['version']}, and this augpipe reads {STATE_VERSION}.")
+        if state["num_samples"] != self._num_samples:
+            raise ValueError(
+                f"the state is of a source of {state['num_samples']} photographs and this one holds "
+                f"{self._num_samples}. Resume with the same source, or start a new run."
+            )
+        if not 0 <= state["samples_consumed"] <= self._num_samples:
+            raise ValueError(f"samples_consumed={state['samples_consumed']} leaves 0..{self._num_samples}.")
+        self._close_running()
+        if state["seed"] != self.seed:
+            self.seed = state["seed"]
+            self._backend = None
+        self._epoch = state["epoch"]
+        self._consumed = state["samples_consumed"]
+        self._is_resuming = True
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._close_running()
+        per_batch = self.batch_size * self.world_size
+        rest = self._num_samples - self._consumed
+        if rest == 0 or (self.drop_last and rest < per_batch and self._consumed > 0):
+            self._epoch, self._consumed = self._epoch + 1, 0
+        elif not self._is_resuming:
+            self._consumed = 0
+        self._is_resuming = False
+        running = self._run_epoch()
+        self._running = weakref.ref(running)
+        return running
+
+    def _run_epoch(self) -> Generator[Batch, None, None]:
+        backend = self._make_backend()
+        num_skipped = 0
+        made = backend.run(self._requests(self._consumed))
+        try:
+            for batch, skipped in made:
+                per_batch = self.batch_size * self.world_size
+                self._consumed = min(self._consumed + per_batch, self._num_samples)
+                num_skipped += self._report(skipped)
+                yield batch
+        finally:
+            made.close()
+        if num_skipped:
+            logger.warning("epoch %d: %d photographs were skipped", self._epoch, num_skipped)
+        self._epoch, self._consumed = self._epoch + 1, 0
+
+    def _requests(self, consumed: int) -> Iterator[Request]:
+        epoch, total, per_batch = self._epoch, self._num_samples, self.batch_size * self.world_size
+        num = order.num_batches(total - consumed, self.batch_size, self.world_size, self.drop_last)
+        for number in range(num):
+            first = consumed + number * per_batch
+            positions = order.rank_positions(first, total, self.batch_size, self.rank, self.world_size)
+            ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
+            yield Request(number=number, epoch=epoch, sample_ids=np.asarray(ids))
+
+    def _make_backend(self) -> NativeBackend:
+        if self._backend is None:
+            if self._backend_name == "auto":
+                logger.info("backend native: device cpu, %d threads", self._num_threads)
+            self._backend = NativeBackend(
+                NativeSettings(
+                    source=self.source,
+                    recipe=self.recipe,
+                    seed=self.seed,
+                    form=self._form,
+                    num_threads=self._num_threads,
+                    prefetch=self._prefetch,
+                    skips_bad=self._skips_bad,
+                    max_pixels=self._max_pixels,
+                )
+            )
+        return self._backend
+
+    def _report(self, skipped: dict[int, str]) -> int:
+        for sample_id, problem in sorted(skipped.items()):
+            if sample_id not in self.skipped:
+                self.skipped[sample_id] = problem
+                logger.warning("skipped sample %d, %s", sample_id, problem)
+        return len(skipped)
+
+    def _close_running(self) -> None:
+        running = self._running() if self._running is not None else None
+        if running is not None:
+            running.close()
+        self._running = None
+
+
+def _open(path: Any) -> Source:
+    # the convenience of a path is the one thing that the loader takes from the room above it
+    from augpipe.datasets.open import open_source
+
+    return open_source(path)

@@ -1,0 +1,22 @@
+"""The ops that a recipe is made of."""
+
+from augpipe.ops.base import Op
+from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
+from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.lens import BrownConrady, LensDistortion
+from augpipe.ops.tone import ColorCast, Normalize, Vignette
+
+__all__ = [
+    "BrownConrady",
+    "CenterCrop",
+    "ColorCast",
+    "Flip",
+    "LensDistortion",
+    "MultiResolutionCrop",
+    "Normalize",
+    "Op",
+    "RandomResizedCrop",
+    "Rotate",
+    "Stretch",
+    "Vignette",
+]

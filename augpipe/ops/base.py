@@ -1,0 +1,84 @@
+"""What every op is: a frozen, validated description that draws numbers for a batch and changes a frame by them."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from augpipe.ops.words import Words
+from augpipe.planning.frame import Frame
+
+Drawn = dict[str, npt.NDArray[Any]]
+Size = Annotated[int, Field(ge=1, le=65_535)]
+CONTINUOUS = "continuous"
+"""What TOML, which has no null, writes for a step of None."""
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Op(BaseModel):
+    """One augmentation; `draw` is where its randomness is spent, `apply` is deterministic."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    op: str
+    """The kind, as written in TOML; it also names the op's stream of random numbers."""
+
+    is_crop: ClassVar[bool] = False
+    is_lens: ClassVar[bool] = False
+    num_words: ClassVar[int] = 0
+    """How many 32-bit random words the op reads."""
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = ()
+    """What it draws, as fields of a numpy record."""
+
+    @property
+    def num_variants(self) -> int | None:
+        """How many outcomes it can draw; None where a range is continuous or depends on the photograph."""
+        return 1
+
+    @property
+    def draws_text(self) -> str:
+        """What it draws, in words, for `augpipe inspect`."""
+        return "nothing"
+
+    def draw(self, words: Words, frame: Frame) -> Drawn:
+        """The drawn values, one entry an image, under the names of `fields_drawn`."""
+        return {}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        """Change the frame by what was drawn."""
+        raise AssertionError(f"{type(self).__name__} does not say what it does")
+
+    def refuses(self, height: int, width: int) -> str | None:
+        """Why a photograph of this size cannot be used, with the remedy; None where it can."""
+        return None
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        """One image's drawn values in a few characters, for preview sheets; empty when there is nothing to say."""
+        return ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_unknown(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            data = {name: None if value == CONTINUOUS else value for name, value in data.items()}
+            for name in data:
+                if name not in cls.model_fields:
+                    known = [field for field in cls.model_fields if field != "op"]
+                    near = difflib.get_close_matches(str(name), known, n=1)
+                    hint = f" Did you mean {near[0]!r}?" if near else ""
+                    raise ValueError(f"{name!r} is not a field of {cls.__name__}.{hint} Its fields: {', '.join(known)}.")
+        return data
+
+
+def pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of a size that may be given as one number."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def where_applied(applied: npt.NDArray[np.bool_], drawn: npt.NDArray[Any], neutral: float) -> npt.NDArray[Any]:
+    """The drawn values where the op is applied, `neutral` elsewhere."""
+    mask = applied.reshape(applied.shape + (1,) * (drawn.ndim - 1))
+    return np.where(mask, drawn, neutral)

@@ -1,0 +1,221 @@
+"""The three ways to choose a crop: at one of several resolutions, of random area, or the centre."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from augpipe.ops.base import Drawn, Op, Probability, Size, pair
+from augpipe.ops.words import Words
+from augpipe.planning.frame import Frame
+
+Int = npt.NDArray[np.int64]
+
+
+def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
+    """(heights, widths) once the short side is `scales` pixels long; the long side is rounded down, as torchvision does."""
+    short = np.minimum(frame.heights, frame.widths)
+    return frame.heights * scales // short, frame.widths * scales // short
+
+
+def crop_resized(
+    frame: Frame, x: npt.NDArray[Any], y: npt.NDArray[Any], heights: Int, widths: Int, size: tuple[int, int]
+) -> None:
+    """Crop `size` pixels at (x, y) of the photograph resized to `heights` x `widths`."""
+    scale_x, scale_y = frame.widths / widths, frame.heights / heights
+    frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, size)
+
+
+class MultiResolutionCrop(Op):
+    """Resize the short side to one of several scales, then crop at a random place (Deep Image, sections 4.1 and 4.2).
+
+    A low resolution shows the whole object, a high one its details. The paper counts (512 - 224)^2 crops, so a crop's
+    offset takes one of max(1, length - size) whole values along each axis.
+    """
+
+    op: Literal["multi_resolution_crop"] = "multi_resolution_crop"
+    size: Size | tuple[Size, Size] = 224
+    """Output height and width, in pixels; one number for a square."""
+    scales: Annotated[tuple[Size, ...], Field(min_length=1)] = (256, 512)
+    """The short side that the photograph is resized to, in pixels; one is drawn. 256 and 512 in the paper."""
+    step: Literal[1] | None = 1
+    """Offsets in whole pixels of the resized photograph; None for any offset."""
+    p: Probability = 1.0
+    """How often the place is random; else it is the centre."""
+
+    is_crop: ClassVar[bool] = True
+    num_words: ClassVar[int] = 4
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("scale", np.int32), ("x", np.float64), ("y", np.float64))
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        size, scale = max(pair(self.size)), min(self.scales)
+        if size > scale:
+            raise ValueError(
+                f"size={size} is larger than scale={scale}: a crop cannot exceed the resized image. "
+                f"Lower size, or raise scale to at least {size}."
+            )
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        if self.step is None:
+            return None
+        height, width = pair(self.size)
+        return sum(max(1, scale - height) * max(1, scale - width) for scale in self.scales)
+
+    @property
+    def draws_text(self) -> str:
+        scales = " or ".join(map(str, self.scales))
+        place = "a place in whole pixels" if self.step else "any place"
+        return f"the short side's length ({scales} px), {place}; variants are of a square photograph"
+
+    def draw(self, words: Words, frame: Frame) -> Drawn:
+        size = pair(self.size)
+        scales = np.array(self.scales)[words.integer(1, len(self.scales))]
+        heights, widths = resized(frame, scales)
+        room_x, room_y = widths - size[1], heights - size[0]
+        if self.step is None:
+            x, y = words.uniform(2, 0.0, 1.0) * room_x, words.uniform(3, 0.0, 1.0) * room_y
+        else:
+            x = words.integer(2, np.maximum(room_x, 1)).astype(np.float64)
+            y = words.integer(3, np.maximum(room_y, 1)).astype(np.float64)
+        if self.p < 1.0:
+            applied = words.happens(0, self.p)
+            x, y = np.where(applied, x, room_x // 2), np.where(applied, y, room_y // 2)
+        return {"scale": scales, "x": x, "y": y}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        heights, widths = resized(frame, drawn["scale"].astype(np.int64))
+        crop_resized(frame, drawn["x"], drawn["y"], heights, widths, pair(self.size))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"{drawn['scale']} px, at {drawn['x']:.0f},{drawn['y']:.0f}"
+
+
+class CenterCrop(Op):
+    """The centre of the photograph, resized first where a scale is given: what evaluation uses."""
+
+    op: Literal["center_crop"] = "center_crop"
+    size: Size | tuple[Size, Size] = 224
+    """Output height and width, in pixels; one number for a square."""
+    scale: Size | None = None
+    """The short side that the photograph is resized to, in pixels; None leaves its resolution alone."""
+
+    is_crop: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        size = max(pair(self.size))
+        if self.scale is not None and size > self.scale:
+            raise ValueError(
+                f"size={size} is larger than scale={self.scale}: a crop cannot exceed the resized image. "
+                f"Lower size, or raise scale to at least {size}."
+            )
+        return self
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        size = pair(self.size)
+        if self.scale is None:
+            heights, widths = frame.heights, frame.widths
+        else:
+            heights, widths = resized(frame, np.full(len(frame.heights), self.scale))
+        # halves to even, as torchvision's round() does
+        x, y = np.rint((widths - size[1]) / 2), np.rint((heights - size[0]) / 2)
+        crop_resized(frame, x, y, heights, widths, size)
+
+    def refuses(self, height: int, width: int) -> str | None:
+        need = pair(self.size)
+        if self.scale is not None or (height >= need[0] and width >= need[1]):
+            return None
+        return (
+            f"the photograph is {height}x{width} pixels, smaller than the crop of {need[0]}x{need[1]}. "
+            "Give center_crop a scale to resize it first, or lower size."
+        )
+
+
+class RandomResizedCrop(Op):
+    """A crop of random area and aspect ratio, resized to one size (the Inception crop, as in torchvision).
+
+    Ten rectangles are tried; where none fits, the largest centred one within `ratio` is taken.
+    """
+
+    op: Literal["random_resized_crop"] = "random_resized_crop"
+    size: Size | tuple[Size, Size] = 224
+    """Output height and width, in pixels; one number for a square."""
+    scale: tuple[float, float] = (0.08, 1.0)
+    """Smallest and largest area, as a fraction of the photograph's."""
+    ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
+    """Smallest and largest width over height; drawn evenly in its logarithm."""
+    step: Literal[1] | None = 1
+    """Corners on whole pixels of the photograph; None for anywhere."""
+    p: Probability = 1.0
+    """How often the rectangle is random; else it is the largest centred one."""
+
+    is_crop: ClassVar[bool] = True
+    num_tries: ClassVar[int] = 10
+    num_words: ClassVar[int] = 4 + 4 * 10
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
+        ("x", np.float64),
+        ("y", np.float64),
+        ("width", np.float64),
+        ("height", np.float64),
+    )
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for name, (low, high), limit in (("scale", self.scale, 1.0), ("ratio", self.ratio, 1000.0)):
+            if not 0.0 < low <= high <= limit:
+                raise ValueError(
+                    f"{name}=({low}, {high}) is no range within 0..{limit:g}. Give the smaller number first, above 0."
+                )
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        low, high = self.ratio
+        return f"an area of {self.scale[0]:.0%} to {self.scale[1]:.0%}, a ratio of {low:.3g} to {high:.3g}, a place"
+
+    def draw(self, words: Words, frame: Frame) -> Drawn:
+        width, height = frame.widths.astype(np.float64), frame.heights.astype(np.float64)
+        ratio = np.clip(width / height, *self.ratio)
+        chosen_width = np.minimum(width, height * ratio)
+        chosen_height = np.minimum(height, width / ratio)
+        if self.step:
+            chosen_width, chosen_height = np.rint(chosen_width), np.rint(chosen_height)
+        chosen_x, chosen_y = (width - chosen_width) / 2, (height - chosen_height) / 2
+        if self.step:
+            chosen_x, chosen_y = np.floor(chosen_x), np.floor(chosen_y)
+        is_open = words.happens(0, self.p)
+        for first in range(4, 4 + 4 * self.num_tries, 4):
+            if not is_open.any():
+                break
+            area = words.uniform(first, *self.scale) * width * height
+            ratio = np.exp(words.uniform(first + 1, np.log(self.ratio[0]), np.log(self.ratio[1])))
+            try_width, try_height = np.sqrt(area * ratio), np.sqrt(area / ratio)
+            if self.step:
+                try_width, try_height = np.rint(try_width), np.rint(try_height)
+            fits = is_open & (try_width >= 1) & (try_height >= 1) & (try_width <= width) & (try_height <= height)
+            room_x, room_y = np.where(fits, width - try_width, 0), np.where(fits, height - try_height, 0)
+            if self.step:
+                x = words.integer(first + 2, room_x.astype(np.int64) + 1).astype(np.float64)
+                y = words.integer(first + 3, room_y.astype(np.int64) + 1).astype(np.float64)
+            else:
+                x, y = words.uniform(first + 2, 0, 1) * room_x, words.uniform(first + 3, 0, 1) * room_y
+            chosen_x, chosen_y = np.where(fits, x, chosen_x), np.where(fits, y, chosen_y)
+            chosen_width = np.where(fits, try_width, chosen_width)
+            chosen_height = np.where(fits, try_height, chosen_height)
+            is_open &= ~fits
+        return {"x": chosen_x, "y": chosen_y, "width": chosen_width, "height": chosen_height}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], pair(self.size))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"{drawn['width']:.0f}x{drawn['height']:.0f} at {drawn['x']:.0f},{drawn['y']:.0f}"

@@ -1,0 +1,149 @@
+"""Lens distortion: the four kinds of the Deep Image papers, and a full Brown-Conrady lens."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from augpipe.gpu_ops import affine
+from augpipe.ops.base import Drawn, Op, Probability, where_applied
+from augpipe.ops.words import Words, check_steps
+from augpipe.planning.frame import Frame
+
+LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
+KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
+
+
+class LensDistortion(Op):
+    """Barrel or pincushion distortion, or a stretch along one axis (Deep Image, section 4.1; Table 1: 4 x 65).
+
+    The paper gives no formula. Here a barrel or pincushion lens looks a point at radius r up at r*(1 +- s*r^2), with
+    r = 1 at the crop's corner, and a stretch magnifies by 1 + s, for a strength s of up to `max_strength`.
+    """
+
+    op: Literal["lens_distortion"] = "lens_distortion"
+    kinds: Annotated[tuple[LensKind, ...], Field(min_length=1)] = KINDS
+    """Which distortions to choose from."""
+    max_strength: Annotated[float, Field(gt=0.0, lt=1.0 / 3.0)] = 0.26
+    """Strength of the largest degree, 0.004 a degree; at 1/3 a pincushion's corner would fold over."""
+    degrees: Annotated[int, Field(ge=1)] | None = 65
+    """How many strengths, evenly spaced up to `max_strength`; None for any strength."""
+    p: Probability = 1.0
+    """How often the picture is distorted."""
+
+    is_lens: ClassVar[bool] = True
+    num_words: ClassVar[int] = 3
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("kind", np.int8), ("strength", np.float64))
+
+    @model_validator(mode="after")
+    def _are_distinct(self) -> Self:
+        if len(set(self.kinds)) < len(self.kinds):
+            raise ValueError(f"kinds={self.kinds} names one kind twice. Name each once.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None if self.degrees is None else len(self.kinds) * self.degrees
+
+    @property
+    def draws_text(self) -> str:
+        strengths = "any strength" if self.degrees is None else f"one of {self.degrees} strengths"
+        return f"{', '.join(self.kinds)}; {strengths} up to {self.max_strength:g}"
+
+    def draw(self, words: Words, frame: Frame) -> Drawn:
+        chosen = np.array([KINDS.index(kind) for kind in self.kinds], np.int8)[words.integer(1, len(self.kinds))]
+        if self.degrees is None:
+            strength = words.uniform(2, 0.0, self.max_strength)
+        else:
+            strength = (words.integer(2, self.degrees) + 1) * (self.max_strength / self.degrees)
+        return {"kind": chosen, "strength": where_applied(words.happens(0, self.p), strength, 0.0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        kind, strength = drawn["kind"], drawn["strength"]
+        coefficients = np.zeros((len(kind), 5))
+        coefficients[:, 0] = np.where(kind == 0, strength, np.where(kind == 1, -strength, 0.0))
+        frame.distort(coefficients)
+        frame.transform(
+            affine.magnification(1.0 + np.where(kind == 2, strength, 0.0), 1.0 + np.where(kind == 3, strength, 0.0))
+        )
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        if not drawn["strength"]:
+            return ""
+        return f"{KINDS[int(drawn['kind'])].replace('_', ' ')} {drawn['strength']:.3f}"
+
+
+class BrownConrady(Op):
+    """A full lens model: radial k1, k2, k3 and tangential p1, p2 (Brown 1966), each drawn from a range of its own.
+
+    A point (x, y) of the output, with radius r = 1 at the crop's corner, is looked up at
+    x*(1 + k1*r^2 + k2*r^4 + k3*r^6) + 2*p1*x*y + p2*(r^2 + 2*x^2), and y alike with p1 and p2 swapped: the formula of
+    OpenCV. Positive k distort like a barrel, negative ones like a pincushion.
+    """
+
+    op: Literal["brown_conrady"] = "brown_conrady"
+    k1: tuple[float, float] = (-0.2, 0.2)
+    """Range of the coefficient of r^2."""
+    k2: tuple[float, float] = (0.0, 0.0)
+    """Range of the coefficient of r^4."""
+    k3: tuple[float, float] = (0.0, 0.0)
+    """Range of the coefficient of r^6."""
+    p1: tuple[float, float] = (-0.02, 0.02)
+    """Range of the first tangential coefficient."""
+    p2: tuple[float, float] = (-0.02, 0.02)
+    """Range of the second tangential coefficient."""
+    steps: Annotated[int, Field(ge=2)] | None = None
+    """How many evenly spaced values each range of some width has, its ends included; None for any value."""
+    p: Probability = 1.0
+    """How often the picture is distorted."""
+
+    is_lens: ClassVar[bool] = True
+    num_words: ClassVar[int] = 6
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = tuple((name, np.float64) for name in ("k1", "k2", "k3", "p1", "p2"))
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The five ranges by name, in OpenCV's order of radial before tangential."""
+        return {"k1": self.k1, "k2": self.k2, "k3": self.k3, "p1": self.p1, "p2": self.p2}
+
+    @model_validator(mode="after")
+    def _does_not_fold(self) -> Self:
+        for name, limits in self.ranges.items():
+            check_steps(name, *limits, None)
+        r2 = np.linspace(0.0, 1.0, 101) ** 2
+        tangential = 6.0 * max(abs(value) for name in ("p1", "p2") for value in self.ranges[name])
+        for k1, k2, k3 in product(self.k1, self.k2, self.k3):
+            slope = 1.0 + r2 * (3.0 * k1 + r2 * (5.0 * k2 + r2 * 7.0 * k3)) - tangential * np.sqrt(r2)
+            if slope.min() <= 0.0:
+                raise ValueError(
+                    f"k1={k1}, k2={k2}, k3={k3} with tangential coefficients up to {tangential / 6.0:g} lie within the "
+                    "ranges and fold the picture over itself before its corner. Narrow the ranges."
+                )
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        if self.steps is None:
+            return None
+        return int(np.prod([self.steps for low, high in self.ranges.values() if low < high], dtype=np.int64))
+
+    @property
+    def draws_text(self) -> str:
+        steps = "" if self.steps is None else f", {self.steps} values each"
+        return ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high) + steps
+
+    def draw(self, words: Words, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        drawn: Drawn = {}
+        for position, (name, (low, high)) in enumerate(self.ranges.items(), start=1):
+            step = None if self.steps is None or low == high else (high - low) / (self.steps - 1)
+            drawn[name] = where_applied(applied, words.stepped(position, low, high, step), 0.0)
+        return drawn
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.distort(np.stack([drawn[name] for name in self.ranges], axis=1))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return " ".join(f"{name} {drawn[name]:+.2f}" for name in self.ranges if drawn[name])

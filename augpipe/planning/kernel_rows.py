@@ -1,0 +1,94 @@
+"""From plan records to the table that the fused kernel reads, at the scale at which a photograph was decoded."""
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.rows import KERNEL_ROW
+from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
+
+Rows = npt.NDArray[np.void]
+
+MIN_DCT_SIDE = 64
+"""Photographs with a shorter side are decoded whole: a DCT scale would save nothing."""
+
+
+def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
+    """(B,) of 1, 2, 4 or 8: the coarsest DCT scale that still holds a source pixel for every output pixel.
+
+    It depends on the plan alone: the least filter support over both axes and all views of the sample, rounded down to
+    a power of two, for photographs of at least `MIN_DCT_SIDE` pixels a side.
+    """
+    support = np.min([rows["support"].min(axis=1) for rows in views], axis=0)
+    factor = np.exp2(np.floor(np.log2(np.clip(support, 1.0, MAX_DCT_FACTOR)))).astype(np.int64)
+    side = np.minimum(views[0]["height"], views[0]["width"])
+    return np.where(side < MIN_DCT_SIDE, 1, factor)
+
+
+def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
+    """(B,) `gpu_ops.rows.KERNEL_ROW` for (B,) plan records of photographs decoded at 1/factor of their size."""
+    table: Rows = np.zeros(len(rows), KERNEL_ROW)
+    factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)
+    after, before = rows["after"] / factor[:, None, None], rows["before"]
+    linear = after[:, :, :2]
+    lens = rows["lens"]
+    has_lens = lens.any(axis=1)
+    direct = np.where(has_lens[:, None, None], linear, np.matmul(linear, before))
+    for column, name in enumerate("xy"):
+        table[f"before_{'xy'[0]}{name}"], table[f"before_{'xy'[1]}{name}"] = before[:, 0, column], before[:, 1, column]
+        table[f"after_{'xy'[0]}{name}"], table[f"after_{'xy'[1]}{name}"] = direct[:, 0, column], direct[:, 1, column]
+    table["offset_x"], table["offset_y"] = after[:, 0, 2], after[:, 1, 2]
+    for column, name in enumerate(("k1", "k2", "k3", "p1", "p2")):
+        table[name] = lens[:, column]
+    table["has_lens"] = has_lens
+    support = np.maximum(rows["support"] / factor[:, None], 1.0)
+    table["support_x"], table["support_y"] = support[:, 0], support[:, 1]
+    radius2 = rows["vignette"][:, 0] ** 2
+    table["inverse_corner_r2"] = 4.0 / (rows["out_height"].astype(np.float64) ** 2 + rows["out_width"] ** 2.0)
+    table["vignette_inner_r2"], table["vignette_inverse_span"] = radius2, 1.0 / (1.0 - radius2)
+    table["vignette_strength"] = rows["vignette"][:, 1]
+    table["cast"], table["casts_last"] = rows["cast"], rows["cast_is_last"]
+    table["scale"] = 1.0 / (255.0 * rows["std"])
+    table["bias"] = -rows["mean"] / rows["std"]
+    table["fill"] = rows["fill"]
+    _bound(table, rows, factor, _reach(table, rows, linear, before, has_lens))
+    return table
+
+
+def _reach(
+    table: Rows,
+    rows: Rows,
+    linear: npt.NDArray[np.float64],
+    before: npt.NDArray[np.float64],
+    has_lens: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    """(B, 2): how far from the crop's centre along x and y a tap can lie at most, in source pixels, never too little."""
+    half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
+    extent = np.matmul(np.abs(before), half[:, :, None])[:, :, 0]
+    lens = np.abs(rows["lens"])
+    r2 = (extent**2).sum(axis=1)
+    gain = 1.0 + r2 * (lens[:, 0] + r2 * (lens[:, 1] + r2 * lens[:, 2]))
+    bent = extent * gain[:, None] + (3.0 * (lens[:, 3] + lens[:, 4]) * r2)[:, None]
+    direct = np.matmul(np.abs(np.matmul(linear, before)), half[:, :, None])[:, :, 0]
+    reach = np.where(has_lens[:, None], np.matmul(np.abs(linear), bent[:, :, None])[:, :, 0], direct)
+    return reach + np.stack([table["support_x"], table["support_y"]], axis=1) + 1.0
+
+
+def _bound(table: Rows, rows: Rows, factor: npt.NDArray[np.float64], reach: npt.NDArray[np.float64]) -> None:
+    """Which pixels exist to the sampler, and whether any tap can lie outside them."""
+    border = rows["border"]
+    context = border == BORDERS.index("context")
+    mirrors = context | (border == BORDERS.index("reflect"))
+    inside = np.ones(len(rows), np.bool_)
+    for axis, (name, length) in enumerate((("x", "width"), ("y", "height"))):
+        last = np.ceil(rows[length] / factor) - 1.0
+        low = np.where(context, 0.0, np.floor(rows["crop"][:, axis] / factor))
+        high = np.where(context, last, np.ceil(rows["crop"][:, axis + 2] / factor) - 1.0)
+        low = np.clip(low, 0.0, last)
+        high = np.clip(high, low, last)
+        origin = rows["origin"][:, axis] / factor
+        table[f"origin_{name}"] = origin
+        table[f"low_{name}"], table[f"high_{name}"] = low - origin, high - origin
+        centre = rows["after"][:, axis, 2] / factor
+        inside &= (centre - reach[:, axis] >= low - origin) & (centre + reach[:, axis] <= high - origin)
+    table["reflects"] = mirrors & ~inside
+    table["is_constant"] = (border == BORDERS.index("constant")) & ~inside

@@ -1,0 +1,196 @@
+"""Planning: every random number of a batch is drawn here and nowhere else, and composed into records."""
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.philox import draws
+from augpipe.ops.words import Words
+from augpipe.planning.frame import Frame
+from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
+from augpipe.recipe import Recipe, View
+
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is done to each photograph of a batch. The same plan on the same pixels gives the same pixels."""
+
+    recipe: Recipe
+    """The recipe that it was drawn from."""
+    seed: int
+    """The seed that it was drawn with."""
+    views: tuple[Rows, ...]
+    """For each view of the recipe, (B,) records; see `planning.record.PLAN_FIELDS`."""
+
+    @property
+    def rows(self) -> Rows:
+        """The (B,) records of the first view, which is the only one of most recipes."""
+        return self.views[0]
+
+    @property
+    def sample_ids(self) -> npt.NDArray[np.int64]:
+        """(B,) int64."""
+        return np.ascontiguousarray(self.rows["sample_id"])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: slice | npt.NDArray[Any]) -> "Plan":
+        return Plan(recipe=self.recipe, seed=self.seed, views=tuple(rows[which] for rows in self.views))
+
+    def captions(self, position: int, view: int = 0) -> Iterator[tuple[str, str]]:
+        """(op, drawn values in words) of one sample, for those ops that changed anything."""
+        described = self.recipe.all_views[view]
+        row = self.views[view][position]
+        for key, op in zip(described.op_keys(), described.ops, strict=True):
+            if op.fields_drawn:
+                text = op.caption(row["drawn"][key])
+                if text:
+                    yield key, text
+
+    def __str__(self) -> str:
+        lines = [f"plan of {len(self)} samples, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
+        for position in range(len(self)):
+            for view, rows in enumerate(self.views):
+                row = rows[position]
+                which = f" view {view}" if len(self.views) > 1 else ""
+                drawn = "; ".join(text for _, text in self.captions(position, view)) or "unchanged"
+                lines.append(f"  sample {row['sample_id']} epoch {row['epoch']}{which}: {drawn}")
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to an .npz file."""
+        header = json.dumps({"recipe": self.recipe.model_dump(mode="json"), "seed": self.seed})
+        arrays: dict[str, Any] = {f"view_{i}": rows for i, rows in enumerate(self.views)}
+        with open(path, "wb") as file:
+            np.savez(file, header=np.array(header), **arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Plan":
+        """Read a plan that `save` wrote.
+
+        Raises:
+            ValueError: the file holds no plan, or one of another version's fields.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                recipe = Recipe.model_validate(header["recipe"])
+                views = tuple(file[f"view_{i}"] for i in range(len(recipe.all_views)))
+        except (KeyError, EOFError) as error:
+            raise ValueError(f"{path}: not a saved plan ({error} is missing).") from error
+        for view, rows in zip(recipe.all_views, views, strict=True):
+            if rows.dtype != plan_dtype(view):
+                raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it anew.")
+        return cls(recipe=recipe, seed=int(header["seed"]), views=views)
+
+
+def stream_id(kind: str, place: int, view: int) -> int:
+    """The counter word of an op's stream: its kind, its place among its kind, and its view, hashed to 32 bits."""
+    return zlib.crc32(f"{kind}:{place}:{view}".encode())
+
+
+def plan(
+    recipe: Recipe,
+    sample_ids: npt.ArrayLike,
+    *,
+    sizes: npt.ArrayLike,
+    epoch: int = 0,
+    seed: int = 0,
+) -> Plan:
+    """Draw what is done to a batch.
+
+    Args:
+        recipe: the recipe.
+        sample_ids: (B,) ids in 0..2^32 - 1; a sample's draws depend on its id alone, never on its place in the batch.
+        sizes: (B, 2) height and width of each upright photograph, in pixels.
+        epoch: 0..2^32 - 1.
+        seed: 0..2^64 - 1.
+
+    Raises:
+        ValueError: an argument is out of range, or ids and sizes differ in number.
+    """
+    ids = np.asarray(sample_ids, np.int64).reshape(-1)
+    shape = np.asarray(sizes, np.int64).reshape(-1, 2)
+    if len(shape) != len(ids):
+        raise ValueError(f"sizes holds {len(shape)} entries for {len(ids)} sample_ids. Give one (height, width) each.")
+    if len(shape) and shape.min() < 1:
+        raise ValueError(f"sizes holds {shape.min()}: heights and widths are at least 1 pixel.")
+    views = tuple(
+        _plan_view(recipe, view, position, ids, epoch, seed, shape) for position, view in enumerate(recipe.all_views)
+    )
+    return Plan(recipe=recipe, seed=seed, views=views)
+
+
+def _plan_view(
+    recipe: Recipe,
+    view: View,
+    position: int,
+    ids: npt.NDArray[np.int64],
+    epoch: int,
+    seed: int,
+    sizes: npt.NDArray[np.int64],
+) -> Rows:
+    rows: Rows = np.zeros(len(ids), plan_dtype(view))
+    frame = Frame(sizes[:, 0], sizes[:, 1])
+    keyed = list(zip(view.op_keys(), view.ops, strict=True))
+    places: dict[str, int] = {}
+    for key, op in sorted(keyed, key=lambda item: not item[1].is_crop):
+        place = places.setdefault(op.op, 0)
+        places[op.op] += 1
+        if op.num_words:
+            words = Words(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
+            drawn = op.draw(words, frame)
+            for name, values in drawn.items():
+                rows["drawn"][key][name] = values
+            op.apply(frame, drawn)
+        else:
+            op.apply(frame, {})
+    rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
+    rows["border"], rows["fill"] = BORDERS.index(recipe.border), recipe.fill
+    _compose(rows, frame)
+    return rows
+
+
+def _compose(rows: Rows, frame: Frame) -> None:
+    """Bring the frame's maps into the form that the kernel evaluates."""
+    rows["height"], rows["width"] = frame.heights, frame.widths
+    rows["out_height"], rows["out_width"] = frame.out_heights, frame.out_widths
+    crop = rows["crop"]
+    crop[:, 0], crop[:, 1] = frame.crop_x, frame.crop_y
+    crop[:, 2], crop[:, 3] = frame.crop_x + frame.crop_width, frame.crop_y + frame.crop_height
+    corner = 0.5 * np.hypot(frame.out_heights, frame.out_widths)
+    scale = np.stack([frame.crop_width / frame.out_widths, frame.crop_height / frame.out_heights], axis=1)
+    linear = scale[:, :, None] * frame.after_lens
+    centre = crop[:, :2] + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)
+    origin = np.floor(centre / MAX_DCT_FACTOR) * MAX_DCT_FACTOR
+    rows["origin"] = origin
+    after = rows["after"]
+    after[:, :, :2] = linear * corner[:, None, None]
+    after[:, :, 2] = centre - origin
+    if frame.before_lens is None:
+        rows["before"][:, 0, 0] = rows["before"][:, 1, 1] = 1.0 / corner
+    else:
+        rows["before"] = frame.before_lens / corner[:, None, None]
+        linear = np.matmul(linear, frame.before_lens)
+    # a scale within rounding of 1 is 1: a third tap of weight 1e-12 would be read for nothing
+    support = np.hypot(linear[:, :, 0], linear[:, :, 1])
+    rows["support"] = np.where(support < 1.0 + 1e-6, 1.0, support)
+    rows["lens"] = frame.lens
+    rows["vignette"] = frame.vignette
+    rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
+    rows["mean"], rows["std"] = frame.mean, frame.std
+
+
+def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:
+    """For each (height, width) why the recipe cannot use such a photograph, or None."""
+    ops = [op for view in recipe.all_views for op in view.ops]
+    return [next((reason for op in ops if (reason := op.refuses(*size))), None) for size in sizes]
