@@ -1,0 +1,325 @@
+"""The CPU backend: a few threads read, decode and augment, each photograph while it is still in the thread's cache.
+
+A batch goes through two stages. First its photographs are read and their headers looked at; the thread that finishes
+the last one plans the whole batch. Then each photograph is decoded and its views are rendered into the batch. Tasks of
+earlier batches go first, so that a batch is finished as soon as it can be.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.backends.render import Scratch, as_rgbx, check_image, render
+from augpipe.batch import Batch
+from augpipe.buffers import BufferPool
+from augpipe.decoding import Header, decode, probe
+from augpipe.errors import SampleError
+from augpipe.output import OutputFormat
+from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.planning.plan import Plan, plan, refusals
+from augpipe.recipe import Recipe
+from augpipe.source import Pixels, Source
+from augpipe.workers import WorkerPool
+
+Rows = npt.NDArray[np.void]
+
+TASKS_PER_THREAD = 4
+"""Tasks that a batch's stage is cut into, for each thread: small enough to share evenly, large enough to cost nothing."""
+
+MAX_REPLACEMENTS = 1_000
+"""How many neighbours of an unusable photograph are tried before giving up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeSettings:
+    """What the backend needs to know beside the source; see `Loader`."""
+
+    source: Source
+    recipe: Recipe
+    seed: int
+    form: OutputFormat
+    num_threads: int
+    prefetch: int
+    skips_bad: bool
+    max_pixels: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One batch to make."""
+
+    number: int
+    """Its place in the epoch: lower ones are made first."""
+    epoch: int
+    sample_ids: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Photograph:
+    """One sample on its way through the stages."""
+
+    sample_id: int
+    content: bytes | Pixels
+    size: tuple[int, int]
+    header: Header | None
+    """None for a source that holds pixels."""
+
+
+@dataclass(kw_only=True)
+class _Assembly:
+    """A batch in the making; each position is written by one task at a time."""
+
+    request: Request
+    photographs: list[_Photograph | None]
+    problems: dict[int, BaseException] = field(default_factory=dict)
+    skipped: dict[int, str] = field(default_factory=dict)
+    plan: Plan | None = None
+    tables: tuple[Rows, ...] = ()
+    factors: npt.NDArray[np.int64] | None = None
+    sizes: tuple[tuple[int, int], ...] = ()
+    memory: tuple[npt.NDArray[np.generic], ...] = ()
+    remaining: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class NativeBackend:
+    """Makes batches on the CPU; one instance serves a loader over all its epochs."""
+
+    def __init__(self, settings: NativeSettings) -> None:
+        self._settings = settings
+        num_views = len(settings.recipe.all_views)
+        self._buffers = BufferPool(keep=(settings.prefetch + 2) * num_views)
+        self._scratch = Scratch()
+
+    def run(self, requests: Iterator[Request]) -> Iterator[tuple[Batch, dict[int, str]]]:
+        """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
+
+        Closing the iterator, or dropping it, ends its threads.
+
+        Raises:
+            SampleError: a photograph cannot be used and nothing is skipped; the first one of the batch.
+        """
+        pool = WorkerPool(self._settings.num_threads)
+        try:
+            ahead: deque[_Assembly] = deque()
+            for request in requests:
+                ahead.append(self._start(pool, request))
+                if len(ahead) > self._settings.prefetch:
+                    yield self._finish(ahead.popleft())
+            while ahead:
+                yield self._finish(ahead.popleft())
+        finally:
+            pool.close()
+
+    def _start(self, pool: WorkerPool, request: Request) -> _Assembly:
+        assembly = _Assembly(request=request, photographs=[None] * len(request.sample_ids))
+        self._spread(pool, assembly, 0)
+        return assembly
+
+    def _spread(self, pool: WorkerPool, assembly: _Assembly, stage: int) -> None:
+        """Queue the tasks of a stage; the one that ends last goes on to the next stage."""
+        num = len(assembly.photographs)
+        num_tasks = max(1, min(num, TASKS_PER_THREAD * self._settings.num_threads))
+        cuts = [num * i // num_tasks for i in range(num_tasks + 1)]
+        assembly.remaining = num_tasks
+        step = self._read if stage == 0 else self._render
+
+        def run(first: int, last: int) -> None:
+            for position in range(first, last):
+                try:
+                    step(assembly, position)
+                except BaseException as problem:
+                    assembly.problems[position] = problem
+            with assembly.lock:
+                assembly.remaining -= 1
+                is_last = assembly.remaining == 0
+            if not is_last:
+                return
+            if stage == 0 and not assembly.problems:
+                try:
+                    self._plan(assembly)
+                except BaseException as problem:
+                    assembly.problems[0] = problem
+            if stage == 0 and not assembly.problems:
+                self._spread(pool, assembly, 1)
+            else:
+                assembly.done.set()
+
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            pool.submit((assembly.request.number, -stage), lambda first=first, last=last: run(first, last))  # type: ignore[misc]
+
+    def _read(self, assembly: _Assembly, position: int) -> None:
+        sample_id = int(assembly.request.sample_ids[position])
+        assembly.photographs[position] = self._usable(assembly, sample_id)
+
+    def _usable(self, assembly: _Assembly, sample_id: int) -> _Photograph:
+        """The photograph, or where it cannot be read and may be skipped the next one in the source's order that can."""
+        num = len(self._settings.source)
+        for offset in range(min(num, MAX_REPLACEMENTS)):
+            candidate = (sample_id + offset) % num
+            try:
+                return self._open(candidate)
+            except SampleError as problem:
+                self._skip_or_raise(assembly, candidate, problem)
+        raise SampleError(
+            self._settings.source.name(sample_id),
+            f"neither it nor the {min(num, MAX_REPLACEMENTS) - 1} photographs after it can be used. Look at the source",
+        )
+
+    def _skip_or_raise(self, assembly: _Assembly, sample_id: int, problem: SampleError) -> None:
+        if not self._settings.skips_bad:
+            raise problem
+        assembly.skipped[sample_id] = str(problem)
+
+    def _open(self, sample_id: int) -> _Photograph:
+        source = self._settings.source
+        try:
+            content = source.read(sample_id)
+            header = None
+            if isinstance(content, np.ndarray):
+                check_image(content)
+                size = (content.shape[0], content.shape[1])
+            else:
+                header = probe(content, max_pixels=self._settings.max_pixels)
+                size = (header.height, header.width)
+            reason = refusals(self._settings.recipe, [size])[0]
+            if reason:
+                raise ValueError(reason)
+        except (ValueError, OSError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+            raise SampleError(source.name(sample_id), reason) from problem
+        return _Photograph(sample_id, content, size, header)
+
+    def _plan(self, assembly: _Assembly) -> None:
+        photographs = [photograph for photograph in assembly.photographs if photograph is not None]
+        assembly.plan = plan(
+            self._settings.recipe,
+            [photograph.sample_id for photograph in photographs],
+            sizes=[photograph.size for photograph in photographs],
+            epoch=assembly.request.epoch,
+            seed=self._settings.seed,
+        )
+        assembly.factors, assembly.tables = self._tables(assembly.plan, photographs)
+        assembly.sizes = tuple(
+            view.out_size or self._common_size(rows, photographs)
+            for view, rows in zip(self._settings.recipe.all_views, assembly.plan.views, strict=True)
+        )
+        assembly.memory = tuple(
+            self._buffers.take(len(photographs) * height * width * 3, self._settings.form.held_as)
+            for height, width in assembly.sizes
+        )
+
+    def _tables(
+        self, made: Plan, photographs: list[_Photograph]
+    ) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
+        is_jpeg = np.array([bool(photograph.header and photograph.header.is_jpeg) for photograph in photographs], np.bool_)
+        factors = np.where(is_jpeg, dct_factors(made.views), 1)
+        return factors, tuple(kernel_rows(rows, factors) for rows in made.views)
+
+    def _common_size(self, rows: Rows, photographs: list[_Photograph]) -> tuple[int, int]:
+        """The one size of the output images of a view that keeps whole photographs."""
+        if not len(rows):
+            return (0, 0)
+        height, width = int(rows["out_height"][0]), int(rows["out_width"][0])
+        other = np.flatnonzero((rows["out_height"] != height) | (rows["out_width"] != width))
+        if len(other):
+            row = rows[other[0]]
+            names = [self._settings.source.name(photographs[i].sample_id) for i in (0, int(other[0]))]
+            raise ValueError(
+                f"one batch cannot hold images of several sizes: {names[0]} is {height}x{width} and {names[1]} "
+                f"{row['out_height']}x{row['out_width']}. Add a crop to the recipe, or use batch_size=1."
+            )
+        return height, width
+
+    def _render(self, assembly: _Assembly, position: int) -> None:
+        photograph = assembly.photographs[position]
+        assert photograph is not None and assembly.factors is not None
+        try:
+            self._render_one(assembly, position, photograph, int(assembly.factors[position]))
+        except SampleError as problem:
+            self._skip_or_raise(assembly, photograph.sample_id, problem)
+            self._replace(assembly, position, (photograph.sample_id + 1) % len(self._settings.source))
+        # the encoded bytes are of no more use
+        if assembly.photographs[position] is photograph:
+            photograph.content = b""
+
+    def _replace(self, assembly: _Assembly, position: int, candidate: int) -> None:
+        """Put the next photograph that can be decoded in the place of one that cannot, with draws of its own."""
+        assert assembly.plan is not None
+        for _ in range(min(len(self._settings.source), MAX_REPLACEMENTS)):
+            photograph = self._usable(assembly, candidate)
+            made = plan(
+                self._settings.recipe,
+                [photograph.sample_id],
+                sizes=[photograph.size],
+                epoch=assembly.request.epoch,
+                seed=self._settings.seed,
+            )
+            factors, tables = self._tables(made, [photograph])
+            for view, rows in enumerate(made.views):
+                if (int(rows["out_height"][0]), int(rows["out_width"][0])) != assembly.sizes[view]:
+                    raise SampleError(
+                        self._settings.source.name(photograph.sample_id),
+                        "it replaces an unusable photograph, and is of another size than the batch. "
+                        "Add a crop to the recipe",
+                    )
+                assembly.plan.views[view][position] = rows[0]
+                assembly.tables[view][position] = tables[view][0]
+            try:
+                self._render_one(assembly, position, photograph, int(factors[0]))
+            except SampleError as problem:
+                self._skip_or_raise(assembly, photograph.sample_id, problem)
+                candidate = (photograph.sample_id + 1) % len(self._settings.source)
+                continue
+            photograph.content = b""
+            assembly.photographs[position] = photograph
+            return
+        raise SampleError(self._settings.source.name(candidate), "no photograph after it can be decoded")
+
+    def _render_one(self, assembly: _Assembly, position: int, photograph: _Photograph, factor: int) -> None:
+        pixels = self._decode(photograph, factor)
+        for view, (height, width) in enumerate(assembly.sizes):
+            num = height * width * 3
+            out = assembly.memory[view][position * num : (position + 1) * num]
+            row = assembly.tables[view][position : position + 1]
+            render(pixels, row, out, (height, width), self._settings.form, self._scratch)
+
+    def _decode(self, photograph: _Photograph, factor: int) -> Pixels:
+        if isinstance(photograph.content, np.ndarray):
+            return as_rgbx(photograph.content, self._scratch)
+        assert photograph.header is not None
+        height, width = photograph.size
+        buffer = self._scratch.pixels(-(-height // factor) * -(-width // factor) * 4)
+        try:
+            return decode(photograph.content, photograph.header, dct_factor=factor, buffer=buffer)
+        except ValueError as problem:
+            raise SampleError(self._settings.source.name(photograph.sample_id), str(problem)) from problem
+
+    def _finish(self, assembly: _Assembly) -> tuple[Batch, dict[int, str]]:
+        assembly.done.wait()
+        if assembly.problems:
+            raise assembly.problems[min(assembly.problems)]
+        assert assembly.plan is not None
+        form = self._settings.form
+        num = len(assembly.photographs)
+        images = [
+            form.wrap(memory, num, height, width)
+            for memory, (height, width) in zip(assembly.memory, assembly.sizes, strict=True)
+        ]
+        ids = assembly.plan.sample_ids
+        labels = np.array([self._settings.source.label(int(sample_id)) for sample_id in ids], np.int64)
+        batch = Batch(
+            images=images[0] if len(images) == 1 else tuple(images),
+            labels=form.wrap_labels(labels),
+            sample_ids=ids,
+            plan=assembly.plan,
+        )
+        return batch, assembly.skipped
+
+
