@@ -62,7 +62,7 @@ class Augment:
 
         Args:
             images: an (H, W, 3) uint8 array or CPU tensor (also gray (H, W), (H, W, 1), or with a fourth channel that
-                is dropped), a PIL image, a list of any of them, or one (B, H, W, C) array or tensor. They are only read.
+                is dropped), a PIL image, a list of them, or one (B, H, W, C) array or tensor. They are only read.
             sample_ids: an id for each photograph: the same id, epoch and seed give the same pixels. None counts on
                 from call to call, so that no two photographs are treated alike; worker processes that share a copy of
                 this object count alike, so give ids there.
@@ -132,6 +132,13 @@ class Augment:
             form.wrap(memory[ends[i] : ends[i + 1]], 1, height, width)[0] for i, (height, width) in enumerate(sizes)
         ]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # a worker process gets memory of its own
+        return {name: value for name, value in self.__dict__.items() if name != "_scratch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _scratch=Scratch())
+
     def __repr__(self) -> str:
         return f"Augment({self.recipe.name or self.recipe!r}, seed={self.seed})"
 
@@ -142,6 +149,7 @@ def _is_tensor(image: Any) -> bool:
 
 def _as_array(image: Any, position: int) -> Pixels:
     """A uint8 array (H, W) or (H, W, C) of an array, CPU tensor or PIL image, copied only where it must be."""
+    array: npt.NDArray[Any]
     if _is_tensor(image):
         if image.device.type != "cpu":
             raise ValueError(f"image {position} lies on {image.device}, and must be on the CPU. Call .cpu() first.")
@@ -163,7 +171,9 @@ def _as_array(image: Any, position: int) -> Pixels:
 
 def _checked(plan: Plan, photographs: list[Pixels]) -> Plan:
     if len(plan) != len(photographs):
-        raise ValueError(f"the plan is of {len(plan)} samples and there are {len(photographs)} images. Cut it: plan[i:j].")
+        raise ValueError(
+            f"the plan is of {len(plan)} samples and there are {len(photographs)} images. Cut it: plan[i:j]."
+        )
     for position, (row, image) in enumerate(zip(plan.rows, photographs, strict=True)):
         if (row["height"], row["width"]) != image.shape[:2]:
             raise ValueError(

@@ -89,7 +89,7 @@ class Loader:
             raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
         self._form.check(recipe)
-        self.source = source if is_source(source) else _open(source)
+        self.source: Source = source if is_source(source) else _open(source)
         self.recipe = recipe
         self.batch_size = batch_size
         self.drop_last = drop_last

@@ -4,9 +4,11 @@ import difflib
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -61,7 +63,9 @@ class View(BaseModel):
         lenses = [op.op for op in self.ops if op.is_lens]
         for what, found in (("crop", crops), ("lens", lenses)):
             if len(found) > 1:
-                raise ValueError(f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one.")
+                raise ValueError(
+                    f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
+                )
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:
@@ -88,14 +92,20 @@ class View(BaseModel):
             product *= op.num_variants
         return product
 
-    def op_keys(self) -> list[str]:
-        """A name for each op that is unique in the view: its kind, and from the second of a kind on its place."""
+    @cached_property
+    def keyed_ops(self) -> tuple[tuple[str, Op], ...]:
+        """Each op under a name that is unique in the view: its kind, and from the second of a kind on its place."""
         seen: Counter[str] = Counter()
-        keys = []
+        keyed = []
         for op in self.ops:
             seen[op.op] += 1
-            keys.append(op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}")
-        return keys
+            keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
+        return tuple(keyed)
+
+    @cached_property
+    def drawn_dtype(self) -> np.dtype[np.void]:
+        """The record of what its ops draw, one field for each op that draws anything."""
+        return np.dtype([(key, np.dtype(list(op.fields_drawn))) for key, op in self.keyed_ops if op.fields_drawn])
 
 
 class Recipe(BaseModel):
@@ -135,7 +145,7 @@ class Recipe(BaseModel):
             View(ops=self.ops)
         return self
 
-    @property
+    @cached_property
     def all_views(self) -> tuple[View, ...]:
         """One entry for each output image of a photograph: `count` is spread out, and `ops` alone is one view."""
         views = self.views or (View(ops=self.ops),)

@@ -1,7 +1,7 @@
 """What the loader asks of a place that holds photographs."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,6 @@ class Source(Protocol):
         """A path or a description, for captions and error messages."""
 
 
-def is_source(thing: Any) -> bool:
+def is_source(thing: Any) -> TypeGuard[Source]:
     """Whether `thing` can be handed to a `Loader` as it is."""
     return isinstance(thing, Source)

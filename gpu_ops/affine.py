@@ -35,4 +35,5 @@ def magnification(factors_x: Float, factors_y: Float) -> Float:
 
 def compose(first: Float, then: Float) -> Float:
     """The map of two changes of the picture, `first` and `then` another one; both (n, 2, 2)."""
-    return np.matmul(first, then)
+    product: Float = np.matmul(first, then)
+    return product

@@ -11,7 +11,7 @@ from numba.extending import overload
 
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.lens import distort, radial_gain
-from augpipe.gpu_ops.memory import load, store
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
 from augpipe.gpu_ops.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.tone import cast, channel, normalise, to_uint8, vignette_gain
 
@@ -72,6 +72,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
         first_job, last_job: image i has jobs i * n .. i * n + n - 1, where n is `jobs_per_image(height)`.
     """
+    prefer_wide_vectors()
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
     num_tap_rows = np.int64(0)
     for job in range(first_job, last_job):
@@ -219,6 +220,6 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
             store_batch(out, start + 3 * i + 2, finish(batch, normalise(blue, scale_b, bias_b)))
 
 
-def jobs_per_image(height):
+def jobs_per_image(height: int) -> int:
     """Blocks of rows that one output image is cut into."""
     return -(-height // ROWS_PER_JOB)

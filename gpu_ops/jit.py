@@ -46,8 +46,8 @@ def cache_folder() -> Path | None:
             return folder
     except OSError as error:
         warnings.warn(
-            f"compiled kernels cannot be kept in {folder} ({error}): they compile anew at every start, which takes some "
-            f"seconds. Set {CACHE_VARIABLE} to a folder that can be written.",
+            f"compiled kernels cannot be kept in {folder} ({error}): they compile anew at every start, which takes "
+            f"some seconds. Set {CACHE_VARIABLE} to a folder that can be written.",
             RuntimeWarning,
             stacklevel=2,
         )

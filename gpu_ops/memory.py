@@ -77,3 +77,15 @@ def store(scope: str) -> Any:
         return types.void(types.uintp, types.intp, value), codegen
 
     return storer
+
+
+@intrinsic
+def prefer_wide_vectors(typingctx: Any) -> Any:
+    """Called once in a kernel, lets LLVM use 512-bit vectors in it where the CPU has them; by itself it takes 256."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # llvmlite lists the attributes it knows, and string attributes are not among them
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen

@@ -111,7 +111,9 @@ def philox4x32(counter: npt.ArrayLike, key: npt.ArrayLike) -> Words:
     if keys.ndim == 0:
         keys = seed_key(keys.item())
     elif keys.shape != (2,):
-        raise ValueError(f"key must have shape (2,), but has {keys.shape}. Give two words, or one whole number as seed.")
+        raise ValueError(
+            f"key must have shape (2,), but has {keys.shape}. Give two words, or one whole number as seed."
+        )
     words = np.empty_like(counters)
     _fill_blocks(counters, whole_numbers("key", keys, 0, MAX_WORD).astype(np.uint32), words)
     return words
@@ -153,7 +155,7 @@ def uniform(words: Words) -> npt.NDArray[np.float64]:
     Raises:
         ValueError: `words` is not uint32.
     """
-    return _checked_words(words) * 2.0**-32
+    return _checked_words(words).astype(np.float64) * 2.0**-32
 
 
 def integers(words: Words, n: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -7,9 +7,10 @@ earlier batches go first, so that a batch is finished as soon as it can be.
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from augpipe.workers import WorkerPool
 Rows = npt.NDArray[np.void]
 
 TASKS_PER_THREAD = 4
-"""Tasks that a batch's stage is cut into, for each thread: small enough to share evenly, large enough to cost nothing."""
+"""Tasks that a batch's stage is cut into, for each thread: small enough to share evenly, large enough to be cheap."""
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable photograph are tried before giving up."""
@@ -97,7 +98,7 @@ class NativeBackend:
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * num_views)
         self._scratch = Scratch()
 
-    def run(self, requests: Iterator[Request]) -> Iterator[tuple[Batch, dict[int, str]]]:
+    def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
         """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
 
         Closing the iterator, or dropping it, ends its threads.
@@ -151,8 +152,8 @@ class NativeBackend:
             else:
                 assembly.done.set()
 
-        for first, last in zip(cuts, cuts[1:], strict=False):
-            pool.submit((assembly.request.number, -stage), lambda first=first, last=last: run(first, last))  # type: ignore[misc]
+        for first, last in pairwise(cuts):
+            pool.submit((assembly.request.number, -stage), partial(run, first, last))
 
     def _read(self, assembly: _Assembly, position: int) -> None:
         sample_id = int(assembly.request.sample_ids[position])
@@ -215,11 +216,10 @@ class NativeBackend:
             for height, width in assembly.sizes
         )
 
-    def _tables(
-        self, made: Plan, photographs: list[_Photograph]
-    ) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
-        is_jpeg = np.array([bool(photograph.header and photograph.header.is_jpeg) for photograph in photographs], np.bool_)
-        factors = np.where(is_jpeg, dct_factors(made.views), 1)
+    def _tables(self, made: Plan, photographs: list[_Photograph]) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
+        # a turned picture whose side a DCT block does not divide would have its short blocks at the wrong end
+        may_scale = np.array([_may_scale(photograph.header) for photograph in photographs], np.bool_)
+        factors = np.where(may_scale, dct_factors(made.views), 1)
         return factors, tuple(kernel_rows(rows, factors) for rows in made.views)
 
     def _common_size(self, rows: Rows, photographs: list[_Photograph]) -> tuple[int, int]:
@@ -323,3 +323,6 @@ class NativeBackend:
         return batch, assembly.skipped
 
 
+def _may_scale(header: Header | None) -> bool:
+    """Whether the decoder may be asked for a DCT scale of this photograph."""
+    return header is not None and header.is_jpeg and header.orientation == 1

@@ -69,7 +69,9 @@ class Op(BaseModel):
                     known = [field for field in cls.model_fields if field != "op"]
                     near = difflib.get_close_matches(str(name), known, n=1)
                     hint = f" Did you mean {near[0]!r}?" if near else ""
-                    raise ValueError(f"{name!r} is not a field of {cls.__name__}.{hint} Its fields: {', '.join(known)}.")
+                    raise ValueError(
+                        f"{name!r} is not a field of {cls.__name__}.{hint} Its fields: {', '.join(known)}."
+                    )
         return data
 
 

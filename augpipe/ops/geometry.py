@@ -108,7 +108,7 @@ class Stretch(Op):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         for name, limits in (("horizontal", self.horizontal), ("vertical", self.vertical)):
-            if not 0.05 <= limits[0] or not limits[1] <= 20.0:
+            if not limits[0] >= 0.05 or not limits[1] <= 20.0:
                 raise ValueError(f"{name}={limits} leaves 0.05..20. Choose factors nearer to 1, which changes nothing.")
             check_steps(name, *limits, self.step)
         return self

@@ -57,7 +57,8 @@ class LensDistortion(Op):
         if self.degrees is None:
             strength = words.uniform(2, 0.0, self.max_strength)
         else:
-            strength = (words.integer(2, self.degrees) + 1) * (self.max_strength / self.degrees)
+            step = self.max_strength / self.degrees
+            strength = words.stepped(2, step, self.max_strength, step)
         return {"kind": chosen, "strength": where_applied(words.happens(0, self.p), strength, 0.0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
@@ -101,7 +102,9 @@ class BrownConrady(Op):
 
     is_lens: ClassVar[bool] = True
     num_words: ClassVar[int] = 6
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = tuple((name, np.float64) for name in ("k1", "k2", "k3", "p1", "p2"))
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = tuple(
+        (name, np.float64) for name in ("k1", "k2", "k3", "p1", "p2")
+    )
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -132,7 +135,9 @@ class BrownConrady(Op):
     @property
     def draws_text(self) -> str:
         steps = "" if self.steps is None else f", {self.steps} values each"
-        return ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high) + steps
+        return (
+            ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high) + steps
+        )
 
     def draw(self, words: Words, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)

@@ -25,7 +25,8 @@ class Words:
 
     def uniform(self, position: int, low: float, high: float) -> Float:
         """(n,) evenly distributed in low..high."""
-        return low + (high - low) * uniform(self.words[:, position])
+        numbers: Float = low + (high - low) * uniform(self.words[:, position])
+        return numbers
 
     def integer(self, position: int, num: Any) -> npt.NDArray[np.int64]:
         """(n,) one of 0..num - 1, where `num` is a number or an (n,) array."""
@@ -35,7 +36,7 @@ class Words:
         """(n,) one of low, low + step, .., high; evenly distributed in low..high where `step` is None."""
         if step is None:
             return self.uniform(position, low, high)
-        return low + step * self.integer(position, num_steps(low, high, step))
+        return low + step * self.integer(position, num_steps(low, high, step)).astype(np.float64)
 
 
 def num_steps(low: float, high: float, step: float) -> int:
@@ -50,7 +51,9 @@ def check_steps(name: str, low: float, high: float, step: float | None) -> None:
     if step is None:
         return
     if step <= 0:
-        raise ValueError(f"the step of {name} is {step}, and must be above 0. Leave it out (None) for a continuous range.")
+        raise ValueError(
+            f"the step of {name} is {step}, and must be above 0. Leave it out (None) for a continuous range."
+        )
     count = (high - low) / step
     if abs(count - round(count)) > 1e-6:
         raise ValueError(

@@ -31,7 +31,7 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     after, before = rows["after"] / factor[:, None, None], rows["before"]
     linear = after[:, :, :2]
     lens = rows["lens"]
-    has_lens = lens.any(axis=1)
+    has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1)
     direct = np.where(has_lens[:, None, None], linear, np.matmul(linear, before))
     for column, name in enumerate("xy"):
         table[f"before_{'xy'[0]}{name}"], table[f"before_{'xy'[1]}{name}"] = before[:, 0, column], before[:, 1, column]
@@ -61,7 +61,7 @@ def _reach(
     before: npt.NDArray[np.float64],
     has_lens: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
-    """(B, 2): how far from the crop's centre along x and y a tap can lie at most, in source pixels, never too little."""
+    """(B, 2): how far from the crop's centre a tap can lie along x and y, in source pixels; never too little."""
     half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
     extent = np.matmul(np.abs(before), half[:, :, None])[:, :, 0]
     lens = np.abs(rows["lens"])
@@ -70,7 +70,8 @@ def _reach(
     bent = extent * gain[:, None] + (3.0 * (lens[:, 3] + lens[:, 4]) * r2)[:, None]
     direct = np.matmul(np.abs(np.matmul(linear, before)), half[:, :, None])[:, :, 0]
     reach = np.where(has_lens[:, None], np.matmul(np.abs(linear), bent[:, :, None])[:, :, 0], direct)
-    return reach + np.stack([table["support_x"], table["support_y"]], axis=1) + 1.0
+    furthest: npt.NDArray[np.float64] = reach + np.stack([table["support_x"], table["support_y"]], axis=1) + 1.0
+    return furthest
 
 
 def _bound(table: Rows, rows: Rows, factor: npt.NDArray[np.float64], reach: npt.NDArray[np.float64]) -> None:

@@ -50,7 +50,7 @@ class Plan:
         """(op, drawn values in words) of one sample, for those ops that changed anything."""
         described = self.recipe.all_views[view]
         row = self.views[view][position]
-        for key, op in zip(described.op_keys(), described.ops, strict=True):
+        for key, op in described.keyed_ops:
             if op.fields_drawn:
                 text = op.caption(row["drawn"][key])
                 if text:
@@ -141,9 +141,8 @@ def _plan_view(
 ) -> Rows:
     rows: Rows = np.zeros(len(ids), plan_dtype(view))
     frame = Frame(sizes[:, 0], sizes[:, 1])
-    keyed = list(zip(view.op_keys(), view.ops, strict=True))
     places: dict[str, int] = {}
-    for key, op in sorted(keyed, key=lambda item: not item[1].is_crop):
+    for key, op in sorted(view.keyed_ops, key=lambda item: not item[1].is_crop):
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:

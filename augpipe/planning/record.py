@@ -48,9 +48,4 @@ MAX_DCT_FACTOR = 8
 
 def plan_dtype(view: View) -> np.dtype[np.void]:
     """The record of a recipe's view: PLAN_FIELDS, then what its ops draw."""
-    drawn = [
-        (key, np.dtype(list(op.fields_drawn)))
-        for key, op in zip(view.op_keys(), view.ops, strict=True)
-        if op.fields_drawn
-    ]
-    return np.dtype([*PLAN_FIELDS, ("drawn", np.dtype(drawn))])
+    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype)])

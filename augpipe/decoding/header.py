@@ -1,0 +1,50 @@
+"""What is known of a picture before its pixels are decoded, and the limit on how many there may be."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
+
+MAX_PIXELS = 89_478_485
+"""Largest picture decoded unless told otherwise: Pillow's own limit (a quarter of a GiB in bytes, divided by three).
+
+As RGBX that is 358 MB a picture, more than any camera's photograph needs and less than a machine that trains has.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """Size and kind of one picture file."""
+
+    height: int
+    """Rows in pixels, after the EXIF orientation is applied."""
+    width: int
+    """Columns in pixels, after the EXIF orientation is applied."""
+    orientation: int
+    """EXIF orientation, 1..8; 1 where the file has none or an impossible one."""
+    format: Format
+    """What the content is, whatever the file's name says."""
+    is_jpeg: bool
+    """True where libjpeg-turbo (simplejpeg) decodes the file: only then may a DCT factor be asked for.
+
+    False for the JPEGs that Pillow decodes: CMYK, YCCK, and chroma sampled in an unusual way.
+    """
+
+    def shape(self, dct_factor: int = 1) -> tuple[int, int, int]:
+        """Shape (height, width, 4) of the decoded pixels at 1/`dct_factor`."""
+        return -(-self.height // dct_factor), -(-self.width // dct_factor), 4
+
+
+def check_size(height: int, width: int, max_pixels: int) -> None:
+    """Refuse a picture without pixels, or with more than `max_pixels`.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if height < 1 or width < 1:
+        raise ValueError(f"claims {width}x{height} pixels: a picture has at least one")
+    if height * width > max_pixels:
+        raise ValueError(
+            f"claims {width}x{height} = {height * width} pixels, more than max_pixels={max_pixels}; "
+            "raise max_pixels if you trust it"
+        )

@@ -1,0 +1,186 @@
+"""JPEG: reading the frame header, and decoding by libjpeg-turbo."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+
+_SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
+_STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
+_FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; photographs have about ten, bombs thousands
+_HARMLESS = "extraneous bytes before marker 0xd9"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """What stands before a JPEG's first scan."""
+
+    height: int
+    width: int
+    num_components: int
+    exif: bytes
+    """The first EXIF block, empty where there is none."""
+    kept: tuple[tuple[int, int], ...]
+    """(start, stop) of the segments that the pixels depend on: all but the notes (EXIF, XMP, ICC, comments)."""
+    scan_start: int
+    """Where the first scan's marker stands."""
+
+
+def read_frame(data: memoryview) -> Frame:
+    """Walk the segments up to the first scan, as libjpeg's `next_marker` does (ITU-T T.81, annex B).
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    position, end = 2, len(data)
+    size: tuple[int, int, int] | None = None
+    exif = b""
+    kept: list[tuple[int, int]] = []
+    while True:
+        while position < end and data[position] != 0xFF:
+            position += 1
+        start = position
+        while position < end and data[position] == 0xFF:
+            position += 1
+        if position + 2 >= end:
+            raise ValueError(f"truncated JPEG: its {end} bytes end before the first scan")
+        marker = data[position]
+        position += 1
+        if marker in _STANDALONE:
+            continue
+        if marker in (_SOI, _EOI):
+            raise ValueError(f"damaged JPEG: marker 0x{marker:02x} stands before the first scan")
+        if marker == _SOS:
+            if size is None:
+                raise ValueError("damaged JPEG: a scan without a frame header")
+            height, width, components = size
+            return Frame(
+                height=height, width=width, num_components=components, exif=exif, kept=tuple(kept), scan_start=start
+            )
+        stop = position + (data[position] << 8 | data[position + 1])
+        if stop < position + 2:
+            raise ValueError(f"damaged JPEG: segment 0x{marker:02x} has an impossible length")
+        if stop > end:
+            raise ValueError(f"truncated JPEG: its {end} bytes end before the first scan")
+        if marker in _FRAMES:
+            if size is not None:
+                raise ValueError("damaged JPEG: two frame headers")
+            size = _frame_size(marker, data[position:stop])
+            if marker == _PROGRESSIVE:
+                _check_num_scans(data)
+        elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
+            exif = bytes(data[position + 2 : stop])
+        if marker in (_APP0, _APP14) or marker < _APP0:
+            kept.append((start, stop))
+        position = stop
+
+
+def _frame_size(marker: int, segment: memoryview) -> tuple[int, int, int]:
+    if len(segment) < 8:
+        raise ValueError("damaged JPEG: its frame header is too short")
+    if marker not in (_BASELINE, _EXTENDED, _PROGRESSIVE):
+        raise ValueError(
+            f"a JPEG of the kind SOF{marker - 0xC0} (lossless, hierarchical or arithmetic-coded), "
+            "which is not decoded; save it as baseline or progressive"
+        )
+    if segment[2] != 8:
+        raise ValueError(f"a JPEG of {segment[2]} bits a sample, which is not decoded; save it with 8")
+    if segment[7] not in (1, 3, 4):
+        raise ValueError(f"a JPEG of {segment[7]} components, which is not decoded; gray, colour and CMYK have 1, 3, 4")
+    return segment[3] << 8 | segment[4], segment[5] << 8 | segment[6], segment[7]
+
+
+def _check_num_scans(data: memoryview) -> None:
+    num_scans = bytes(data).count(b"\xff\xda")  # coded data cannot hold this pair: a zero is stuffed after each 0xff
+    if num_scans > _MAX_SCANS:
+        raise ValueError(f"a progressive JPEG of {num_scans} scans, more than {_MAX_SCANS}: it would take minutes")
+
+
+def libjpeg_turbo_takes(data: memoryview, frame: Frame) -> bool:
+    """Whether simplejpeg decodes this file to RGBX: not CMYK, nor chroma sampled in a way that it has no name for."""
+    if frame.num_components == 4:
+        return False
+    try:
+        simplejpeg.decode_jpeg_header(data, strict=False)
+    except (ValueError, KeyError):
+        return False
+    return True
+
+
+def without_notes(data: memoryview, frame: Frame) -> bytes:
+    """The same picture without EXIF, XMP, ICC and comments, which Pillow would parse, and warn about."""
+    segments = [data[start:stop] for start, stop in frame.kept]
+    return b"".join([b"\xff\xd8", *segments, data[frame.scan_start :]])
+
+
+def decode_stored(
+    data: memoryview, height: int, width: int, dct_factor: int, out: npt.NDArray[np.uint8] | None
+) -> npt.NDArray[np.uint8]:
+    """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
+
+    Args:
+        data: the file.
+        height: rows that the header claims.
+        width: columns that the header claims.
+        dct_factor: 1, 2, 4 or 8: the inverse DCT at 1/f of the size.
+        out: flat bytes that exactly hold the result, or None for new memory.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if dct_factor > 1 and _scale_is_ambiguous(height, width, dct_factor):
+        small = _box_average(_decode(data, height, width, None), dct_factor)
+        if out is None:
+            return small
+        np.copyto(out.reshape(small.shape), small)
+        return out.reshape(small.shape)
+    return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out)
+
+
+def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
+    try:
+        try:
+            pixels = _simplejpeg_decode(data, height, width, out, strict=True)
+        except ValueError as error:
+            # Strict decoding stops at libjpeg's first warning. Where that is bytes between the last block and the end
+            # mark, every block was decoded without one: such files are met in the wild, and all decoders read them.
+            if not str(error).endswith(_HARMLESS):
+                raise
+            pixels = _simplejpeg_decode(data, height, width, out, strict=False)
+    except (ValueError, KeyError) as error:
+        kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
+        raise ValueError(f"{kind} JPEG: {error}") from error
+    if pixels.shape != (height, width, 4):
+        raise ValueError(
+            f"damaged JPEG: its header claims {width}x{height} pixels, and {pixels.shape[1]}x{pixels.shape[0]} came out"
+        )
+    return pixels
+
+
+def _simplejpeg_decode(
+    data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None, *, strict: bool
+) -> npt.NDArray[np.uint8]:
+    pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
+        data, "RGBX", fastdct=False, fastupsample=False, min_height=height, min_width=width, buffer=out, strict=strict
+    )
+    return pixels
+
+
+def _scale_is_ambiguous(height: int, width: int, dct_factor: int) -> bool:
+    """Whether the next larger scale gives the same size: libjpeg-turbo, asked for a size, would take that one.
+
+    It scales by eighths, so this happens for pictures of a few pixels only.
+    """
+    eighths = 8 // dct_factor
+    return all(-(-side * eighths // 8) == -(-side * (eighths + 1) // 8) for side in (height, width))
+
+
+def _box_average(pixels: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.uint8]:
+    height, width, _ = pixels.shape
+    padded = np.pad(pixels, ((0, -height % factor), (0, -width % factor), (0, 0)), mode="edge")
+    blocks = padded.reshape(padded.shape[0] // factor, factor, padded.shape[1] // factor, factor, 4)
+    average: npt.NDArray[np.uint8] = np.rint(blocks.mean(axis=(1, 3))).astype(np.uint8)
+    return average

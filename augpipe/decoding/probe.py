@@ -1,0 +1,64 @@
+"""What a file is and how large, by its content, without decoding a pixel."""
+
+from augpipe.decoding.header import Format, Header, check_size
+from augpipe.decoding.jpeg import libjpeg_turbo_takes, read_frame
+from augpipe.decoding.orientation import read_orientation, swaps_sides
+from augpipe.decoding.pillow import open_pillow
+
+_BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"GIF87a", "GIF"),
+    (b"GIF89a", "GIF"),
+    (b"BM", "BMP"),
+    (b"II*\0", "TIFF"),
+    (b"MM\0*", "TIFF"),
+    (b"II+\0", "TIFF"),
+    (b"MM\0+", "TIFF"),
+)
+_SHOWN_BYTES = 16
+
+
+def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
+    """Read the header of a picture file; safe to call from many threads.
+
+    Args:
+        data: the whole file; what it is shows in its content, its name is never asked for.
+        max_pixels: a picture of more pixels (height times width) is refused; `MAX_PIXELS` is a sound choice.
+
+    Raises:
+        ValueError: the reason, without the file's name: empty, not a picture, truncated, damaged, too many pixels.
+    """
+    view = memoryview(data).cast("B")
+    kind = _format_of(view)
+    if kind != "JPEG":
+        image, orientation = open_pillow(bytes(view), kind, max_pixels)
+        stored, is_jpeg = (image.height, image.width), False
+    else:
+        frame = read_frame(view)
+        stored = frame.height, frame.width
+        check_size(*stored, max_pixels)
+        orientation = read_orientation(frame.exif) if frame.exif else 1
+        is_jpeg = libjpeg_turbo_takes(view, frame)
+        if not is_jpeg:
+            open_pillow(bytes(view), kind, max_pixels)
+    height, width = reversed(stored) if swaps_sides(orientation) else stored
+    return Header(height=height, width=width, orientation=orientation, format=kind, is_jpeg=is_jpeg)
+
+
+def _format_of(data: memoryview) -> Format:
+    if len(data) == 0:
+        raise ValueError("the file is empty (0 bytes)")
+    start = bytes(data[:_SHOWN_BYTES])
+    for beginning, kind in _BEGINNINGS:
+        if start.startswith(beginning):
+            return kind
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "WebP"
+    looks = ", which looks like text" if _is_text(start) else ""
+    raise ValueError(f"not a picture: it begins with {start!r}{looks}; JPEG, PNG, WebP, GIF, BMP and TIFF are read")
+
+
+def _is_text(start: bytes) -> bool:
+    text = start.decode("utf-8", errors="ignore")  # the cut may split a letter
+    return len(text) * 4 >= len(start) and all(letter.isprintable() or letter.isspace() for letter in text)

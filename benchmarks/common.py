@@ -1,0 +1,122 @@
+"""What every benchmark needs: photographs, timings taken in turn, the machine's name, and dated results."""
+
+import io
+import json
+import os
+import platform
+import statistics
+import tarfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+NUM_DRAWN = 250
+"""Photographs drawn by `augpipe sample` where no real ones are at hand."""
+
+
+def photographs() -> tuple[list[bytes], str]:
+    """Encoded photographs, and where they are from: photos.tar in $AUGPIPE_DATA, else the sample dataset."""
+    folder = os.environ.get("AUGPIPE_DATA")
+    if folder:
+        with tarfile.open(Path(folder) / "photos.tar") as tar:
+            files = sorted((member for member in tar if member.isfile()), key=lambda member: member.name)
+            return [tar.extractfile(member).read() for member in files], f"{len(files)} ImageNet photographs"
+    from tempfile import TemporaryDirectory
+
+    from augpipe.datasets.sample.generate import generate
+
+    with TemporaryDirectory() as out:
+        generate(Path(out) / "sample", num=NUM_DRAWN)
+        files = sorted(Path(out).rglob("*.jpg"))
+        return [file.read_bytes() for file in files], f"{len(files)} pictures of the sample dataset"
+
+
+def imagenet_sized(encoded: list[bytes], num: int) -> list[bytes]:
+    """Up to `num` of the photographs that are 500x375 or 375x500, ImageNet's most common size; else the first ones."""
+    from PIL import Image
+
+    chosen = [data for data in encoded if sorted(Image.open(io.BytesIO(data)).size) == [375, 500]]
+    return (chosen or encoded)[:num]
+
+
+def in_turn(contenders: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
+    """Seconds an item of each contender, one entry a round, after one round that is not counted.
+
+    A contender does its work and returns how many items that was. They take turns, so that a machine that slows down
+    slows all of them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            num = work()
+            elapsed = time.perf_counter() - start
+            if turn:
+                seconds[name].append(elapsed / num)
+    return seconds
+
+
+def ratio(seconds: dict[str, list[float]], above: str, below: str) -> float:
+    """Median over the rounds of one contender's time over another's in the same round."""
+    return statistics.median(a / b for a, b in zip(seconds[above], seconds[below], strict=True))
+
+
+def machine() -> dict[str, object]:
+    """CPU, cores and the versions that matter."""
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        cpu = next(
+            (line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line), cpu
+        )
+    from llvmlite.binding import get_host_cpu_name
+
+    versions = {}
+    for name in (
+        "augpipe",
+        "numpy",
+        "numba",
+        "simplejpeg",
+        "pillow",
+        "torch",
+        "opencv-python-headless",
+        "albumentations",
+    ):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "cpu": cpu,
+        "llvm_cpu": get_host_cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def save(name: str, result: dict[str, object]) -> Path:
+    """Write a dated result and print it."""
+    now = datetime.now(UTC)
+    report = {"benchmark": name, "date": now.strftime("%Y-%m-%d"), "machine": machine()} | result
+    path = RESULTS / f"{now:%Y-%m-%d}-{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    print(f"kept in {path}")
+    return path
+
+
+def summary(seconds: dict[str, list[float]], unit: float = 1e3) -> dict[str, dict[str, float]]:
+    """Minimum, median and maximum of each contender, in 1/unit seconds."""
+    return {
+        name: {
+            "min": round(min(values) * unit, 4),
+            "median": round(statistics.median(values) * unit, 4),
+            "max": round(max(values) * unit, 4),
+        }
+        for name, values in seconds.items()
+    }
