@@ -11,12 +11,18 @@ from numba.extending import overload
 
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.lens import distort, radial_gain
-from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
 from augpipe.gpu_ops.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.tone import cast, channel, normalise, to_uint8, vignette_gain
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
+
+PREFETCH_ROWS = np.float32(4.0)
+"""Output rows ahead for which the photograph is asked for; 3 to 6 measured alike, none a third slower at scale 256."""
+
+PREFETCH_STEP = 8
+"""Output pixels between two such requests: a cache line holds 16 source pixels."""
 
 load_pixel = load("pixels", types.uint32, types.int32)
 store_batch = store("batch")
@@ -127,6 +133,17 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
         store_green(at_green, i, ZERO)
         store_blue(at_blue, i, ZERO)
 
+    # what rows further down will read: the CPU cannot foresee a slanted walk through the photograph
+    first_pixel = (row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2])
+    ahead_x, ahead_y = PREFETCH_ROWS * row.after_xy, PREFETCH_ROWS * row.after_yy
+    if row.has_lens:
+        ahead_x, ahead_y = ahead_x * row.before_yy, ahead_y * row.before_yy
+    for i in range(0, width, PREFETCH_STEP):
+        ahead = np.int64(load_source_y(at_source_y, i) + ahead_y) * pixels[1]
+        ahead += np.int64(load_source_x(at_source_x, i) + ahead_x) + first_pixel
+        prefetch(np.uintp(pixels[0] + 4 * ahead))
+        prefetch(np.uintp(pixels[0] + 4 * (ahead + pixels[1])))
+
     # phase 2: the taps along x
     reflects, is_constant = row.reflects != 0, row.is_constant != 0
     low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
@@ -152,7 +169,7 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
     period_y = np.float32(2.0) * (high_y - low_y + ONE)
     support_y, inverse_support_y, inverse_period_y = row.support_y, ONE / row.support_y, ONE / period_y
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
-    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    shift = np.int32(first_pixel)
     for tap_y in range(num_taps_y):
         nth = np.float32(tap_y)
         for i in range(width):

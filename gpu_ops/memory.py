@@ -89,3 +89,18 @@ def prefer_wide_vectors(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at an address; an address that nobody may read is ignored by the CPU."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i32 = ir.IntType(32)
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
+        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), codegen

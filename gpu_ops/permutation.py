@@ -3,9 +3,9 @@
 A position is laid out as a row and a column of a table that holds at least `num` places. Each round shifts the row by a
 hash of the column and then the column by a hash of the row, modulo the table's sides: a Feistel network on two numbers
 that need not be powers of two (Black & Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, method 3). Where
-it leads past `num`, it is applied again until it does not ("cycle walking", method 2 there): the result is a permutation
-of 0..num - 1. The table is larger than `num` by less than a row and a column, so that one walk in about sqrt(num) needs
-a second step.
+it leads past `num`, it is applied again until it does not ("cycle walking", method 2 there), which makes it a
+permutation of 0..num - 1. But for a handful of samples, the table has fewer than sqrt(num) + 3 places too many, so that
+about one walk in sqrt(num) needs a second step.
 """
 
 import math
@@ -93,8 +93,8 @@ def _walk_back(ids, num, num_rows, num_columns, keys, positions):
 def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex) -> Ids:
     """Which sample stands at each position of an epoch's order.
 
-    Takes memory for the positions asked for alone, and about the same time for each, whatever `num` is. An order is part
-    of a run's reproducibility: it never changes within a major version.
+    Takes memory for the positions asked for alone, and about the same time for each, whatever `num` is. An order is
+    part of a run's reproducibility: it never changes within a major version.
 
     Args:
         positions: whole numbers in 0..num - 1, of any shape.
@@ -148,4 +148,4 @@ def sides(num: int) -> tuple[np.uint64, np.uint64]:
 
 def round_keys(seed: SupportsIndex, epoch: SupportsIndex) -> Words:
     """(NUM_ROUND_KEYS,) the keys of one epoch's order, alternately for the rows and for the columns."""
-    return draws(seed, epoch, [0], ORDER_STREAM, NUM_ROUND_KEYS)[0]
+    return draws(seed, epoch, [0], ORDER_STREAM, NUM_ROUND_KEYS).ravel()

@@ -1,8 +1,8 @@
 """Philox4x32-10: random 32-bit words as a pure function of a seed and a counter, with no state to carry.
 
-Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3; the constants
-are those of its reference implementation, Random123. A word travels as a uint64 below 2^32: so products need no second
-type, and sums and shifts mean the same in plain Python, in a CPU loop and on CUDA.
+Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the constants are those of
+its reference implementation, Random123. A word travels as a uint64 below 2^32: so products need no second type, and
+sums and shifts mean the same in plain Python, in a CPU loop and on CUDA.
 """
 
 import operator
@@ -29,6 +29,8 @@ KEY_STEP_1 = np.uint64(0xBB67AE85)  # the fraction of the square root of 3
 @leaf
 def philox_round(word0, word1, word2, word3, key0, key1):
     """One round: two products, whose halves change places and meet the other words and the key."""
+    # a compiled leaf hands plain Python an int, which would come back here as an int64
+    word0, word1, word2, word3 = np.uint64(word0), np.uint64(word1), np.uint64(word2), np.uint64(word3)
     product0 = MULTIPLIER_0 * word0
     product1 = MULTIPLIER_1 * word2
     return (
@@ -162,8 +164,8 @@ def integers(words: Words, n: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Whole numbers in 0..n - 1: floor(word * n / 2^32), exactly.
 
     Each number is hit by either floor(2^32 / n) or ceil(2^32 / n) of the 2^32 words, so its probability differs from
-    1/n by less than 2^-32 (Lemire, "Fast random integer generation in an interval", 2019, section 3, without his
-    rejection: a draw always costs one word).
+    1/n by less than 2^-32 (Lemire, "Fast random integer generation in an interval", 2019, without his rejection: a
+    draw always costs one word).
 
     Args:
         words: uint32, any shape.

@@ -15,7 +15,7 @@ Int = npt.NDArray[np.int64]
 
 
 def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
-    """(heights, widths) once the short side is `scales` pixels long; the long side is rounded down, as in torchvision."""
+    """(heights, widths) with the short side `scales` pixels long; the long side is rounded down, as in torchvision."""
     short = np.minimum(frame.heights, frame.widths)
     return frame.heights * scales // short, frame.widths * scales // short
 
