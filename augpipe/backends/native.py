@@ -29,7 +29,7 @@ from augpipe.workers import WorkerPool
 
 Rows = npt.NDArray[np.void]
 
-TASKS_PER_THREAD = 4
+TASKS_PER_THREAD = 16
 """Tasks that a batch's stage is cut into, for each thread: small enough to share evenly, large enough to be cheap."""
 
 MAX_REPLACEMENTS = 1_000

@@ -1,0 +1,109 @@
+"""The whole loader beside its own decoding and beside a torch DataLoader with OpenCV and albumentations.
+
+From JPEG files on disk (in the page cache) to 224x224 float32 batches, the deep_image recipe, all cores. The DataLoader
+runs one worker process a core; its chain resizes without antialiasing and has no vignette, so it does less than ours.
+"""
+
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import albumentations
+import cv2
+import torch
+from common import in_turn, photographs, ratio, save, summary
+
+from augpipe import Loader, recipes
+from augpipe.decoding import MAX_PIXELS, decode, probe
+
+SIZE = 224
+BATCH_SIZE = 32
+ROUNDS = 7
+COPIES = 4
+"""Of each photograph, so that an epoch's start and end weigh less."""
+
+
+class Files(torch.utils.data.Dataset):
+    """JPEG files through OpenCV and albumentations, as many people's training loops have it."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+        self.chain = albumentations.Compose(
+            [
+                albumentations.SmallestMaxSize(max_size=[256, 512], p=1),
+                albumentations.RandomCrop(SIZE, SIZE, p=1),
+                albumentations.RGBShift(20, 20, 20, p=1),
+                albumentations.OpticalDistortion(0.26, border_mode=cv2.BORDER_REFLECT, p=1),
+                albumentations.Rotate(10, border_mode=cv2.BORDER_REFLECT, p=1),
+                albumentations.HorizontalFlip(p=0.5),
+                albumentations.Normalize(p=1),
+                albumentations.ToTensorV2(p=1),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        cv2.setNumThreads(1)
+        image = cv2.cvtColor(cv2.imread(str(self.paths[index]), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+        return self.chain(image=image)["image"], 0
+
+
+def main() -> None:
+    encoded, origin = photographs()
+    threads = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for number, data in enumerate(encoded * COPIES):
+            paths.append(Path(folder) / f"{number:05}.jpg")
+            paths[-1].write_bytes(data)
+
+        pool = ThreadPoolExecutor(threads)
+
+        def decode_one(path: Path) -> None:
+            data = path.read_bytes()
+            decode(data, probe(data, max_pixels=MAX_PIXELS))
+
+        def decode_only() -> int:
+            list(pool.map(decode_one, paths))
+            return len(paths)
+
+        loader = Loader(folder, recipes.deep_image(SIZE), batch_size=BATCH_SIZE, num_threads=threads)
+
+        def ours() -> int:
+            return sum(len(batch) for batch in loader)
+
+        peer_loader = torch.utils.data.DataLoader(
+            Files(paths), batch_size=BATCH_SIZE, shuffle=True, num_workers=threads, persistent_workers=True
+        )
+
+        def peer() -> int:
+            return sum(len(labels) for _, labels in peer_loader)
+
+        seconds = in_turn({"decode only": decode_only, "augpipe.Loader": ours, "torch DataLoader": peer}, ROUNDS)
+    rates = {name: {k: round(1e6 / v, 1) for k, v in row.items()} for name, row in summary(seconds, 1e6).items()}
+    save(
+        "loader",
+        {
+            "what": f"photographs a second, {COPIES}x {origin}, batches of {BATCH_SIZE}, {threads} threads or processes",
+            "images_per_second": {
+                name: {"slowest": row["max"], "median": row["median"], "fastest": row["min"]}
+                for name, row in rates.items()
+            },
+            "ratios": {
+                "loader over decode only (goal: at least 0.8)": round(
+                    ratio(seconds, "decode only", "augpipe.Loader"), 3
+                ),
+                "loader over torch DataLoader (goal: at least 1.7)": round(
+                    ratio(seconds, "torch DataLoader", "augpipe.Loader"), 3
+                ),
+            },
+            "load_average": os.getloadavg()[0],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

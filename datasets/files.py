@@ -1,0 +1,79 @@
+"""Photographs that are files, whatever listed them: what the folder, the list and the single file have in common."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.datasets.names import NameTable, printable
+from augpipe.datasets.sample_ids import check_sample_id
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+"""What a file's name must end with, in any case, to be found in a folder."""
+
+
+class FileSource:
+    """N files under a root; nothing but their names and labels is held in memory.
+
+    `read` opens the file anew at each call, so any number of threads may read at once.
+
+    Args:
+        root: what relative names are relative to.
+        names: one path a sample, relative to `root` or absolute.
+        labels: int64, one a sample, -1 where there is none.
+        classes: label -> class name.
+    """
+
+    def __init__(self, root: str, names: NameTable, labels: npt.NDArray[np.int64], classes: Sequence[str]) -> None:
+        assert len(names) == len(labels)
+        self._root = root
+        self._names = names
+        self._labels = labels
+        self.classes: Sequence[str] = tuple(classes)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def read(self, sample_id: int) -> bytes:
+        """The file's bytes, not yet decoded.
+
+        Raises:
+            IndexError: no such sample.
+            OSError: the file cannot be read.
+        """
+        with open(self._path(sample_id), "rb") as file:
+            return file.read()
+
+    def label(self, sample_id: int) -> int:
+        """The class, or -1 where there is none.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        return int(self._labels[sample_id])
+
+    def labels(self) -> npt.NDArray[np.int64]:
+        """All labels, int64 of shape (N,); a copy."""
+        return self._labels.copy()
+
+    def name(self, sample_id: int) -> str:
+        """The file's path, printable.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        return printable(self._path(sample_id))
+
+    def _path(self, sample_id: int) -> str:
+        check_sample_id(sample_id, len(self))
+        return os.path.join(self._root, self._names[sample_id])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({printable(self._root)!r}: {len(self)} photographs, {len(self.classes)} classes)"
+
+
+def is_photograph_name(name: str) -> bool:
+    """Whether a file of this name is taken for a photograph."""
+    return os.path.splitext(name)[1].lower() in EXTENSIONS

@@ -1,0 +1,124 @@
+"""One picture of the sample dataset: a backdrop, things that lie about, and the objects that decide its class."""
+
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image
+
+from augpipe.datasets.sample import landscapes, shapes, surroundings
+from augpipe.datasets.sample.lighting import light
+from augpipe.datasets.sample.mood import Mood, draw_mood
+from augpipe.datasets.sample.sprites import place
+from augpipe.datasets.sample.textures import Field
+
+Backdrop = Callable[[np.random.Generator, Field, Mood], int]
+
+BACKDROPS: dict[Backdrop, float] = {
+    landscapes.meadow: 0.16,
+    landscapes.mountains: 0.12,
+    landscapes.shore: 0.14,
+    landscapes.dunes: 0.08,
+    surroundings.street: 0.14,
+    surroundings.brick_wall: 0.08,
+    surroundings.table: 0.12,
+    surroundings.pebbles: 0.07,
+    surroundings.grass: 0.09,
+}
+"""What a picture may show behind its objects, and in which part of the pictures."""
+_ANY_WAY_UP = frozenset({"leaf", "star", "ring", "spiral", "dartboard", "key", "cross", "moon", "gear", "flower"})
+"""Kinds that may lie at any angle; the others lean by a few degrees only."""
+_SHAPES_OF_PICTURES = (4 / 3, 3 / 2, 1.0, 16 / 9, 3 / 4, 2 / 3, 5 / 4)
+"""Width to height, the frequent ones first."""
+
+
+def draw_scene(seed: int, index: int, kind: str) -> Image.Image:
+    """The picture number `index` of `seed`, showing objects of `kind`; an RGB image, a pure function of the three.
+
+    Sizes vary: short side about 180..750 px, long side up to 1000 px. Where the objects lie, how large they are and
+    all else in the picture is the same for every kind: each of the three parts draws from a stream of its own.
+    """
+    streams = np.random.SeedSequence([seed, index]).spawn(3)
+    rng, on_objects, on_light = (np.random.Generator(np.random.Philox(stream)) for stream in streams)
+    height, width = _size(rng)
+    mood = draw_mood(rng)
+    pixels = np.zeros((height, width, 3), dtype=np.float32)
+    backdrop = list(BACKDROPS)[int(rng.choice(len(BACKDROPS), p=list(BACKDROPS.values())))]
+    horizon = backdrop(rng, pixels, mood)
+    _scatter(rng, on_objects, pixels, mood, horizon, kind)
+    return light(on_light, pixels)
+
+
+def _size(rng: np.random.Generator) -> tuple[int, int]:
+    ratio = _SHAPES_OF_PICTURES[int(rng.choice(len(_SHAPES_OF_PICTURES), p=(0.3, 0.22, 0.1, 0.1, 0.12, 0.08, 0.08)))]
+    ratio *= np.exp(rng.normal(0.0, 0.02))
+    short = 180 + 570 * rng.beta(1.6, 2.4)
+    short = min(short, 1000 / max(ratio, 1 / ratio))
+    return (round(short), round(short * ratio)) if ratio >= 1 else (round(short / ratio), round(short))
+
+
+def _extent(rng: np.random.Generator, width: int) -> float:
+    """An object's larger side in px: in most pictures 3 to 12 % of the width."""
+    share = rng.random()
+    low, high = (0.035, 0.12) if share < 0.6 else (0.12, 0.26) if share < 0.9 else (0.26, 0.42)
+    return max(14.0, width * float(np.exp(rng.uniform(np.log(low), np.log(high)))))
+
+
+def _scatter(
+    rng: np.random.Generator, on_objects: np.random.Generator, pixels: Field, mood: Mood, horizon_px: int, kind: str
+) -> None:
+    """Draw the distractors, then the objects over them, without hiding one behind another."""
+    height, width = pixels.shape[:2]
+    num_distractors = int(rng.integers(2, 7))
+    extent = _extent(rng, min(width, round(1.3 * height)))
+    num_objects = 1 + int(rng.integers(0, 3)) * (extent < 0.15 * width)
+    sizes = [_extent(rng, width) * 0.8 for _ in range(num_distractors)]
+    sizes = [min(size, 0.2 * width) for size in sizes] + [extent * rng.uniform(0.85, 1.15) for _ in range(num_objects)]
+    spots: list[tuple[float, float, float]] = []
+    for number, size in reversed(list(enumerate(sizes))):  # the objects choose their places first
+        share_low = 1.0 if number < num_distractors else 0.75
+        spot = _free_spot(rng, height, width, horizon_px, size, spots, share_low=share_low)
+        if spot is not None:
+            spots.append((*spot, size))
+        elif number >= num_distractors and not spots:
+            spots.append((width / 2, height / 2, size))
+    num_objects = max(1, min(num_objects, len(spots)))
+    for number, (x, y, size) in reversed(list(enumerate(spots))):
+        if number < num_objects:
+            drawn_by = on_objects
+            shape = shapes.KINDS[kind](on_objects)
+            angle = on_objects.uniform(0, 360) if kind in _ANY_WAY_UP else on_objects.normal(0.0, 11.0)
+        else:
+            drawn_by = rng
+            shape = shapes.DISTRACTORS[int(rng.integers(len(shapes.DISTRACTORS)))](rng)
+            angle = rng.uniform(0, 360)
+        place(
+            drawn_by,
+            pixels,
+            shape,
+            (x, y),
+            size,
+            angle_deg=float(angle),
+            sun_x=mood.sun_x,
+            grounded=y + size / 2 > horizon_px,
+        )
+
+
+def _free_spot(
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    horizon_px: int,
+    size: float,
+    taken: list[tuple[float, float, float]],
+    *,
+    share_low: float,
+) -> tuple[float, float] | None:
+    """A place inside the picture that touches no other, with probability `share_low` on the ground; None if full."""
+    margin = 0.55 * size + 2
+    for _ in range(20):
+        x = rng.uniform(margin, max(margin + 1, width - margin))
+        top = horizon_px if rng.random() < share_low else 0
+        y = rng.uniform(min(max(margin, top), height - margin - 1), height - margin)
+        if all(np.hypot(x - u, y - v) > 0.62 * (size + other) for u, v, other in taken):
+            return float(x), float(y)
+    return None

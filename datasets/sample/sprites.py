@@ -1,0 +1,135 @@
+"""Shapes made solid: coloured, patterned, shaded and set into a picture with a shadow."""
+
+import colorsys
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFilter
+
+from augpipe.datasets.sample.shapes import Shape
+from augpipe.datasets.sample.textures import Field, fractal
+
+_SUPERSAMPLING = 3
+_MARGIN = 0.22
+"""Room around the object for its shadow, as a part of its extent."""
+
+RGB = tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Paint:
+    """An object's colours, 0..255."""
+
+    body: RGB
+    accent: RGB
+    detail: RGB
+
+
+def draw_paint(rng: np.random.Generator, behind: npt.NDArray[np.float64]) -> Paint:
+    """Colours at random, of which the body's stands out from `behind` (RGB)."""
+    body = _random_colour(rng)
+    for _ in range(6):
+        if np.abs(np.array(body) - behind).sum() > 130:
+            break
+        body = _random_colour(rng)
+    accent = _random_colour(rng)
+    for _ in range(6):
+        if np.abs(np.array(body) - np.array(accent)).sum() > 160:
+            break
+        accent = _random_colour(rng)
+    light = sum(body) > 330
+    detail = tuple(int(c * 0.25) for c in body) if light else tuple(int(c * 0.25 + 180) for c in body)
+    return Paint(body=body, accent=accent, detail=(detail[0], detail[1], detail[2]))
+
+
+def _random_colour(rng: np.random.Generator) -> RGB:
+    vivid = rng.random() < 0.5
+    hue = rng.random() if vivid else rng.normal(0.08, 0.07) % 1.0  # the others: wood, clay, straw, stone
+    saturation = rng.uniform(0.35, 0.8) if vivid else rng.uniform(0.05, 0.5)
+    value = rng.uniform(0.3, 0.95)
+    red, green, blue = colorsys.hsv_to_rgb(hue, saturation, value)
+    return int(red * 255), int(green * 255), int(blue * 255)
+
+
+def place(
+    rng: np.random.Generator,
+    pixels: Field,
+    shape: Shape,
+    centre_px: tuple[float, float],
+    extent_px: float,
+    *,
+    angle_deg: float,
+    sun_x: float,
+    grounded: bool,
+) -> None:
+    """Draw `shape` into `pixels` (float32, 0..255), its larger side `extent_px` long, its middle at (x, y).
+
+    `grounded` objects cast a shadow on what lies behind them; others are up in the air.
+    """
+    side = int(extent_px * (1 + 2 * _MARGIN)) + 2
+    left, top = round(centre_px[0] - side / 2), round(centre_px[1] - side / 2)
+    height, width = pixels.shape[:2]
+    x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + side, width), min(top + side, height)
+    if x0 >= x1 or y0 >= y1:
+        return
+    spot = pixels[y0:y1, x0:x1]
+    seen = np.s_[y0 - top : y1 - top, x0 - left : x1 - left]
+    paint = draw_paint(rng, spot.mean(axis=(0, 1), dtype=np.float64))
+    colours, mask = _drawn(rng, shape, side, extent_px, angle_deg, paint)
+    if grounded:
+        away = extent_px * 0.07
+        blurred = np.asarray(mask.filter(ImageFilter.GaussianBlur(extent_px * 0.045)), dtype=np.float32)
+        shadow = np.roll(blurred, (round(away), round(-away * sun_x)), axis=(0, 1))
+        spot *= (1.0 - 0.5 / 255 * shadow[seen])[:, :, None]
+    solid = _shaded(rng, colours, mask, extent_px, sun_x)
+    alpha = np.asarray(mask, dtype=np.float32)[seen][:, :, None] * np.float32(1 / 255)
+    spot += (solid[seen] - spot) * alpha
+
+
+def _drawn(
+    rng: np.random.Generator, shape: Shape, side: int, extent_px: float, angle_deg: float, paint: Paint
+) -> tuple[Image.Image, Image.Image]:
+    """The flat colours (RGB) and the coverage (L), both `side` square."""
+    every = np.concatenate([part.points for part in shape])
+    c, s = np.cos(np.radians(angle_deg)), np.sin(np.radians(angle_deg))
+    stretch = np.diag([rng.choice([-1.0, 1.0]) * rng.uniform(0.85, 1.0), rng.uniform(0.85, 1.0)])
+    turn = stretch @ np.array([[c, -s], [s, c]])
+    turned = every @ turn
+    low, high = turned.min(axis=0), turned.max(axis=0)
+    scale = extent_px / float((high - low).max()) * _SUPERSAMPLING
+    shift = side * _SUPERSAMPLING / 2 - (low + high) / 2 * scale
+    large = (side * _SUPERSAMPLING, side * _SUPERSAMPLING)
+    colours, mask = Image.new("RGB", large, paint.body), Image.new("L", large, 0)
+    on_colours, on_mask = ImageDraw.Draw(colours), ImageDraw.Draw(mask)
+    fills = {"body": paint.body, "accent": paint.accent, "detail": paint.detail}
+    for part in shape:
+        outline = (part.points @ turn * scale + shift).ravel().tolist()
+        on_mask.polygon(outline, fill=0 if part.role == "hole" else 255)
+        if part.role != "hole":
+            on_colours.polygon(outline, fill=fills[part.role])
+    return colours.reduce(_SUPERSAMPLING), mask.reduce(_SUPERSAMPLING)
+
+
+def _shaded(rng: np.random.Generator, colours: Image.Image, mask: Image.Image, extent_px: float, sun_x: float) -> Field:
+    """The object's colours with a pattern, rounded edges and light from above."""
+    side = colours.width
+    solid = np.array(colours, dtype=np.float32)
+    thick = max(1.0, extent_px * 0.05)
+    relief = np.asarray(mask.filter(ImageFilter.GaussianBlur(thick)), dtype=np.float32) / 255
+    down, across = np.gradient(relief)
+    gain = 1.0 + np.clip((0.8 * down - 0.5 * sun_x * across) * thick * 0.9, -0.45, 0.4)
+    gain *= np.linspace(1.1, 0.88, side, dtype=np.float32)[:, None]
+    gain *= 1.0 + rng.uniform(0.02, 0.1) * fractal(rng, side, side, cell_px=max(3.0, extent_px / 5), roughness=0.8)
+    pattern = rng.random()
+    if pattern < 0.3:
+        gain *= 1.0 + rng.uniform(0.06, 0.14) * _stripes(rng, side, extent_px)
+    solid *= gain.astype(np.float32)[:, :, None]
+    return solid
+
+
+def _stripes(rng: np.random.Generator, side: int, extent_px: float) -> Field:
+    angle, period = rng.uniform(0, np.pi), max(4.0, extent_px * rng.uniform(0.08, 0.2))
+    t = np.arange(side, dtype=np.float32) * np.float32(2 * np.pi / period)
+    wave = np.sin(t[:, None] * np.float32(np.sin(angle)) + t[None, :] * np.float32(np.cos(angle)))
+    return np.clip(wave * 3.0, -1.0, 1.0).astype(np.float32)
