@@ -87,7 +87,7 @@ def main() -> None:
     save(
         "loader",
         {
-            "what": f"photographs a second, {COPIES}x {origin}, batches of {BATCH_SIZE}, {threads} threads or processes",
+            "what": f"photographs a second, {COPIES}x {origin}, batches of {BATCH_SIZE}, {threads} threads",
             "images_per_second": {
                 name: {"slowest": row["max"], "median": row["median"], "fastest": row["min"]}
                 for name, row in rates.items()

@@ -14,6 +14,10 @@ from augpipe.source import Pixels
 Rows = npt.NDArray[np.void]
 
 
+MAX_INDEXABLE_PIXELS = 2**31 - 1
+"""The kernel counts a photograph's pixels in 32 bits."""
+
+
 class Scratch(threading.local):
     """Memory of one thread, used again from photograph to photograph."""
 
@@ -57,6 +61,8 @@ def check_image(image: npt.NDArray[Any]) -> None:
         raise ValueError(
             f"the array has shape {image.shape}, and must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4){hint}"
         )
+    if image.shape[0] * image.shape[1] > MAX_INDEXABLE_PIXELS:
+        raise ValueError(f"the array has shape {image.shape}, more than {MAX_INDEXABLE_PIXELS} pixels. Cut it first")
     if 0 in image.shape:
         raise ValueError(f"the array has shape {image.shape}, which holds no pixels")
 
