@@ -211,7 +211,7 @@ class Loader:
     def _make_backend(self) -> NativeBackend:
         if self._backend is None:
             if self._backend_name == "auto":
-                logger.info("backend native: device cpu, %d threads", self._num_threads)
+                logger.info("backend auto: native, as the device is the CPU; %d threads", self._num_threads)
             self._backend = NativeBackend(
                 NativeSettings(
                     source=self.source,

@@ -10,6 +10,13 @@ from augpipe.gpu_ops.jit import leaf
 
 
 @leaf
+def floor(value):
+    """The largest whole number not above `value`, for |value| < 2^31; numba-cuda lowers no np.floor."""
+    whole = np.float32(np.int32(value))
+    return whole - (np.float32(1.0) if whole > value else np.float32(0.0))
+
+
+@leaf
 def linear(at_x, at_y, along_x, along_y, offset):
     """One coordinate of an affine map at the point (at_x, at_y)."""
     return along_x * at_x + (along_y * at_y + offset)
@@ -18,7 +25,7 @@ def linear(at_x, at_y, along_x, along_y, offset):
 @leaf
 def first_tap(coordinate, support):
     """The lowest pixel index nearer than `support` to the coordinate, as a whole float."""
-    return np.floor(coordinate - support) + np.float32(1.0)
+    return floor(coordinate - support) + np.float32(1.0)
 
 
 @leaf
@@ -31,7 +38,7 @@ def tap_weight(tap, coordinate, inverse_support):
 def reflect(tap, low, period, inverse_period):
     """Mirror an index about the outer edges of the pixels low..low + period/2 - 1 (d c b a | a b c d | d c b a)."""
     offset = tap - low
-    offset = offset - period * np.floor(offset * inverse_period)
+    offset = offset - period * floor(offset * inverse_period)
     return low + min(offset, period - np.float32(1.0) - offset)
 
 
