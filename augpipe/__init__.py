@@ -9,6 +9,6 @@ from augpipe.planning.plan import Plan, plan
 from augpipe.recipe import Recipe, View
 from augpipe.source import Source
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 __all__ = ["Augment", "Batch", "Loader", "Plan", "Recipe", "SampleError", "Source", "View", "ops", "plan", "recipes"]

@@ -83,9 +83,7 @@ class Loader:
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads={num_threads} must be at least 1. Leave it out for one thread a core.")
         if not 1 <= max_pixels <= MAX_INDEXABLE_PIXELS:
-            raise ValueError(
-                f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index."
-            )
+            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.")
         if not 0 <= seed < 2**64:

@@ -162,15 +162,18 @@ class NativeBackend:
     def _usable(self, assembly: _Assembly, sample_id: int) -> _Photograph:
         """The photograph, or where it cannot be read and may be skipped the next one in the source's order that can."""
         num = len(self._settings.source)
+        problems = []
         for offset in range(min(num, MAX_REPLACEMENTS)):
             candidate = (sample_id + offset) % num
             try:
                 return self._open(candidate)
             except SampleError as problem:
+                problems.append(problem.reason)
                 self._skip_or_raise(assembly, candidate, problem)
+        others = min(num, MAX_REPLACEMENTS) - 1
+        after = f"nor can any of the {others} photographs after it" if others else "and it is the only photograph"
         raise SampleError(
-            self._settings.source.name(sample_id),
-            f"neither it nor the {min(num, MAX_REPLACEMENTS) - 1} photographs after it can be used. Look at the source",
+            self._settings.source.name(sample_id), f"it cannot be used, {after}. The first reason: {problems[0]}"
         )
 
     def _skip_or_raise(self, assembly: _Assembly, sample_id: int, problem: SampleError) -> None:
@@ -217,8 +220,7 @@ class NativeBackend:
         )
 
     def _tables(self, made: Plan, photographs: list[_Photograph]) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
-        # a turned picture whose side a DCT block does not divide would have its short blocks at the wrong end
-        may_scale = np.array([_may_scale(photograph.header) for photograph in photographs], np.bool_)
+        may_scale = np.array([bool(p.header and p.header.may_scale) for p in photographs], np.bool_)
         factors = np.where(may_scale, dct_factors(made.views), 1)
         return factors, tuple(kernel_rows(rows, factors) for rows in made.views)
 
@@ -321,8 +323,3 @@ class NativeBackend:
             plan=assembly.plan,
         )
         return batch, assembly.skipped
-
-
-def _may_scale(header: Header | None) -> bool:
-    """Whether the decoder may be asked for a DCT scale of this photograph."""
-    return header is not None and header.is_jpeg and header.orientation == 1

@@ -30,6 +30,14 @@ class Header:
     False for the JPEGs that Pillow decodes: CMYK, YCCK, and chroma sampled in an unusual way.
     """
 
+    @property
+    def may_scale(self) -> bool:
+        """Whether a plan may have the picture decoded at a DCT scale.
+
+        Not a turned one: where the factor does not divide its sides, the short blocks would lie at the wrong end.
+        """
+        return self.is_jpeg and self.orientation == 1
+
     def shape(self, dct_factor: int = 1) -> tuple[int, int, int]:
         """Shape (height, width, 4) of the decoded pixels at 1/`dct_factor`."""
         return -(-self.height // dct_factor), -(-self.width // dct_factor), 4

@@ -1,0 +1,54 @@
+"""The `augpipe` command: its subcommands, in the order in which a newcomer needs them."""
+
+from typing import Annotated
+
+import typer
+
+from augpipe.cli.bench import bench
+from augpipe.cli.demo import demo
+from augpipe.cli.errors import Group
+from augpipe.cli.inspect import inspect
+from augpipe.cli.preview import preview
+from augpipe.cli.recipe import recipe, schema
+from augpipe.cli.sample import sample
+
+app = typer.Typer(
+    name="augpipe",
+    cls=Group,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, preview, inspect, recipe, schema, sample, bench):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from augpipe import __version__
+
+        print(f"augpipe {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def augpipe(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Photographs to augmented training batches: fast, and always the same ones for the same seed.
+
+    Start with [cyan]augpipe demo[/], or with your own: [cyan]augpipe preview FOLDER --out sheet.png[/]
+    """
+    if context.invoked_subcommand is None:
+        text = context.get_help()
+        if text:  # empty where typer has printed it with rich already
+            print(text)
+
+
+def main() -> None:
+    """The command's entry point."""
+    app(prog_name="augpipe")

@@ -1,0 +1,154 @@
+"""`augpipe bench`: how fast this machine decodes, augments and loads."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from augpipe.cli.common import (
+    DEFAULT_RECIPE,
+    JsonOption,
+    RecipeOption,
+    ScaleOption,
+    SeedOption,
+    SizeOption,
+    SkipBadOption,
+    SourceArgument,
+    console,
+    count,
+    load_recipe,
+    print_json,
+    table,
+    telling_of_skip_bad,
+    warn_of_skipped,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from augpipe.measure import Report
+    from augpipe.recipe import Recipe
+    from augpipe.source import Source
+
+NAMES = {
+    "decode": "decode only",
+    "kernel": "kernel only",
+    "loader_memory": "loader, from memory",
+    "loader_disk": "loader, from disk",
+}
+
+
+def bench(
+    source: SourceArgument,
+    recipe: RecipeOption = DEFAULT_RECIPE,
+    json: JsonOption = False,
+    seconds: Annotated[float, typer.Option(min=0.1, help="About how long to measure.")] = 15.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Of the loader.")] = 64,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="What to compare one thread with.", show_default="one a core")
+    ] = None,
+    seed: SeedOption = 0,
+    size: SizeOption = None,
+    scale: ScaleOption = None,
+    skip_bad: SkipBadOption = False,
+) -> None:
+    """Measure images a second: decoding alone, the fused kernel alone, and the whole loader.
+
+    All of them take turns in one run, on one thread and on all; medians are
+    shown. Up to 256 photographs, evenly spread over the source, are held in
+    memory; "from disk" reads them anew, mostly from the system's file cache.
+    """
+    from augpipe.datasets.open import open_source
+
+    chosen = load_recipe(recipe, size, scale)
+    opened = open_source(source)
+    with telling_of_skip_bad(opened, skip_bad):
+        report = run(
+            opened,
+            chosen,
+            seconds=seconds,
+            batch_size=batch_size,
+            num_threads=threads,
+            seed=seed,
+            on_error="skip" if skip_bad else "raise",
+        )
+    warn_of_skipped(report.skipped)
+    if json:
+        print_json(report.to_json())
+    else:
+        show(report, console())
+
+
+def run(
+    source: "Source",
+    recipe: "Recipe",
+    *,
+    seconds: float,
+    batch_size: int = 64,
+    num_threads: int | None = None,
+    seed: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> "Report":
+    """Measure behind a progress bar, which goes to stderr and only where that is a terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from augpipe.measure import measure
+
+    screen = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    bar = Progress(
+        *columns,
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+        refresh_per_second=2,  # drawing takes time from what is measured
+    )
+    with bar:
+        task = bar.add_task("measuring", total=1.0)
+        return measure(
+            source,
+            recipe,
+            seconds=seconds,
+            batch_size=batch_size,
+            num_threads=num_threads,
+            seed=seed,
+            on_error=on_error,
+            progress=lambda fraction: bar.update(task, completed=fraction),
+        )
+
+
+def show(report: "Report", screen: "Console") -> None:
+    """The report as a table."""
+    most = report.threads[-1]
+    several = most > 1
+    columns = ["images/s", "1 thread", *([f"{most} threads", "speed-up"] if several else [])]
+    made = table(f"{report.recipe}, batches of {report.batch_size}", *columns, left=("images/s",))
+    for what, name in NAMES.items():
+        cells = [_rate(report, what, 1)]
+        if several:
+            cells += [_rate(report, what, most), _ratio(report.rate(what, most), report.rate(what, 1), "x")]
+        made.add_row(name, *cells)
+    screen.print(made)
+    planning, kernel = report.rate("plan", 1), report.rate("kernel", 1)
+    assert planning is not None and kernel is not None
+    photographs = count(report.num_photographs, "photograph")
+    ratio = _ratio(report.rate("loader_disk", most), report.rate("decode", most), "")
+    facts = report.machine
+    kilobytes = f", {report.mean_bytes / 1000:.0f} kB" if report.mean_bytes else ""
+    for line in (
+        f"planning {1e6 / planning:.2g} µs an image, the kernel {1e3 / kernel:.2g} ms, on one thread",
+        f"the whole loader reaches {ratio} of the rate of decoding alone on {count(most, 'thread')}",
+        f"{photographs}, {report.mean_pixels / 1e6:.2f} megapixels{kilobytes} on average",
+        f"{facts['cpu']}, {count(int(str(facts['cores'])), 'core')}, Python {facts['python']}",
+    ):
+        screen.print(line, soft_wrap=True)
+
+
+def _rate(report: "Report", what: str, threads: int) -> str:
+    rate = report.rate(what, threads)
+    assert rate is not None
+    return f"{rate:,.0f}"
+
+
+def _ratio(a: float | None, b: float | None, unit: str) -> str:
+    assert a is not None and b is not None
+    return f"{a / b:.2f}{unit}"

@@ -1,0 +1,190 @@
+"""What several commands share: recipes by name or file, places to write to, and how to print."""
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from augpipe.recipe import Recipe
+    from augpipe.source import Source
+
+RECIPE_NAMES = ("deep_image", "evaluation", "none")
+"""Those of `augpipe.recipes.BY_NAME`; written out, so that help does not import it."""
+DEFAULT_RECIPE = "deep_image"
+
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A photograph, a folder of photographs or of class folders, or a .csv/.tsv list of path,label lines.",
+        show_default=False,
+    ),
+]
+RECIPE_HELP = f"{', '.join(RECIPE_NAMES)}, or a TOML file ([cyan]augpipe recipe deep_image > my.toml[/] writes one)."
+RecipeOption = Annotated[str, typer.Option("--recipe", "-r", metavar="NAME|FILE", help=RECIPE_HELP)]
+SizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--size",
+        min=1,
+        metavar="PX",
+        help="Output height and width of deep_image and evaluation.",
+        show_default="224",
+    ),
+]
+ScaleOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--scale",
+        min=1,
+        metavar="PX",
+        help="Short side that the photograph is resized to before the crop; several for deep_image: "
+        "--scale 256 --scale 512.",
+        show_default="256 and 512; evaluation: 256",
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same pixels.")]
+SkipBadOption = Annotated[
+    bool,
+    typer.Option("--skip-bad", help="Put the next usable photograph in the place of one that cannot be used."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def load_recipe(text: str, size: int | None = None, scales: list[int] | None = None) -> "Recipe":
+    """The recipe that a user named: one of ours, or a TOML file.
+
+    Raises:
+        ValueError: there is none such, or size and scales do not go with it.
+    """
+    if text in RECIPE_NAMES:
+        return _named(text, size, tuple(scales or ()))
+    from augpipe.recipe import Recipe
+
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError(_unknown_recipe(text, path))
+    if size is not None or scales:
+        raise ValueError(f"--size and --scale are for recipes by name. Change size and scales in {text} itself.")
+    recipe = Recipe.load(path)
+    return recipe if recipe.name else recipe.model_copy(update={"name": path.stem})
+
+
+def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
+    """`path`, once it is known that a file can be written there.
+
+    Raises:
+        ValueError: it cannot, or its name does not end with one of `extensions`; says what to do.
+    """
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder. Give the name of a file in it, as {path / 'sheet.png'}.")
+    if path.suffix.lower() not in extensions:
+        raise ValueError(f"--out {path}: its name must end with {' or '.join(extensions)}.")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ValueError(f"--out {path}: there is no folder {folder}. Make it first, or write elsewhere.")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ValueError(f"--out {path} cannot be written: permission denied. Write elsewhere.")
+    return path
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Where tables and progress go; without colours where that is not a terminal."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False)
+    # a table in a file or a pipe is as wide as it needs
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=200)
+
+
+def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> "Table":
+    """A table whose columns are numbers, except those named in `left`."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    for column in columns:
+        made.add_column(column, justify="left" if column in left else "right", overflow="fold")
+    return made
+
+
+def say(text: str) -> None:
+    """A line on stdout, as it is."""
+    print(text)
+
+
+def count(num: int, noun: str) -> str:
+    """`1 photograph`, `1,000 photographs`."""
+    return f"{num:,} {noun}{'' if num == 1 else 's'}"
+
+
+@contextmanager
+def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
+    """Where one photograph of several cannot be used, say how to go on without it."""
+    from augpipe.cli.errors import Failure
+    from augpipe.errors import SampleError
+
+    try:
+        yield
+    except SampleError as problem:
+        hint = "" if skips_bad or len(source) == 1 else " Pass --skip-bad to go on without such photographs."
+        raise Failure(f"{str(problem).rstrip('.')}.{hint}") from problem
+
+
+def warn_of_skipped(skipped: Mapping[int, str], most: int = 5) -> None:
+    """Say on stderr which photographs were left out."""
+    for problem in list(skipped.values())[:most]:
+        print(f"augpipe: skipped {problem}", file=sys.stderr)
+    if len(skipped) > most:
+        print(f"augpipe: and {len(skipped) - most} more", file=sys.stderr)
+
+
+def print_json(data: Any) -> None:
+    """JSON on stdout, as it is: no colours, no wrapping."""
+    import json
+
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def _named(name: str, size: int | None, scales: tuple[int, ...]) -> "Recipe":
+    from augpipe import recipes
+
+    options: dict[str, Any] = {} if size is None else {"size": size}
+    if name == "none":
+        if size is not None or scales:
+            raise ValueError("--size and --scale do not go with the recipe none: it changes nothing. Leave them out.")
+        return recipes.none()
+    if name == "evaluation":
+        if len(scales) > 1:
+            raise ValueError(f"evaluation takes one --scale, and {len(scales)} were given. Keep one.")
+        if scales:
+            options["scale"] = scales[0]
+        return recipes.evaluation(**options)
+    if scales:
+        options["scales"] = scales
+    return recipes.deep_image(**options)
+
+
+def _unknown_recipe(text: str, path: Path) -> str:
+    names = ", ".join(RECIPE_NAMES)
+    if path.is_dir():
+        return f"the recipe {text} is a folder. Give a TOML file, or a name: {names}."
+    near: list[str] = []
+    if path.suffix.lower() == ".toml" or path.parent != Path("."):
+        here = [str(path.parent / found.name) for found in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(text, [str(Path(found)) for found in here], n=1)
+        what = f"there is no file {text}"
+    else:
+        near = difflib.get_close_matches(text.lower().replace("-", "_"), RECIPE_NAMES, n=1)
+        what = f"there is no recipe {text!r}"
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"{what}.{hint} Give a name ({names}) or a TOML file (augpipe recipe deep_image > my.toml writes one)."

@@ -1,0 +1,85 @@
+"""`augpipe inspect`: what a recipe does, and how many variants of a photograph it can make."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augpipe.cli.common import (
+    RECIPE_HELP,
+    JsonOption,
+    ScaleOption,
+    SizeOption,
+    console,
+    load_recipe,
+    print_json,
+    table,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from augpipe.recipe import Recipe, View
+
+CONTINUOUS = "any number"
+
+
+def inspect(
+    recipe: Annotated[str, typer.Argument(metavar="NAME|FILE", help=RECIPE_HELP, show_default=False)],
+    json: JsonOption = False,
+    size: SizeOption = None,
+    scale: ScaleOption = None,
+) -> None:
+    """List a recipe's ops, what each draws, the variants of each and their product.
+
+    Table 1 of the Deep Image papers: augpipe inspect deep_image --scale 512
+    """
+    chosen = load_recipe(recipe, size, scale)
+    if json:
+        print_json(as_json(chosen))
+        return
+    screen = console()
+    for number, view in enumerate(_views(chosen), start=1):
+        title = chosen.name
+        if chosen.views:
+            title += f", view {number}" + (f", {view.count} crops of it" if view.count > 1 else "")
+        screen.print(_table(title, view))
+    if chosen.views:
+        screen.print(f"variants of one photograph: {_number(chosen.num_variants)}")
+
+
+def as_json(recipe: "Recipe") -> dict[str, Any]:
+    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others."""
+    if not recipe.views:
+        (view,) = _views(recipe)
+        return {**_view_json(view), "variants": recipe.num_variants}
+    views = [{**_view_json(view), "count": view.count, "variants": view.num_variants} for view in recipe.views]
+    return {"views": views, "variants": recipe.num_variants}
+
+
+def _views(recipe: "Recipe") -> "tuple[View, ...]":
+    return recipe.views or recipe.all_views
+
+
+def _view_json(view: "View") -> dict[str, Any]:
+    return {
+        "ops": [{"op": op.op, "variants": op.num_variants} for op in view.ops if op.num_words],
+        "fixed": [op.op for op in view.ops if not op.num_words],
+    }
+
+
+def _table(title: str, view: "View") -> "Table":
+    made = table(title, "op", "draws", "how often", "variants", left=("op", "draws"))
+    for op in view.ops:
+        often = f"{getattr(op, 'p', 1.0):.0%}" if op.num_words else "always"
+        made.add_row(op.op, op.draws_text, often, _number(op.num_variants))
+    if not view.ops:
+        made.add_row("(none)", "nothing: photographs stay as they are", "always", "1")
+    made.add_section()
+    made.add_row("product", "", "", _number(view.num_variants))
+    return made
+
+
+def _number(variants: int | None) -> str:
+    if variants is None:
+        return CONTINUOUS
+    return f"{variants:,}" if variants < 10**12 else f"{float(variants):.3g}"

@@ -1,0 +1,63 @@
+"""`augpipe preview`: a contact sheet of what a recipe does."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from augpipe.cli.common import (
+    DEFAULT_RECIPE,
+    RecipeOption,
+    ScaleOption,
+    SeedOption,
+    SizeOption,
+    SkipBadOption,
+    SourceArgument,
+    count,
+    load_recipe,
+    output_file,
+    say,
+    telling_of_skip_bad,
+    warn_of_skipped,
+)
+
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
+
+
+def preview(
+    source: SourceArgument,
+    recipe: RecipeOption = DEFAULT_RECIPE,
+    out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = Path("sheet.png"),
+    rows: Annotated[int, typer.Option(min=1, max=64, help="Photographs: the first of the epoch's order.")] = 4,
+    cols: Annotated[int, typer.Option(min=1, max=14, help="Images of each photograph, an epoch each.")] = 5,
+    seed: SeedOption = 0,
+    epoch: Annotated[int, typer.Option(min=0, help="Epoch of the first column; the next follow.")] = 0,
+    by_op: Annotated[bool, typer.Option("--by-op", help="One op a column, then all together, in one epoch.")] = False,
+    size: SizeOption = None,
+    scale: ScaleOption = None,
+    skip_bad: SkipBadOption = False,
+) -> None:
+    """Draw a contact sheet: each photograph, and what the recipe makes of it.
+
+    The pixels are those that the training loader gives for that seed and
+    epoch, before normalisation; under each stands what was drawn for it. The
+    first column is --epoch, and the next columns are the epochs after it.
+    With several views, all of an epoch's stand side by side.
+    """
+    chosen = load_recipe(recipe, size, scale)
+    path = output_file(out, EXTENSIONS)
+    from augpipe.datasets.open import open_source
+    from augpipe.preview import by_op as contents_by_op
+    from augpipe.preview import draw_sheet, over_epochs
+
+    opened = open_source(source)
+    on_error: Literal["raise", "skip"] = "skip" if skip_bad else "raise"
+    with telling_of_skip_bad(opened, skip_bad):
+        if by_op:
+            contents = contents_by_op(opened, chosen, rows=rows, seed=seed, epoch=epoch, on_error=on_error)
+        else:
+            contents = over_epochs(opened, chosen, rows=rows, cols=cols, seed=seed, epoch=epoch, on_error=on_error)
+    warn_of_skipped(contents.skipped)
+    draw_sheet(contents).save(path)
+    num_shown = len({row.sample_id for row in contents.rows})
+    say(f"{path}: {count(num_shown, 'photograph')}, recipe {chosen.name}")

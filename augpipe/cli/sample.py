@@ -1,0 +1,47 @@
+"""`augpipe sample`: the sample dataset."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from augpipe.cli.common import SeedOption, console, count, say
+from augpipe.cli.errors import Failure
+
+
+def sample(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder to write to: a new or an empty one.", show_default=False)
+    ],
+    num: Annotated[int, typer.Option(min=1, help="Photographs.")] = 1000,
+    classes: Annotated[int, typer.Option(min=2, max=20, help="Classes.")] = 10,
+    seed: SeedOption = 0,
+) -> None:
+    """Draw the sample dataset: JPEGs of textured scenes with small objects in them, of several sizes, in class folders.
+
+    A run that was stopped is completed by the next one with the same settings.
+    """
+    write(out, num=num, classes=classes, seed=seed)
+    say(f"{out}: {count(num, 'photograph')} of {classes} classes")
+
+
+def write(out: Path, *, num: int, classes: int, seed: int) -> None:
+    """Draw it behind a progress bar, which goes to stderr and only where that is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from augpipe.datasets.sample.generate import generate
+
+    screen = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("drawing photographs", total=num)
+        try:
+            generate(
+                out,
+                num=num,
+                classes=classes,
+                seed=seed,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except RuntimeError as error:
+            raise Failure(str(error)) from error

@@ -1,0 +1,156 @@
+"""The things that are timed, each a function of the number of photographs to put through and the threads to use."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.backends.render import Scratch, render
+from augpipe.loader import Loader
+from augpipe.measure.held import HeldSource, Photograph
+from augpipe.output import OutputFormat
+from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.planning.plan import Plan, plan
+from augpipe.recipe import Recipe
+from augpipe.source import Pixels, Source
+
+Task = Callable[[int, int], float]
+"""(photographs to put through, threads) -> seconds that it took."""
+
+MAX_DECODED_BYTES = 256 * 2**20
+"""Decoded photographs held for the kernel's measurement; the first is kept however large it is."""
+
+FORM = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
+
+
+def decode_task(photographs: Sequence[Photograph]) -> Task:
+    """Bytes in memory to whole photographs at full size, each thread into a buffer that it uses again."""
+
+    def task(num: int, threads: int) -> float:
+        buffers = threading.local()
+
+        def one(i: int) -> None:
+            photograph = photographs[i % len(photographs)]
+            need = photograph.size[0] * photograph.size[1] * 4
+            buffer = getattr(buffers, "value", None)
+            if buffer is None or len(buffer) < need:
+                buffer = buffers.value = np.empty(need, np.uint8)
+            photograph.decode(buffer=buffer)
+
+        return spread(one, num, threads)
+
+    return task
+
+
+def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, epoch: int, batch_size: int) -> Task:
+    """Decoded and planned photographs to float32 images in a batch's memory, all views, as the loader renders them."""
+    made = _plan(recipe, photographs, seed, epoch)
+    is_jpeg = np.array([bool(photograph.header and photograph.header.may_scale) for photograph in photographs])
+    factors = np.where(is_jpeg, dct_factors(made.views), 1)
+    pixels: list[Pixels] = []
+    for photograph, factor in zip(photographs, factors, strict=True):
+        pixels.append(np.array(photograph.decode(int(factor))))
+        if sum(image.nbytes for image in pixels) > MAX_DECODED_BYTES:
+            break
+    tables = [kernel_rows(rows, factors) for rows in made.views]
+    sizes = [[(int(row["out_height"]), int(row["out_width"])) for row in rows] for rows in made.views]
+    largest = max(height * width * 3 for view in sizes for height, width in view)
+    # images are written one after the other through as much memory as a batch takes, or a cache would flatter them
+    slots = max(1, min(batch_size, MAX_DECODED_BYTES // (4 * largest)))
+    memory: npt.NDArray[np.float32] = np.empty((slots, largest), np.float32)
+    scratch = Scratch()
+
+    def one(i: int) -> None:
+        which = i % len(pixels)
+        for table, view in zip(tables, sizes, strict=True):
+            height, width = view[which]
+            out = memory[i % slots, : height * width * 3]
+            render(pixels[which], table[which : which + 1], out, (height, width), FORM, scratch)
+
+    return lambda num, threads: spread(one, num, threads)
+
+
+def plan_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, batch_size: int) -> Task:
+    """Ids and sizes to drawn plans and the kernel's table, batch by batch, on one thread."""
+    ids = np.resize([photograph.sample_id for photograph in photographs], batch_size)
+    sizes = np.resize([photograph.size for photograph in photographs], (batch_size, 2))
+
+    def task(num: int, threads: int) -> float:
+        start = time.perf_counter()
+        for epoch in range(-(-num // batch_size)):
+            made = plan(recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
+            factors = dct_factors(made.views)
+            for rows in made.views:
+                kernel_rows(rows, factors)
+        return time.perf_counter() - start
+
+    return task
+
+
+def loader_task(
+    photographs: Sequence[Photograph], recipe: Recipe, seed: int, batch_size: int, source: Source | None
+) -> Task:
+    """A whole epoch of the loader, its threads' start and end included: from `source`, or from memory for None."""
+
+    def task(num: int, threads: int) -> float:
+        loader = Loader(
+            HeldSource(photographs, num, source),
+            recipe,
+            batch_size=batch_size,
+            seed=seed,
+            num_threads=threads,
+            framework="numpy",
+        )
+        start = time.perf_counter()
+        for _ in loader:
+            pass
+        return time.perf_counter() - start
+
+    return task
+
+
+def spread(one: Callable[[int], None], num: int, threads: int) -> float:
+    """Call one(0) .. one(num - 1) from as many threads, each taking the next few when it is free; returns seconds.
+
+    Raises:
+        Exception: whatever a call raised first.
+    """
+    if threads == 1:
+        start = time.perf_counter()
+        for i in range(num):
+            one(i)
+        return time.perf_counter() - start
+    step = max(1, min(8, num // (4 * threads)))
+    firsts = iter(range(0, num, step))
+    lock = threading.Lock()
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        while not problems:
+            with lock:
+                first = next(firsts, None)
+            if first is None:
+                return
+            try:
+                for i in range(first, min(first + step, num)):
+                    one(i)
+            except BaseException as problem:
+                problems.append(problem)
+
+    workers = [threading.Thread(target=work, name=f"augpipe-measure-{i}", daemon=True) for i in range(threads)]
+    start = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds = time.perf_counter() - start
+    if problems:
+        raise problems[0]
+    return seconds
+
+
+def _plan(recipe: Recipe, photographs: Sequence[Photograph], seed: int, epoch: int) -> Plan:
+    ids = [photograph.sample_id for photograph in photographs]
+    return plan(recipe, ids, sizes=[photograph.size for photograph in photographs], epoch=epoch, seed=seed)

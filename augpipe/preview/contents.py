@@ -1,0 +1,286 @@
+"""What a contact sheet shows: photographs, and their augmented versions as the training loader gives them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe import order
+from augpipe.backends.native import NativeBackend, NativeSettings, Request
+from augpipe.batch import Batch
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.output import OutputFormat
+from augpipe.recipe import Recipe, View
+from augpipe.source import Pixels, Source
+from augpipe.workers import num_usable_cores
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One augmented image."""
+
+    image: Pixels
+    """(H, W, 3) uint8: the loader's pixels, without normalisation."""
+    captions: tuple[str, ...]
+    """What was drawn for it, an entry an op; what it is where nothing was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One photograph and what became of it."""
+
+    sample_id: int
+    original: Pixels
+    """(H, W, 3) uint8, upright, whole."""
+    name: str
+    """The source's name for it: a path, mostly."""
+    class_name: str
+    """Empty where the source has no labels."""
+    crop: tuple[float, float, float, float] | None
+    """Left, top, right, bottom of the crop that all cells share, in the original's pixels; None where they differ."""
+    headings: tuple[str, ...]
+    """What stands over the original and over each cell."""
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """A whole sheet."""
+
+    title: str
+    note: str
+    """How to read it, for the line under the title."""
+    rows: tuple[Row, ...]
+    skipped: dict[int, str]
+    """Photographs that could not be used, where they may be skipped: sample id -> "name: reason"."""
+
+
+def over_epochs(
+    source: Source,
+    recipe: Recipe,
+    *,
+    rows: int = 4,
+    cols: int = 5,
+    seed: int = 0,
+    epoch: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Contents:
+    """The first photographs of an epoch as the loader gives them in that epoch (first column) and in those after it.
+
+    Args:
+        source: where the photographs are.
+        recipe: what is done to them; normalisation is left out, so that there is something to see.
+        rows: photographs, fewer where the source holds fewer.
+        cols: images of each photograph; with several views all of an epoch's are shown, and as many epochs as fit. One
+            epoch is enough for a recipe that draws nothing.
+        seed: 0..2^64 - 1.
+        epoch: of the first column.
+        on_error: "raise", or "skip" as the loader does.
+
+    Raises:
+        SampleError: a photograph cannot be used.
+        ValueError: an argument is out of range.
+    """
+    _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
+    shown = without_normalize(recipe)
+    num_views = len(shown.all_views)
+    draws = any(op.num_words for view in shown.all_views for op in view.ops)
+    num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws else 1
+    epochs = range(epoch, epoch + num_epochs)
+    first, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
+    ids = [int(batch.sample_ids[0]) for batch in first]
+    later = _batches(source, shown, [(e, sample_id) for sample_id in ids for e in epochs[1:]], seed)
+    made = []
+    for head in first:
+        batches = [head, *(next(later)[0] for _ in epochs[1:])]
+        cells = tuple(_cell(batch, view) for batch in batches for view in range(num_views))
+        headings = (
+            ORIGINAL,
+            *(f"epoch {e}" + _view_name(view, num_views) for e in epochs for view in range(num_views)),
+        )
+        crop = _crop(head) if len(cells) == 1 else None
+        made.append(_row(source, int(head.sample_ids[0]), cells=cells, headings=headings, crop=crop))
+    when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {epochs[0]} to {epochs[-1]}, one a column"
+    note = _note(source, seed, when if draws else "nothing is drawn: alike in every epoch", len(made))
+    return Contents(title=recipe.name or "recipe", note=note, rows=tuple(made), skipped=skipped)
+
+
+def by_op(
+    source: Source,
+    recipe: Recipe,
+    *,
+    rows: int = 4,
+    seed: int = 0,
+    epoch: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Contents:
+    """Each op of the recipe alone on the recipe's crop, then all together; drawn as in the whole recipe.
+
+    With several views there is a row for each different view of a photograph. Arguments as in `over_epochs`.
+    """
+    _check(rows=rows, cols=1, seed=seed, epoch=epoch)
+    shown = without_normalize(recipe)
+    whole, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
+    ids = [int(batch.sample_ids[0]) for batch in whole]
+    made: list[list[Row]] = [[] for _ in ids]
+    for view in _distinct_views(shown):
+        solos = list(_solos(shown, view))
+        columns = []
+        for key, solo in solos:
+            batches = _batches(source, solo, [(epoch, sample_id) for sample_id in ids], seed)
+            columns.append([_cell(batch, view, key) for batch, _ in batches])
+        headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in solos)]
+        if len(solos) != 1:
+            columns.append([_cell(batch, view) for batch in whole])
+            headings.append("all together")
+        for position, batch in enumerate(whole):
+            cells = tuple(column[position] for column in columns)
+            row = _row(source, ids[position], cells=cells, headings=tuple(headings), crop=_crop(batch, view))
+            made[position].append(row)
+    note = _note(source, seed, f"epoch {epoch}, one op a column", len(ids))
+    flat = tuple(row for rows_of_one in made for row in rows_of_one)
+    return Contents(title=recipe.name or "recipe", note=note, rows=flat, skipped=skipped)
+
+
+def without_normalize(recipe: Recipe) -> Recipe:
+    """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
+    views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
+    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=views)
+
+
+def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
+    """The recipe with one view reduced to its crop and the op `key` (of `View.keyed_ops`), which draws as before."""
+    old = recipe.views[view]
+    keyed = dict(old.keyed_ops)
+    kept: list[Any] = []
+    for name, op in keyed.items():
+        if name == key or op.is_crop:
+            kept.append(op)
+        elif op.op == keyed[key].op and not any(other is keyed[key] for other in kept):
+            # an op's stream is named by its place among its kind: those before it stay, and never happen
+            kept.append(op.model_copy(update={"p": 0.0}))
+    views = list(recipe.views)
+    views[view] = View(ops=tuple(kept))
+    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=tuple(views))
+
+
+def _solos(recipe: Recipe, view: int) -> Iterator[tuple[str, Recipe]]:
+    """(key, recipe) of each op of a view alone, the crop first."""
+    for key, _ in sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop):
+        yield key, only_op(recipe, view, key)
+
+
+def _view_name(view: int, num_views: int) -> str:
+    return f", view {view + 1}" if num_views > 1 else ""
+
+
+def _distinct_views(recipe: Recipe) -> list[int]:
+    return [i for i, view in enumerate(recipe.views) if view not in recipe.views[:i]]
+
+
+def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
+    for name, value in (("rows", rows), ("cols", cols)):
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1.")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed={seed} must lie in 0..2^64 - 1.")
+    if not 0 <= epoch < 2**32:
+        raise ValueError(f"epoch={epoch} must lie in 0..2^32 - 1.")
+
+
+def _first_batches(
+    source: Source, recipe: Recipe, rows: int, seed: int, epoch: int, skips_bad: bool
+) -> tuple[list[Batch], dict[int, str]]:
+    """A batch of one for each of the first photographs of an epoch's order, and what was skipped."""
+    num = len(source)
+    if num < 1:
+        raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+    positions = np.arange(min(rows, num), dtype=np.int64)
+    ids = order.sample_ids(positions, num, seed, epoch, shuffle=True)
+    batches: dict[int, Batch] = {}
+    skipped: dict[int, str] = {}
+    for batch, problems in _batches(source, recipe, [(epoch, int(i)) for i in ids], seed, skips_bad=skips_bad):
+        # what stands in for an unusable photograph may be one that is shown anyway
+        batches.setdefault(int(batch.sample_ids[0]), batch)
+        skipped |= problems
+    return list(batches.values()), skipped
+
+
+def _batches(
+    source: Source, recipe: Recipe, wanted: Sequence[tuple[int, int]], seed: int, *, skips_bad: bool = False
+) -> Iterator[tuple[Batch, dict[int, str]]]:
+    """For each (epoch, sample id) a batch of one, made as the loader makes it, and what was skipped.
+
+    One a batch, because whole photographs differ in size; the pixels do not depend on it.
+    """
+    settings = NativeSettings(
+        source=source,
+        recipe=recipe,
+        seed=seed,
+        form=OutputFormat(dtype="uint8", layout="NHWC", framework="numpy"),
+        num_threads=num_usable_cores(),
+        prefetch=2,
+        skips_bad=skips_bad,
+        max_pixels=MAX_PIXELS,
+    )
+    requests = (
+        Request(number=number, epoch=epoch, sample_ids=np.array([sample_id]))
+        for number, (epoch, sample_id) in enumerate(wanted)
+    )
+    return NativeBackend(settings).run(requests)
+
+
+def _cell(batch: Batch, view: int, only: str | None = None) -> Cell:
+    """One view of a batch of one; with the captions of the op `only` where that is named."""
+    images: Any = batch.images[view] if isinstance(batch.images, tuple) else batch.images
+    image: Pixels = images[0]
+    keyed = batch.plan.recipe.all_views[view].keyed_ops
+    texts = tuple(text for key, text in batch.plan.captions(0, view) if only in (None, key))
+    if not texts:
+        draws = any(op.num_words for key, op in keyed if only in (None, key))
+        texts = ("unchanged",) if draws else (f"{image.shape[1]}x{image.shape[0]} px",)
+    return Cell(image=image, captions=texts)
+
+
+def _crop(batch: Batch, view: int = 0) -> tuple[float, float, float, float] | None:
+    if batch.plan.recipe.all_views[view].crop is None:
+        return None
+    left, top, right, bottom = (float(edge) for edge in batch.plan.views[view]["crop"][0])
+    return left, top, right, bottom
+
+
+def _row(
+    source: Source,
+    sample_id: int,
+    *,
+    cells: tuple[Cell, ...],
+    headings: tuple[str, ...],
+    crop: tuple[float, float, float, float] | None,
+) -> Row:
+    label = source.label(sample_id)
+    return Row(
+        sample_id=sample_id,
+        original=_whole(source.read(sample_id)),
+        name=source.name(sample_id),
+        class_name=str(source.classes[label]) if 0 <= label < len(source.classes) else "",
+        crop=crop,
+        headings=headings,
+        cells=cells,
+    )
+
+
+def _whole(content: bytes | Pixels) -> Pixels:
+    """(H, W, 3) uint8 of a photograph that the loader has read before."""
+    if isinstance(content, np.ndarray):
+        shaped: npt.NDArray[np.uint8] = content[:, :, None] if content.ndim == 2 else content
+        return np.repeat(shaped, 3, axis=2) if shaped.shape[2] == 1 else shaped[:, :, :3]
+    return decode(content, probe(content, max_pixels=MAX_PIXELS))[:, :, :3]
+
+
+def _note(source: Source, seed: int, when: str, num_shown: int) -> str:
+    which = f"the first {num_shown} of {len(source)} photographs" if len(source) > 1 else ""
+    return "   ·   ".join(part for part in (f"seed {seed}", when, which) if part)
