@@ -27,6 +27,10 @@ BACKDROPS: dict[Backdrop, float] = {
 """What a picture may show behind its objects, and in which part of the pictures."""
 _ANY_WAY_UP = frozenset({"leaf", "star", "ring", "spiral", "dartboard", "key", "cross", "moon", "gear", "flower"})
 """Kinds that may lie at any angle; the others lean by a few degrees only."""
+_IN_THEIR_COLOUR = 0.75
+"""How often an object has about the hue of its kind, as birds and fruit do; else, and for distractors, any colour."""
+_HUE_STEP = 0.3819660112501051
+"""From one kind's hue to the next: the golden section spreads any number of them evenly."""
 _SHAPES_OF_PICTURES = (4 / 3, 3 / 2, 1.0, 16 / 9, 3 / 4, 2 / 3, 5 / 4)
 """Width to height, the frequent ones first."""
 
@@ -57,9 +61,9 @@ def _size(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _extent(rng: np.random.Generator, width: int) -> float:
-    """An object's larger side in px: in most pictures 3 to 12 % of the width."""
+    """An object's larger side in px: in every third picture 4 to 12 % of the width, in another third over 30 %."""
     share = rng.random()
-    low, high = (0.035, 0.12) if share < 0.6 else (0.12, 0.26) if share < 0.9 else (0.26, 0.42)
+    low, high = (0.04, 0.12) if share < 0.33 else (0.12, 0.3) if share < 0.67 else (0.3, 0.55)
     return max(14.0, width * float(np.exp(rng.uniform(np.log(low), np.log(high)))))
 
 
@@ -68,10 +72,10 @@ def _scatter(
 ) -> None:
     """Draw the distractors, then the objects over them, without hiding one behind another."""
     height, width = pixels.shape[:2]
-    num_distractors = int(rng.integers(2, 7))
+    num_distractors = int(rng.integers(1, 6))
     extent = _extent(rng, min(width, round(1.3 * height)))
     num_objects = 1 + int(rng.integers(0, 3)) * (extent < 0.15 * width)
-    sizes = [_extent(rng, width) * 0.8 for _ in range(num_distractors)]
+    sizes = [_extent(rng, width) * 0.6 for _ in range(num_distractors)]
     sizes = [min(size, 0.2 * width) for size in sizes] + [extent * rng.uniform(0.85, 1.15) for _ in range(num_objects)]
     spots: list[tuple[float, float, float]] = []
     for number, size in reversed(list(enumerate(sizes))):  # the objects choose their places first
@@ -83,8 +87,11 @@ def _scatter(
             spots.append((width / 2, height / 2, size))
     num_objects = max(1, min(num_objects, len(spots)))
     for number, (x, y, size) in reversed(list(enumerate(spots))):
+        hue = None
         if number < num_objects:
             drawn_by = on_objects
+            if on_objects.random() < _IN_THEIR_COLOUR:
+                hue = list(shapes.KINDS).index(kind) * _HUE_STEP % 1.0
             shape = shapes.KINDS[kind](on_objects)
             angle = on_objects.uniform(0, 360) if kind in _ANY_WAY_UP else on_objects.normal(0.0, 11.0)
         else:
@@ -100,6 +107,7 @@ def _scatter(
             angle_deg=float(angle),
             sun_x=mood.sun_x,
             grounded=y + size / 2 > horizon_px,
+            hue=hue,
         )
 
 

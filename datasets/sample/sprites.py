@@ -26,13 +26,13 @@ class Paint:
     detail: RGB
 
 
-def draw_paint(rng: np.random.Generator, behind: npt.NDArray[np.float64]) -> Paint:
-    """Colours at random, of which the body's stands out from `behind` (RGB)."""
-    body = _random_colour(rng)
+def draw_paint(rng: np.random.Generator, behind: npt.NDArray[np.float64], hue: float | None = None) -> Paint:
+    """Random colours; the body's stands out from `behind` (RGB) and keeps near `hue` (0..1) if one is given."""
+    body = _random_colour(rng, hue)
     for _ in range(6):
         if np.abs(np.array(body) - behind).sum() > 130:
             break
-        body = _random_colour(rng)
+        body = _random_colour(rng, hue)
     accent = _random_colour(rng)
     for _ in range(6):
         if np.abs(np.array(body) - np.array(accent)).sum() > 160:
@@ -43,9 +43,12 @@ def draw_paint(rng: np.random.Generator, behind: npt.NDArray[np.float64]) -> Pai
     return Paint(body=body, accent=accent, detail=(detail[0], detail[1], detail[2]))
 
 
-def _random_colour(rng: np.random.Generator) -> RGB:
-    vivid = rng.random() < 0.5
-    hue = rng.random() if vivid else rng.normal(0.08, 0.07) % 1.0  # the others: wood, clay, straw, stone
+def _random_colour(rng: np.random.Generator, near: float | None = None) -> RGB:
+    vivid = near is not None or rng.random() < 0.5
+    if near is not None:
+        hue = rng.normal(near, 0.05) % 1.0
+    else:
+        hue = rng.random() if vivid else rng.normal(0.08, 0.07) % 1.0  # the others: wood, clay, straw, stone
     saturation = rng.uniform(0.35, 0.8) if vivid else rng.uniform(0.05, 0.5)
     value = rng.uniform(0.3, 0.95)
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, value)
@@ -62,10 +65,11 @@ def place(
     angle_deg: float,
     sun_x: float,
     grounded: bool,
+    hue: float | None = None,
 ) -> None:
     """Draw `shape` into `pixels` (float32, 0..255), its larger side `extent_px` long, its middle at (x, y).
 
-    `grounded` objects cast a shadow on what lies behind them; others are up in the air.
+    `grounded` objects cast a shadow on what lies behind them; others are up in the air. `hue` is their body's, 0..1.
     """
     side = int(extent_px * (1 + 2 * _MARGIN)) + 2
     left, top = round(centre_px[0] - side / 2), round(centre_px[1] - side / 2)
@@ -75,7 +79,7 @@ def place(
         return
     spot = pixels[y0:y1, x0:x1]
     seen = np.s_[y0 - top : y1 - top, x0 - left : x1 - left]
-    paint = draw_paint(rng, spot.mean(axis=(0, 1), dtype=np.float64))
+    paint = draw_paint(rng, spot.mean(axis=(0, 1), dtype=np.float64), hue)
     colours, mask = _drawn(rng, shape, side, extent_px, angle_deg, paint)
     if grounded:
         away = extent_px * 0.07
