@@ -16,11 +16,11 @@ from augpipe import Loader, Recipe, ops
 from augpipe.datasets.folder import FolderSource
 from augpipe.datasets.sample.generate import generate
 
-NUM_TRAIN = 1200
+NUM_TRAIN = 1500
 NUM_TEST = 400
 NUM_CLASSES = 10
-NUM_EPOCHS = 30
-RESOLUTIONS = {"low (96 of 112 px)": (96, 112), "high (192 of 224 px)": (192, 224)}
+NUM_EPOCHS = 24
+RESOLUTIONS = {"low (64 of 72 px)": (64, 72), "high (144 of 160 px)": (144, 160)}
 
 
 def network() -> nn.Module:

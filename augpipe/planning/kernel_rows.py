@@ -11,6 +11,9 @@ Rows = npt.NDArray[np.void]
 MIN_DCT_SIDE = 64
 """Photographs with a shorter side are decoded whole: a DCT scale would save nothing."""
 
+ROUNDING_PX = 1e-6
+"""More than a crop's corner is off by rounding, and less than the smallest fraction of a pixel that it can lie at."""
+
 
 def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
     """(B,) of 1, 2, 4 or 8: the coarsest DCT scale that still holds a source pixel for every output pixel.
@@ -82,8 +85,8 @@ def _bound(table: Rows, rows: Rows, factor: npt.NDArray[np.float64], reach: npt.
     inside = np.ones(len(rows), np.bool_)
     for axis, (name, length) in enumerate((("x", "width"), ("y", "height"))):
         last = np.ceil(rows[length] / factor) - 1.0
-        low = np.where(context, 0.0, np.floor(rows["crop"][:, axis] / factor))
-        high = np.where(context, last, np.ceil(rows["crop"][:, axis + 2] / factor) - 1.0)
+        low = np.where(context, 0.0, np.floor(rows["crop"][:, axis] / factor + ROUNDING_PX))
+        high = np.where(context, last, np.ceil(rows["crop"][:, axis + 2] / factor - ROUNDING_PX) - 1.0)
         low = np.clip(low, 0.0, last)
         high = np.clip(high, low, last)
         origin = rows["origin"][:, axis] / factor
