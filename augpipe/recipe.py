@@ -26,7 +26,7 @@ from augpipe.ops import (
     Stretch,
     Vignette,
 )
-from augpipe.ops.base import CONTINUOUS, pair
+from augpipe.ops.base import CONTINUOUS, pair, refuse_unknown
 
 AnyOp = Annotated[
     BrownConrady
@@ -56,6 +56,13 @@ class View(BaseModel):
     """In order; the crop acts first wherever it stands, geometry in its order, tone last in its order."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_unknown(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            refuse_unknown("a view", data, list(cls.model_fields))
+        return data
 
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
@@ -129,12 +136,7 @@ class Recipe(BaseModel):
     @classmethod
     def _name_the_unknown(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
-            for name in data:
-                if name not in cls.model_fields:
-                    near = difflib.get_close_matches(str(name), cls.model_fields, n=1)
-                    hint = f" Did you mean {near[0]!r}?" if near else ""
-                    known = ", ".join(cls.model_fields)
-                    raise ValueError(f"{name!r} is not a field of a recipe.{hint} Its fields: {known}.")
+            refuse_unknown("a recipe", data, list(cls.model_fields))
         return data
 
     @model_validator(mode="after")
@@ -174,10 +176,10 @@ class Recipe(BaseModel):
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
             OSError: the file cannot be read.
         """
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
         try:
-            return cls.model_validate(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            return cls.model_validate(tomllib.loads(content.decode()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not valid TOML: {error}.") from error
         except ValidationError as error:
             problems = "\n".join(f"  {line}" for line in explain(error))

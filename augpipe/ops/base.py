@@ -1,12 +1,14 @@
 """What every op is: a frozen, validated description that draws numbers for a batch and changes a frame by them."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from augpipe.ops.words import Words
 from augpipe.planning.frame import Frame
@@ -32,6 +34,16 @@ class Op(BaseModel):
     """How many 32-bit random words the op reads."""
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = ()
     """What it draws, as fields of a numpy record."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """TOML has no null: where a field may be None, the file says `continuous`."""
+        schema = handler(core_schema)
+        for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
+            for option in field.get("anyOf", ()):
+                if option == {"type": "null"}:
+                    option.update(type="string", const=CONTINUOUS)
+        return schema
 
     @property
     def num_variants(self) -> int | None:
@@ -64,15 +76,17 @@ class Op(BaseModel):
     def _name_the_unknown(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
             data = {name: None if value == CONTINUOUS else value for name, value in data.items()}
-            for name in data:
-                if name not in cls.model_fields:
-                    known = [field for field in cls.model_fields if field != "op"]
-                    near = difflib.get_close_matches(str(name), known, n=1)
-                    hint = f" Did you mean {near[0]!r}?" if near else ""
-                    raise ValueError(
-                        f"{name!r} is not a field of {cls.__name__}.{hint} Its fields: {', '.join(known)}."
-                    )
+            refuse_unknown(cls.__name__, data, [field for field in cls.model_fields if field != "op"], ("op",))
         return data
+
+
+def refuse_unknown(what: str, data: Mapping[str, Any], fields: Sequence[str], tacit: tuple[str, ...] = ()) -> None:
+    """Raise ValueError for a key that is neither among `fields` nor `tacit`, with the nearest field and all of them."""
+    for name in data:
+        if name not in fields and name not in tacit:
+            near = difflib.get_close_matches(str(name), fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name!r} is not a field of {what}.{hint} Its fields: {', '.join(fields)}.")
 
 
 def pair(size: int | tuple[int, int]) -> tuple[int, int]:

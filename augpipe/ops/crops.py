@@ -188,7 +188,8 @@ class RandomResizedCrop(Op):
         chosen_width = np.minimum(width, height * ratio)
         chosen_height = np.minimum(height, width / ratio)
         if self.step:
-            chosen_width, chosen_height = np.rint(chosen_width), np.rint(chosen_height)
+            # a flat ratio leaves less than a pixel of a thin photograph
+            chosen_width, chosen_height = (np.maximum(np.rint(side), 1.0) for side in (chosen_width, chosen_height))
         chosen_x, chosen_y = (width - chosen_width) / 2, (height - chosen_height) / 2
         if self.step:
             chosen_x, chosen_y = np.floor(chosen_x), np.floor(chosen_y)

@@ -116,7 +116,8 @@ class BrownConrady(Op):
         for name, limits in self.ranges.items():
             check_steps(name, *limits, None)
         r2 = np.linspace(0.0, 1.0, 101) ** 2
-        tangential = 6.0 * max(abs(value) for name in ("p1", "p2") for value in self.ranges[name])
+        # along the direction (p2, p1), where both pull alike
+        tangential = 6.0 * np.hypot(max(map(abs, self.p1)), max(map(abs, self.p2)))
         for k1, k2, k3 in product(self.k1, self.k2, self.k3):
             slope = 1.0 + r2 * (3.0 * k1 + r2 * (5.0 * k2 + r2 * 7.0 * k3)) - tangential * np.sqrt(r2)
             if slope.min() <= 0.0:

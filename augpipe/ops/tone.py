@@ -17,7 +17,7 @@ class ColorCast(Op):
     """Shift the intensity of randomly chosen colour channels (Deep Image, section 4.1; Table 1 counts 41^3 - 1)."""
 
     op: Literal["color_cast"] = "color_cast"
-    max_shift: Annotated[float, Field(gt=0.0, le=255.0)] = 20
+    max_shift: Annotated[float, Field(gt=0.0, le=255.0)] = 20.0
     """Largest shift either way, in 8-bit levels; 20 in the paper. Results are kept within 0..255."""
     step: float | None = 1.0
     """Levels from one shift to the next, whole ones in the paper; None for any shift."""

@@ -55,7 +55,7 @@ def check_steps(name: str, low: float, high: float, step: float | None) -> None:
             f"the step of {name} is {step}, and must be above 0. Leave it out (None) for a continuous range."
         )
     count = (high - low) / step
-    if abs(count - round(count)) > 1e-6:
+    if abs(count - round(count)) > 1e-6 or (low < high and round(count) == 0):
         raise ValueError(
             f"{name}=({low}, {high}) is not a whole number of steps of {step} wide ({count:.6g} of them). "
             "Choose a step that divides the range, or None for a continuous one."

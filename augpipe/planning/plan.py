@@ -1,6 +1,7 @@
 """Planning: every random number of a batch is drawn here and nowhere else, and composed into records."""
 
 import json
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.philox import draws
+from augpipe.gpu_ops.philox import MAX_SEED, MAX_WORD, draws, whole_number, whole_numbers
 from augpipe.ops.words import Words
 from augpipe.planning.frame import Frame
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
@@ -81,12 +82,12 @@ class Plan:
             ValueError: the file holds no plan, or one of another version's fields.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+                header = json.loads(str(arrays["header"]))
                 recipe = Recipe.model_validate(header["recipe"])
-                views = tuple(file[f"view_{i}"] for i in range(len(recipe.all_views)))
-        except (KeyError, EOFError) as error:
-            raise ValueError(f"{path}: not a saved plan ({error} is missing).") from error
+                views = tuple(arrays[f"view_{i}"] for i in range(len(recipe.all_views)))
+        except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path}: not a saved plan ({error}). Give a file that Plan.save wrote.") from error
         for view, rows in zip(recipe.all_views, views, strict=True):
             if rows.dtype != plan_dtype(view):
                 raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it anew.")
@@ -118,7 +119,9 @@ def plan(
     Raises:
         ValueError: an argument is out of range, or ids and sizes differ in number.
     """
-    ids = np.asarray(sample_ids, np.int64).reshape(-1)
+    # here and not in `draws` alone: a recipe that draws nothing has the same arguments
+    ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
+    seed, epoch = whole_number("seed", seed, 0, MAX_SEED), whole_number("epoch", epoch, 0, MAX_WORD)
     shape = np.asarray(sizes, np.int64).reshape(-1, 2)
     if len(shape) != len(ids):
         raise ValueError(f"sizes holds {len(shape)} entries for {len(ids)} sample_ids. Give one (height, width) each.")
@@ -142,7 +145,7 @@ def _plan_view(
     rows: Rows = np.zeros(len(ids), plan_dtype(view))
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
-    for key, op in sorted(view.keyed_ops, key=lambda item: not item[1].is_crop):
+    for key, op in view.keyed_ops:
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:

@@ -1,0 +1,125 @@
+"""What an image should look like, worked out another way than the package does: in float64, op by op, point by point.
+
+An op's row in `tests.parity.table` says what it does to an `Expected`, from the op's docstring alone. The look-ups are
+followed back from the output to the photograph one op after the other, never composed into matrices; bilinear samples
+come from scipy, antialiased ones from sums over every pixel of the padded photograph.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+Float = npt.NDArray[np.float64]
+LookUp = Callable[[Float, Float], tuple[Float, Float]]
+SCIPY_MODES = {"context": "reflect", "reflect": "reflect", "edge": "nearest", "constant": "grid-constant"}
+NUMPY_MODES = {"context": "symmetric", "reflect": "symmetric", "edge": "edge", "constant": "constant"}
+
+
+@dataclass
+class Expected:
+    """An output image while it is being described."""
+
+    height: int
+    """Of the photograph, as its width."""
+    width: int
+    out_height: int = 0
+    out_width: int = 0
+    crop: tuple[Fraction, Fraction, Fraction, Fraction] = (Fraction(0),) * 4
+    """x, y, width, height in pixels of the photograph."""
+    look_ups: list[LookUp] = field(default_factory=list)
+    """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
+    tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
+    """For each op in order: new levels (H, W, 3) from levels and radii (H, W, 1), where 1 is the corner."""
+    mean: Float = field(default_factory=lambda: np.zeros(3))
+    std: Float = field(default_factory=lambda: np.full(3, 1 / 255))
+
+    def __post_init__(self) -> None:
+        self.out_height, self.out_width = self.height, self.width
+        self.crop = (Fraction(0), Fraction(0), Fraction(self.width), Fraction(self.height))
+
+    @property
+    def corner(self) -> float:
+        """Pixels from the output's centre to its corner."""
+        return float(np.hypot(self.out_height, self.out_width)) / 2
+
+    def grid(self) -> tuple[Float, Float]:
+        """x and y of every output pixel's centre, from the frame's centre."""
+        y, x = np.mgrid[: self.out_height, : self.out_width]
+        return x + 0.5 - self.out_width / 2, y + 0.5 - self.out_height / 2
+
+    def source(self, x: Float, y: Float) -> tuple[Float, Float]:
+        """The point of the photograph, pixel centres at +0.5, that a point of the output shows."""
+        for look_up in reversed(self.look_ups):
+            x, y = look_up(x, y)
+        left, top, width, height = (float(value) for value in self.crop)
+        return left + (x / self.out_width + 0.5) * width, top + (y / self.out_height + 0.5) * height
+
+    def support(self) -> tuple[float, float]:
+        """How many source pixels an output pixel covers at the frame's centre, along x and y of the photograph."""
+        step = 1e-4 * self.corner
+        points = np.array([step, -step, 0.0, 0.0]), np.array([0.0, 0.0, step, -step])
+        sizes = [np.hypot(at[0] - at[1], at[2] - at[3]) / (2 * step) for at in self.source(*points)]
+        return float(sizes[0]), float(sizes[1])
+
+    def sampled(
+        self, photograph: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1
+    ) -> Float:
+        """(H, W, 3) levels before tone; `factor` is that of a photograph that was stored 1/factor as large."""
+        x, y = self.source(*self.grid())
+        support = [max(1.0, value / factor) for value in self.support()]
+        x, y = x / factor - 0.5, y / factor - 0.5
+        pixels = photograph.astype(np.float64)
+        if border != "context":
+            left, top, width, height = (value / factor for value in self.crop)
+            pixels = pixels[floor(top) : ceil(top + height), floor(left) : ceil(left + width)]
+            x, y = x - floor(left), y - floor(top)
+        if max(support) > 1.0 + 1e-5:
+            return averaged(pixels, x, y, support, border, fill)
+        return interpolated(pixels, x, y, border, fill)
+
+    def finished(self, levels: Float) -> Float:
+        """(H, W, 3) after tone and normalisation."""
+        x, y = self.grid()
+        radius = np.hypot(x, y)[:, :, None] / self.corner
+        for tone in self.tones:
+            levels = tone(levels, radius)
+        return (levels / 255 - self.mean) / self.std
+
+
+def interpolated(pixels: Float, x: Float, y: Float, border: str, fill: tuple[float, ...]) -> Float:
+    """Bilinear samples at (x, y), pixel centres at whole numbers."""
+    channels = [
+        ndimage.map_coordinates(
+            pixels[:, :, i], [y, x], order=1, mode=SCIPY_MODES[border], cval=fill[i], prefilter=False
+        )
+        for i in range(3)
+    ]
+    return np.stack(channels, axis=2)
+
+
+def averaged(pixels: Float, x: Float, y: Float, support: list[float], border: str, fill: tuple[float, ...]) -> Float:
+    """Means over a triangle of half-width `support` around (x, y), with every pixel of the padded picture weighed."""
+    reach = [ceil(value) + 2 for value in support]
+    before_x, after_x = max(0, ceil(-x.min())) + reach[0], max(0, ceil(x.max()) - pixels.shape[1] + 1) + reach[0]
+    before_y, after_y = max(0, ceil(-y.min())) + reach[1], max(0, ceil(y.max()) - pixels.shape[0] + 1) + reach[1]
+    mode = NUMPY_MODES[border]
+    padding = ((before_y, after_y), (before_x, after_x))
+    channels = []
+    for i in range(3):
+        options = {"constant_values": fill[i]} if mode == "constant" else {}
+        padded = np.pad(pixels[:, :, i], padding, mode=mode, **options)  # type: ignore[call-overload]
+        weight_x = triangle(x.ravel() + before_x, padded.shape[1], support[0])
+        weight_y = triangle(y.ravel() + before_y, padded.shape[0], support[1])
+        channels.append(np.sum((weight_y @ padded) * weight_x, axis=1).reshape(x.shape))
+    return np.stack(channels, axis=2)
+
+
+def triangle(at: Float, length: int, support: float) -> Float:
+    """(points, length) weights of a triangle filter, which sum to 1."""
+    weights = np.maximum(0.0, 1.0 - np.abs(np.arange(length) - at[:, None]) / support)
+    return weights / weights.sum(axis=1, keepdims=True)

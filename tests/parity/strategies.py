@@ -1,0 +1,123 @@
+"""Hypothesis strategies for ops and recipes, over every field."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from augpipe import Recipe, ops
+
+BORDERS = ("context", "reflect", "edge", "constant")
+PROBABILITIES = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0.0, 1.0))
+
+
+def ranges(low: float, high: float) -> st.SearchStrategy[tuple[float, float]]:
+    """(smaller, larger) within low..high."""
+    numbers = st.floats(low, high).map(lambda value: round(value, 9))  # no widths that a few steps round to 0
+    return st.tuples(numbers, numbers).map(lambda pair: (min(pair), max(pair)))
+
+
+def _built(kind: type[ops.Op], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[ops.Op]:
+    return st.fixed_dictionaries({}, optional=fields).map(lambda values: kind(**values))
+
+
+@st.composite
+def _stepped(draw: st.DrawFn, kind: type[ops.Op], name: str, limit: float) -> ops.Op:
+    """An op with a largest value that is a whole number of steps, or without steps."""
+    step = draw(st.none() | st.sampled_from([0.25, 0.5, 1.0, 2.5]))
+    most = draw(st.floats(0.01, limit)) if step is None else step * draw(st.integers(1, int(limit / step)))
+    return kind(**{name: most, "step": step, "p": draw(PROBABILITIES)})
+
+
+def _fits(op_fields: dict[str, Any]) -> dict[str, Any]:
+    size = op_fields["size"]
+    least = max(size) if isinstance(size, tuple) else size
+    return op_fields | {"scales": tuple(least + extra for extra in op_fields["scales"])}
+
+
+SIZES = st.one_of(st.integers(1, 33), st.tuples(st.integers(1, 35), st.integers(1, 50)))
+FLIPS = _built(ops.Flip, direction=st.sampled_from(["horizontal", "vertical"]), p=PROBABILITIES)
+ROTATIONS = _stepped(ops.Rotate, "max_deg", 180.0)
+STRETCHES = st.one_of(
+    _built(ops.Stretch, horizontal=ranges(0.5, 2.5), vertical=ranges(0.5, 2.5), p=PROBABILITIES),
+    st.just(ops.Stretch(horizontal=(0.5, 1.5), vertical=(1.0, 1.25), step=0.25)),
+)
+LENSES = st.one_of(
+    _built(
+        ops.LensDistortion,
+        kinds=st.lists(st.sampled_from(["barrel", "pincushion", "stretch_vertical"]), min_size=1, unique=True).map(
+            tuple
+        ),
+        max_strength=st.floats(0.01, 0.33),
+        degrees=st.none() | st.integers(1, 100),
+        p=PROBABILITIES,
+    ),
+    _built(
+        ops.BrownConrady,
+        k1=ranges(-0.15, 0.3),
+        k2=ranges(-0.03, 0.1),
+        k3=ranges(-0.01, 0.05),
+        p1=ranges(-0.03, 0.03),
+        p2=ranges(-0.03, 0.03),
+        steps=st.none() | st.integers(2, 9),
+        p=PROBABILITIES,
+    ),
+)
+VIGNETTES = st.one_of(
+    st.builds(
+        ops.Vignette,
+        radii=ranges(0.0, 0.99),
+        strengths=ranges(0.0, 1.0),
+        radius_step=st.none(),
+        strength_step=st.none(),
+        p=PROBABILITIES,
+    ),
+    _built(ops.Vignette, p=PROBABILITIES),
+)
+CASTS = _stepped(ops.ColorCast, "max_shift", 255.0)
+CROPS = st.one_of(
+    st.builds(
+        lambda fields: ops.MultiResolutionCrop(**_fits(fields)),
+        st.fixed_dictionaries(
+            {
+                "size": SIZES,
+                "scales": st.lists(st.integers(0, 90), min_size=1, max_size=3).map(tuple),
+                "step": st.sampled_from([1, None]),
+                "p": PROBABILITIES,
+            }
+        ),
+    ),
+    st.builds(
+        lambda size, extra: ops.CenterCrop(size=size, scale=(max(size) if isinstance(size, tuple) else size) + extra),
+        SIZES,
+        st.integers(0, 90),
+    ),
+    st.builds(
+        ops.RandomResizedCrop,
+        size=SIZES,
+        scale=ranges(0.01, 1.0),
+        ratio=ranges(0.2, 5.0),
+        step=st.sampled_from([1, None]),
+        p=PROBABILITIES,
+    ),
+)
+NORMALIZES = st.one_of(
+    st.just(ops.Normalize()),
+    st.builds(ops.Normalize, mean=st.tuples(*[st.floats(-1, 1)] * 3), std=st.tuples(*[st.floats(0.01, 1)] * 3)),
+)
+ANY_OP = st.one_of(FLIPS, ROTATIONS, STRETCHES, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
+
+
+@st.composite
+def chains(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...]:
+    """Ops that one view may hold, in any order."""
+    chosen = draw(st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES), max_size=3))
+    for single in (LENSES, VIGNETTES, CASTS, CROPS, *([NORMALIZES] if normalised else [])):
+        chosen += draw(st.lists(single, max_size=1))
+    return tuple(draw(st.permutations(chosen)))
+
+
+@st.composite
+def recipes(draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True) -> Recipe:
+    """Recipes of one view."""
+    fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
+    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised)))

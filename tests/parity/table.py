@@ -1,0 +1,226 @@
+"""The one table of ops: what each should do, and the recipes that are run. A new op joins by a row in both."""
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe import Plan, Recipe, ops
+from tests.parity.oracle import Expected, Float
+
+Row = Callable[[Expected, Any, Any], None]
+LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return size if isinstance(size, tuple) else (size, size)
+
+
+def _crop_of_resized(expected: Expected, scale: int | None, x: float, y: float, size: tuple[int, int]) -> None:
+    short = min(expected.height, expected.width)
+    resized_height = expected.height * scale // short if scale else expected.height
+    resized_width = expected.width * scale // short if scale else expected.width
+    across, down = Fraction(expected.width, resized_width), Fraction(expected.height, resized_height)
+    expected.crop = (Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down)
+    expected.out_height, expected.out_width = size
+
+
+def _center_crop(expected: Expected, op: ops.CenterCrop, drawn: Any) -> None:
+    size, short = _pair(op.size), min(expected.height, expected.width)
+    lengths = [length * op.scale // short if op.scale else length for length in (expected.height, expected.width)]
+    x, y = round(Fraction(lengths[1] - size[1], 2)), round(Fraction(lengths[0] - size[0], 2))
+    _crop_of_resized(expected, op.scale, x, y, size)
+
+
+def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, drawn: Any) -> None:
+    _crop_of_resized(expected, int(drawn["scale"]), float(drawn["x"]), float(drawn["y"]), _pair(op.size))
+
+
+def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
+    expected.crop = tuple(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))  # type: ignore[assignment]
+    expected.out_height, expected.out_width = _pair(op.size)
+
+
+def _flip(expected: Expected, op: ops.Flip, drawn: Any) -> None:
+    if drawn["flipped"]:
+        expected.look_ups.append(lambda x, y: (-x, y) if op.direction == "horizontal" else (x, -y))
+
+
+def _rotate(expected: Expected, op: ops.Rotate, drawn: Any) -> None:
+    turn = np.exp(-1j * np.pi * drawn["degrees"] / 180)
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        seen = (x - 1j * y) * turn  # y points down, and angles count upwards
+        return seen.real, -seen.imag
+
+    expected.look_ups.append(look_up)
+
+
+def _stretch(expected: Expected, op: ops.Stretch, drawn: Any) -> None:
+    expected.look_ups.append(lambda x, y: (x / drawn["horizontal"], y / drawn["vertical"]))
+
+
+def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> None:
+    kind, strength = LENS_KINDS[drawn["kind"]], float(drawn["strength"])
+    corner = expected.corner
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        radius = np.hypot(x, y) / corner
+        if kind == "barrel":
+            return x * (1 + strength * radius**2), y * (1 + strength * radius**2)
+        if kind == "pincushion":
+            return x * (1 - strength * radius**2), y * (1 - strength * radius**2)
+        return (x / (1 + strength), y) if kind == "stretch_horizontal" else (x, y / (1 + strength))
+
+    expected.look_ups.append(look_up)
+
+
+def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None:
+    k1, k2, k3, p1, p2 = (float(drawn[name]) for name in ("k1", "k2", "k3", "p1", "p2"))
+    corner = expected.corner
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        x, y = x / corner, y / corner
+        r = np.hypot(x, y)
+        radial = 1 + k1 * r**2 + k2 * r**4 + k3 * r**6
+        seen_x = x * radial + 2 * p1 * x * y + p2 * (r**2 + 2 * x**2)
+        seen_y = y * radial + p1 * (r**2 + 2 * y**2) + 2 * p2 * x * y
+        return seen_x * corner, seen_y * corner
+
+    expected.look_ups.append(look_up)
+
+
+def _vignette(expected: Expected, op: ops.Vignette, drawn: Any) -> None:
+    inner, strength = float(drawn["radius"]), float(drawn["strength"])
+
+    def tone(levels: Float, radius: Float) -> Float:
+        depth = np.where(radius > inner, (radius**2 - inner**2) / (1 - inner**2), 0.0)
+        return levels * (1 - strength * depth**2)
+
+    expected.tones.append(tone)
+
+
+def _color_cast(expected: Expected, op: ops.ColorCast, drawn: Any) -> None:
+    shift = drawn["shift"].copy()
+    expected.tones.append(lambda levels, radius: np.clip(levels + shift, 0, 255))
+
+
+def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
+    expected.mean, expected.std = np.array(op.mean), np.array(op.std)
+
+
+ROWS: dict[type[ops.Op], Row] = {
+    ops.BrownConrady: _brown_conrady,
+    ops.CenterCrop: _center_crop,
+    ops.ColorCast: _color_cast,
+    ops.Flip: _flip,
+    ops.LensDistortion: _lens_distortion,
+    ops.MultiResolutionCrop: _multi_resolution_crop,
+    ops.Normalize: _normalize,
+    ops.RandomResizedCrop: _random_resized_crop,
+    ops.Rotate: _rotate,
+    ops.Stretch: _stretch,
+    ops.Vignette: _vignette,
+}
+CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
+
+
+def described(plan: Plan, position: int, view: int = 0) -> Expected:
+    """What the recipe's ops should do to one photograph, given what was drawn for it."""
+    row, chosen = plan.views[view][position], plan.recipe.all_views[view]
+    expected = Expected(int(row["height"]), int(row["width"]))
+    seen: Counter[str] = Counter()
+    keyed = []
+    for op in chosen.ops:
+        seen[op.op] += 1
+        keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
+    for key, op in sorted(keyed, key=lambda item: not isinstance(item[1], CROPS)):
+        ROWS[type(op)](expected, op, row["drawn"][key] if op.fields_drawn else None)
+    return expected
+
+
+def expected_image(photograph: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
+    """(H, W, 3) of the output that the plan's row should give."""
+    expected = described(plan, position, view)
+    return expected.finished(expected.sampled(photograph, plan.recipe.border, plan.recipe.fill))
+
+
+TANGENTIAL = ops.BrownConrady(k1=(-0.15, 0.2), k2=(-0.05, 0.1), k3=(0.0, 0.05), p1=(-0.03, 0.03), p2=(-0.03, 0.03))
+
+CASES: dict[str, tuple[ops.Op, ...]] = {
+    # every op on its own
+    "center_crop": (ops.CenterCrop(size=(33, 65)),),
+    "center_crop resized": (ops.CenterCrop(size=(70, 90), scale=91),),
+    "multi_resolution_crop": (ops.MultiResolutionCrop(size=(50, 67), scales=(67, 80, 97)),),
+    "multi_resolution_crop anywhere": (ops.MultiResolutionCrop(size=45, scales=(70, 96), step=None),),
+    "random_resized_crop": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.5)),),
+    "random_resized_crop anywhere": (ops.RandomResizedCrop(size=(41, 35), scale=(0.1, 0.3), step=None),),
+    "flip": (ops.Flip(p=1.0),),
+    "flip vertical": (ops.Flip(p=1.0, direction="vertical"),),
+    "rotate": (ops.Rotate(),),
+    "rotate far": (ops.Rotate(max_deg=180.0, step=None),),
+    "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
+    "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),
+    "lens_distortion barrel": (ops.LensDistortion(kinds=("barrel",)),),
+    "lens_distortion pincushion": (ops.LensDistortion(kinds=("pincushion",)),),
+    "lens_distortion stretches": (ops.LensDistortion(kinds=("stretch_horizontal", "stretch_vertical"), degrees=None),),
+    "brown_conrady": (TANGENTIAL,),
+    "vignette": (ops.Vignette(),),
+    "vignette to black": (ops.Vignette(radii=(0.0, 0.0), strengths=(1.0, 1.0)),),
+    "color_cast": (ops.ColorCast(channel_p=1.0),),
+    "color_cast strong": (ops.ColorCast(max_shift=200, step=None, channel_p=1.0),),
+    "normalize": (ops.Normalize(mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 0.1)),),
+    # together: what comes first must come first
+    "cast, vignette": (ops.ColorCast(max_shift=200, channel_p=1.0), ops.Vignette()),
+    "vignette, cast": (ops.Vignette(), ops.ColorCast(max_shift=200, channel_p=1.0)),
+    "rotate, stretch": (ops.Rotate(max_deg=90, step=None), ops.Stretch(horizontal=(1.3, 1.6), vertical=(1, 1.1))),
+    "stretch, rotate": (ops.Stretch(horizontal=(1.3, 1.6), vertical=(1, 1.1)), ops.Rotate(max_deg=90, step=None)),
+    "flip, rotate, rotate": (ops.Flip(p=1), ops.Rotate(max_deg=40, step=20), ops.Rotate(max_deg=5)),
+    "rotate, lens, flip": (ops.Rotate(max_deg=60, step=None), TANGENTIAL, ops.Flip(p=1)),
+    "flip, lens, rotate": (ops.Flip(p=1), TANGENTIAL, ops.Rotate(max_deg=60, step=None)),
+    "stretch, barrel, stretch": (
+        ops.Stretch(horizontal=(0.6, 0.7), vertical=(1.2, 1.3)),
+        ops.LensDistortion(kinds=("barrel",)),
+        ops.Stretch(horizontal=(1.4, 1.5), vertical=(0.6, 0.7)),
+    ),
+    "crop, rotate, lens, stretch": (
+        ops.CenterCrop(size=(50, 45), scale=88),
+        ops.Rotate(max_deg=45, step=None),
+        TANGENTIAL,
+        ops.Stretch(),
+    ),
+    "smaller crop, rotate, lens": (ops.CenterCrop(size=(21, 30), scale=34), ops.Rotate(max_deg=90, step=9), TANGENTIAL),
+    "deep image": (
+        ops.ColorCast(),
+        ops.Vignette(),
+        ops.LensDistortion(),
+        ops.Rotate(),
+        ops.Flip(),
+        ops.MultiResolutionCrop(size=64, scales=(72, 144)),
+        ops.Normalize(),
+    ),
+    "all the others": (
+        ops.Normalize(),
+        ops.Vignette(p=0.7),
+        ops.RandomResizedCrop(size=(47, 64), scale=(0.2, 0.9), step=None),
+        ops.Stretch(p=0.7),
+        ops.Rotate(max_deg=30, p=0.7),
+        ops.BrownConrady(p=0.7),
+        ops.Flip(),
+        ops.ColorCast(p=0.7),
+    ),
+}
+"""Recipes by name; each is run with every border, without a crop of its own also on a crop that enlarges."""
+
+ENLARGING = ops.CenterCrop(size=(66, 71), scale=110)
+
+
+def recipes_of(name: str, border: str) -> list[Recipe]:
+    """The recipes of one of CASES: as it stands, and on an enlarging crop where it brings none."""
+    chosen = CASES[name]
+    has_crop = any(isinstance(op, CROPS) for op in chosen)
+    variants = [chosen] if has_crop else [chosen, (*chosen, ENLARGING)]
+    return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]

@@ -1,0 +1,351 @@
+"""The loop's bookkeeping, bit for bit: jobs in any split, regions of a photograph, number types, layouts, shortcuts."""
+
+from itertools import pairwise
+from math import ceil, floor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augpipe import Augment, Plan, Recipe, ops, plan
+from augpipe.gpu_ops.fused import ROWS_PER_JOB, jobs_per_image, run_jobs
+from augpipe.gpu_ops.pixels import narrow, pack_rgbx
+from augpipe.planning.kernel_rows import kernel_rows
+from tests.parity.pictures import Pixels, noise
+from tests.parity.strategies import recipes
+from tests.parity.table import described, expected_image
+
+LAYOUTS = ("NCHW", "NHWC", "channels_last")
+BUSY = (
+    ops.ColorCast(),
+    ops.Vignette(),
+    ops.BrownConrady(),
+    ops.Rotate(),
+    ops.Stretch(),
+    ops.RandomResizedCrop(size=(70, 45), scale=(0.2, 1.0)),
+)
+
+
+def packed(photograph: Pixels, spare: int = 255) -> Pixels:
+    """(H, W, 4): RGBX."""
+    return np.concatenate([photograph, np.full_like(photograph[:, :, :1], spare)], axis=2)
+
+
+def run(
+    images: list[Pixels],
+    rows: np.ndarray,
+    size: tuple[int, int],
+    splits: list[int] | None = None,
+    starts: list[tuple[int, int]] | None = None,
+    dtype: type = np.float32,
+    planar: bool = True,
+) -> np.ndarray:
+    """A batch by `run_jobs` alone; `splits` cuts the jobs into calls, run last to first."""
+    table = np.array(
+        [
+            [image.ctypes.data, image.strides[0] // 4, *start]
+            for image, start in zip(images, starts or [(0, 0)] * len(images), strict=True)
+        ],
+        np.int64,
+    )
+    out = np.full(len(images) * size[0] * size[1] * 3, 77, dtype)
+    ends = sorted({0, *(splits or []), len(images) * jobs_per_image(size[0])})
+    for first, last in reversed(list(pairwise(ends))):
+        run_jobs(table, rows, out, *size, planar, first, last)
+    return out
+
+
+def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
+    photographs = [noise(90, 120, seed=1), noise(121, 60, seed=2), noise(70, 70, seed=3)]
+    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY)
+    return photographs, plan(recipe, range(3), sizes=[image.shape[:2] for image in photographs])
+
+
+@pytest.mark.parametrize("border", ["context", "reflect", "edge", "constant"])
+@pytest.mark.parametrize("planar", [True, False])
+def test_jobs_in_any_split_give_the_same_bits(planar: bool, border: str) -> None:
+    photographs, drawn = busy_batch(border)
+    images, rows = [packed(image) for image in photographs], kernel_rows(drawn.rows)
+    assert jobs_per_image(70) == 3 and 70 % ROWS_PER_JOB
+    whole = run(images, rows, (70, 45), planar=planar)
+    assert np.array_equal(run(images, rows, (70, 45), list(range(10)), planar=planar), whole)
+    assert np.array_equal(run(images, rows, (70, 45), [2, 7], planar=planar), whole)
+    num = 70 * 45 * 3
+    for position in range(3):
+        alone = run(images[position : position + 1], rows[position : position + 1], (70, 45), planar=planar)
+        assert np.array_equal(alone, whole[position * num : (position + 1) * num])
+
+
+@pytest.mark.parametrize(("height", "expected"), [(1, 1), (31, 1), (32, 1), (33, 2), (64, 2), (65, 3), (224, 7)])
+def test_jobs_cover_every_row(height: int, expected: int) -> None:
+    assert jobs_per_image(height) == expected
+    rows = kernel_rows(plan(Recipe(ops=(ops.CenterCrop(size=(height, 3)),)), [0], sizes=[(230, 9)]).rows)
+    photograph = noise(230, 9)
+    top = round((230 - height) / 2)
+    for number in range(expected):
+        # a job writes its own rows and no other
+        table = np.array([[packed(photograph).ctypes.data, 9, 0, 0]], np.int64)
+        image = packed(photograph)
+        table[0, 0] = image.ctypes.data
+        out = np.full(height * 9, -1.0, np.float32)
+        run_jobs(table, rows, out, height, 3, False, number, number + 1)
+        written = out.reshape(height, 3, 3)
+        mine = slice(number * ROWS_PER_JOB, min(height, (number + 1) * ROWS_PER_JOB))
+        assert np.array_equal(written[mine], photograph[top : top + height, 3:6][mine])
+        assert (np.delete(written, np.r_[mine], axis=0) == -1.0).all()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_photographs_that_need_more_scratch_than_the_first(first: int) -> None:
+    """A call's scratch is for the most taps of any of its photographs."""
+    photographs = [noise(20, 30), noise(20, 9000)][:: 1 - 2 * first]
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=(20, 60), p=0.0, ratio=(0.001, 1000.0)),))
+    drawn = plan(recipe, [0, 1], sizes=[image.shape[:2] for image in photographs])
+    rows = kernel_rows(drawn.rows)
+    assert sorted(rows["support_x"]) == [1, 150]
+    batch = run([packed(image) for image in photographs], rows, (20, 60), planar=False).reshape(2, 20, 60, 3)
+    for position, photograph in enumerate(photographs):
+        assert np.abs(batch[position] - expected_image(photograph, drawn, position)).max() < 0.02
+
+
+def test_no_job_is_no_work() -> None:
+    photographs, drawn = busy_batch()
+    out = np.full(3 * 70 * 45 * 3, 5.0, np.float32)
+    images = [packed(image) for image in photographs]
+    table = np.array([[image.ctypes.data, image.shape[1], 0, 0] for image in images], np.int64)
+    run_jobs(table, kernel_rows(drawn.rows), out, 70, 45, True, 4, 4)
+    assert (out == 5.0).all()
+
+
+def test_the_fourth_byte_is_not_looked_at() -> None:
+    photographs, drawn = busy_batch()
+    rows = kernel_rows(drawn.rows)
+    results = [run([packed(image, spare) for image in photographs], rows, (70, 45)) for spare in (0, 255)]
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("reach", [0, 3])
+def test_a_region_stands_for_the_photograph(reach: int) -> None:
+    """Where every tap lies in a region, that region, copied elsewhere with a stride of its own, gives the bits."""
+    photograph = noise(400, 500)
+    chosen = (
+        ops.Rotate(max_deg=45, step=None),
+        ops.BrownConrady(),
+        ops.CenterCrop(size=(60, 71), scale=300),
+        ops.Flip(),
+    )
+    recipe = Recipe(ops=chosen)
+    for sample_id in range(6):
+        drawn = plan(recipe, [sample_id], sizes=[(400, 500)])
+        x, y = described(drawn, 0).source(*described(drawn, 0).grid())
+        support = drawn.rows["support"][0]
+        left, right = int(x.min() - 0.5 - support[0]) - reach, int(x.max() - 0.5 + support[0]) + 2 + reach
+        top, bottom = int(y.min() - 0.5 - support[1]) - reach, int(y.max() - 0.5 + support[1]) + 2 + reach
+        assert left > 0 and top > 0 and right < 500 and bottom < 400
+        held = np.full((bottom - top, right - left + 7, 4), 200, np.uint8)[:, : right - left]
+        held[:] = packed(photograph)[top:bottom, left:right]
+        rows = kernel_rows(drawn.rows)
+        whole = run([packed(photograph)], rows, (60, 71))
+        assert np.array_equal(run([held], rows, (60, 71), starts=[(left, top)]), whole)
+
+
+def test_a_region_at_the_photograph_s_border_reflects_as_the_photograph_does() -> None:
+    photograph = noise(90, 110)
+    recipe = Recipe(ops=(ops.Rotate(max_deg=10, step=10), ops.MultiResolutionCrop(size=50, scales=(90,))))
+    reflected = 0
+    for sample_id in range(12):
+        drawn = plan(recipe, [sample_id], sizes=[(90, 110)])
+        left = max(0, int(drawn.rows["crop"][0, 0]) - 12)
+        top = max(0, int(drawn.rows["crop"][0, 1]) - 12)
+        held = packed(photograph)[top:, left:].copy()
+        rows = kernel_rows(drawn.rows)
+        reflected += int(rows["reflects"][0])
+        assert np.array_equal(
+            run([held], rows, (50, 50), starts=[(left, top)]), run([packed(photograph)], rows, (50, 50))
+        )
+    assert reflected
+
+
+def test_number_types_agree() -> None:
+    """uint8 is the nearest level of float32, and the 16-bit floats are its roundings."""
+    for border in ("context", "constant"):
+        photographs, drawn = busy_batch(border)
+        images = {
+            dtype: Augment(drawn.recipe, dtype=dtype, framework="torch")(photographs, plan=drawn)
+            for dtype in ("float32", "float16", "bfloat16", "uint8")
+        }
+        exact = images["float32"]
+        assert images["float16"].dtype == torch.float16 and images["bfloat16"].dtype == torch.bfloat16
+        assert torch.equal(images["float16"], exact.to(torch.float16))
+        assert torch.equal(images["bfloat16"], exact.to(torch.bfloat16))
+        assert images["uint8"].dtype == torch.uint8
+        assert torch.equal(images["uint8"], torch.floor(exact + 0.5).to(torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
+def test_layouts_agree(dtype: str) -> None:
+    photographs, drawn = busy_batch()
+    planar, interleaved, last = (
+        Augment(drawn.recipe, dtype=dtype, layout=layout, framework="torch")(photographs, plan=drawn)
+        for layout in LAYOUTS
+    )
+    assert planar.shape == (3, 3, 70, 45) and planar.is_contiguous()
+    assert interleaved.shape == (3, 70, 45, 3) and interleaved.is_contiguous()
+    assert last.shape == planar.shape and last.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(interleaved.permute(0, 3, 1, 2), planar)
+    assert torch.equal(last, planar)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_torch_and_numpy_hold_the_same(layout: str) -> None:
+    photographs, drawn = busy_batch()
+    tensors = Augment(drawn.recipe, layout=layout, framework="torch")(photographs, plan=drawn)
+    if layout == "channels_last":
+        tensors, layout = tensors.permute(0, 2, 3, 1), "NHWC"
+    arrays = Augment(drawn.recipe, layout=layout, framework="numpy")(photographs, plan=drawn)
+    assert isinstance(arrays, np.ndarray) and isinstance(tensors, torch.Tensor)
+    assert np.array_equal(tensors.numpy(), arrays)
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    photographs, drawn = busy_batch()
+    one, three = (Augment(drawn.recipe, num_threads=num)(photographs * 1, plan=drawn) for num in (1, 3))
+    assert np.array_equal(one, three)
+
+
+def test_rounding_to_sixteen_bits() -> None:
+    """Halves go to even, as torch rounds; large numbers, subnormal ones, infinities and signs survive."""
+    bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
+    ties = np.array([0x3F808000, 0x3F818000, 0x3F80_8001, 0x7F7FFFFF, 0xFF800000, 0x7F800000, 0, 1 << 31, 1], np.uint32)
+    values = np.concatenate([bits, ties]).view(np.float32)
+    values = values[~np.isnan(values)]
+    for out, dtype in (
+        (np.empty(len(values), np.uint16), torch.bfloat16),
+        (np.empty(len(values), np.float16), torch.float16),
+    ):
+        with np.errstate(over="ignore"):
+            narrow(values, out)
+        expected = torch.from_numpy(values).to(dtype).view(torch.int16).numpy()
+        assert np.array_equal(out.view(np.int16), expected)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_packing(channels: int) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (5, 7, channels), np.uint8)
+    out = np.zeros((5, 7, 4), np.uint8)
+    pack_rgbx(image, out)
+    expected = np.repeat(image, 3, axis=2) if channels == 1 else image[:, :, :3]
+    assert np.array_equal(out[:, :, :3], expected)
+    assert (out[:, :, 3] == 255).all()
+
+
+def test_what_a_photograph_is_held_in_makes_no_difference() -> None:
+    photograph = noise(40, 50)
+    recipe = Recipe(ops=BUSY)
+    expected = Augment(recipe)(photograph, sample_ids=[4])
+    strided = np.concatenate([photograph, photograph], axis=1)[:, ::-1][:, 50:][:, ::-1]
+    alpha = np.concatenate([photograph, photograph[:, :, :1]], axis=2)
+    for same in (strided, alpha, np.asfortranarray(photograph)):
+        assert np.array_equal(Augment(recipe)(same, sample_ids=[4]), expected)
+    flat = photograph[:, :, :1]
+    gray_image = Augment(recipe)(flat, sample_ids=[4])
+    assert np.array_equal(gray_image, Augment(recipe)(flat[:, :, 0], sample_ids=[4]))
+    assert np.array_equal(gray_image, Augment(recipe)(np.repeat(flat, 3, axis=2), sample_ids=[4]))
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_the_short_cut_for_taps_inside_is_never_wrong(data: st.DataObject) -> None:
+    """`reflects` is left out only where no tap leaves the bounds: with it the same bits come out."""
+    recipe = data.draw(recipes(borders=("context", "reflect")))
+    size = data.draw(st.tuples(st.integers(8, 90), st.integers(8, 90)))
+    photograph = packed(noise(*size))
+    drawn = plan(recipe, [data.draw(st.integers(0, 2**32 - 1))], sizes=[size])
+    out = int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])
+    rows = kernel_rows(drawn.rows)
+    mirrored = rows.copy()
+    mirrored["reflects"] = 1
+    assert np.array_equal(run([photograph], rows, out), run([photograph], mirrored, out))
+
+
+def lens(**fixed: float) -> ops.BrownConrady:
+    zero = dict.fromkeys(("k1", "k2", "k3", "p1", "p2"), 0.0)
+    return ops.BrownConrady(**{name: (value, value) for name, value in (zero | fixed).items()})
+
+
+@pytest.mark.parametrize("size", [(90, 12), (12, 90), (60, 60)])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        (ops.Rotate(max_deg=7, step=7),),
+        (ops.Stretch(horizontal=(0.8, 0.8), vertical=(0.9, 0.9)),),
+        *((lens(**{name: 0.3}),) for name in ("k1", "k2", "k3")),
+        *((lens(**{name: value}),) for name in ("p1", "p2") for value in (-0.12, 0.12)),
+        (ops.Rotate(max_deg=90, step=90), lens(k1=0.2, p2=0.06), ops.Stretch(horizontal=(0.9, 0.9), vertical=(1, 1))),
+    ],
+    ids=lambda chosen: " ".join(op.op for op in chosen),
+)
+def test_the_short_cut_is_right_where_it_is_narrow(chosen: tuple[ops.Op, ...], size: tuple[int, int]) -> None:
+    """Around the crop is the least margin with which it is taken: there the outermost tap decides."""
+    taken = 0
+    for margin in range(120):
+        photograph = packed(noise(size[0] + 2 * margin, size[1] + 2 * margin))
+        drawn = plan(Recipe(ops=(*chosen, ops.CenterCrop(size=size))), [0], sizes=[photograph.shape[:2]])
+        rows = kernel_rows(drawn.rows)
+        if not rows["reflects"][0]:
+            mirrored = rows.copy()
+            mirrored["reflects"] = 1
+            assert np.array_equal(run([photograph], rows, size), run([photograph], mirrored, size)), margin
+            taken += 1
+        if taken == 3:
+            break
+    assert taken == 3 and margin > taken
+
+
+@settings(max_examples=80)
+@given(data=st.data())
+def test_the_short_cut_for_the_constant_border_is_never_wrong(data: st.DataObject) -> None:
+    recipe = data.draw(recipes(borders=("constant",), normalised=False))
+    size = data.draw(st.tuples(st.integers(8, 90), st.integers(8, 90)))
+    photograph = packed(noise(*size))
+    drawn = plan(recipe, [data.draw(st.integers(0, 2**32 - 1))], sizes=[size])
+    out = int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])
+    rows = kernel_rows(drawn.rows)
+    filled = rows.copy()
+    filled["is_constant"] = 1
+    np.testing.assert_allclose(run([photograph], rows, out), run([photograph], filled, out), atol=1e-3)
+
+
+def test_a_crop_s_border_is_that_of_the_pixels_it_touches() -> None:
+    """A crop that ends on a pixel's edge ends there: rounding of its quotients must not let in the next pixel."""
+    rng = np.random.default_rng(0)
+    wrong = []
+    for seed in range(120):
+        op = ops.MultiResolutionCrop(size=int(rng.integers(20, 60)), scales=(64, 96, 128, 160))
+        sizes = rng.integers(40, 700, (40, 2))
+        drawn = plan(Recipe(border="edge", ops=(op,)), range(40), sizes=sizes, seed=seed)
+        rows = kernel_rows(drawn.rows)
+        for position, row in enumerate(rows):
+            left, top, width, height = described(drawn, position).crop  # fractions
+            expected = floor(left), floor(top), ceil(left + width) - 1, ceil(top + height) - 1
+            found = (
+                int(row["low_x"] + row["origin_x"]),
+                int(row["low_y"] + row["origin_y"]),
+                int(row["high_x"] + row["origin_x"]),
+                int(row["high_y"] + row["origin_y"]),
+            )
+            if found != expected:
+                wrong.append((sizes[position].tolist(), found, expected))
+    assert not wrong
+
+
+@pytest.mark.parametrize("border", ["context", "reflect", "constant"])
+def test_the_short_cut_is_taken(border: str) -> None:
+    """Else the tests above would test nothing."""
+    chosen = (ops.Rotate(), ops.LensDistortion(), ops.CenterCrop(size=100))
+    rows = kernel_rows(plan(Recipe(border=border, ops=chosen), range(20), sizes=[(300, 300)] * 20).rows)
+    reflects, is_constant = rows["reflects"].astype(bool), rows["is_constant"].astype(bool)
+    assert reflects.all() == (border == "reflect") and reflects.any() == (border == "reflect")
+    assert is_constant.all() == (border == "constant") and is_constant.any() == (border == "constant")

@@ -1,0 +1,131 @@
+"""Geometry that undoes itself, commutes, or leaves even pictures even: whatever the angle, the factor and the size."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augpipe import Augment, Recipe, ops, plan
+from tests.parity.pictures import gray, noise
+from tests.parity.strategies import BORDERS, FLIPS, LENSES, ROTATIONS, STRETCHES, recipes
+
+LENGTHS = st.one_of(st.integers(1, 5), st.integers(1, 70))
+SIZES = st.tuples(LENGTHS, LENGTHS)
+ANGLES = st.floats(1.0, 180.0)
+FACTORS = st.floats(0.5, 2.0)
+IDS = st.integers(0, 2**32 - 1)
+BORDER = st.sampled_from(BORDERS)
+TOLERANCE = 0.05
+"""Levels, on noise: float32 coordinates are off by up to 1e-4 pixels of these small pictures."""
+
+
+def augmented(photograph: np.ndarray, chosen: list[ops.Op], sample_id: int = 0, border: str = "context") -> np.ndarray:
+    return Augment(Recipe(border=border, ops=tuple(chosen)), layout="NHWC")(photograph, sample_ids=[sample_id])
+
+
+def angles(recipe: Recipe, num: int, size: tuple[int, int]) -> list[list[float]]:
+    """For each of `num` samples the angles of the recipe's rotations."""
+    drawn = plan(recipe, range(num), sizes=[size] * num).rows["drawn"]
+    return [[float(row[name]["degrees"]) for name in drawn.dtype.names if name.startswith("rotate")] for row in drawn]
+
+
+@given(size=SIZES, direction=st.sampled_from(["horizontal", "vertical"]), border=BORDER)
+def test_two_flips_are_none(size: tuple[int, int], direction: str, border: str) -> None:
+    photograph = noise(*size)
+    flip = ops.Flip(p=1.0, direction=direction)
+    assert np.array_equal(augmented(photograph, [flip, flip], border=border), photograph)
+    once = Augment(Recipe(border=border, ops=(flip,)), layout="NHWC", dtype="uint8")(photograph)
+    assert np.array_equal(augmented(once, [flip], border=border), photograph)
+
+
+@given(size=SIZES, degrees=ANGLES, border=st.sampled_from(["context", "reflect", "edge"]))
+def test_there_and_back_again_is_the_photograph(size: tuple[int, int], degrees: float, border: str) -> None:
+    """Of a few samples that are turned twice by plus or minus an angle, those whose signs differ."""
+    photograph = noise(*size)
+    turn = ops.Rotate(max_deg=degrees, step=degrees)
+    recipe = Recipe(border=border, ops=(turn, turn))
+    opposite = [i for i, (first, last) in enumerate(angles(recipe, 8, size)) if first == -last]
+    assert opposite
+    assert np.abs(augmented(photograph, [turn, turn], opposite[0], border) - photograph).max() < TOLERANCE
+
+
+@given(size=SIZES, degrees=st.floats(1.0, 90.0))
+def test_two_turns_add_up(size: tuple[int, int], degrees: float) -> None:
+    photograph = noise(*size)
+    turn, double = ops.Rotate(max_deg=degrees, step=degrees), ops.Rotate(max_deg=2 * degrees, step=2 * degrees)
+    twice = angles(Recipe(ops=(turn, turn)), 12, size)
+    once = angles(Recipe(ops=(double,)), 12, size)
+    sample = next(i for i, (first, last) in enumerate(twice) if first == last)
+    same = next(i for i, (angle,) in enumerate(once) if angle == 2 * twice[sample][0])
+    image, expected = augmented(photograph, [turn, turn], sample), augmented(photograph, [double], same)
+    assert np.abs(image - expected).max() < TOLERANCE
+
+
+@given(size=SIZES, across=FACTORS, down=FACTORS)
+def test_a_stretch_and_its_inverse(size: tuple[int, int], across: float, down: float) -> None:
+    photograph = noise(*size)
+    there = ops.Stretch(horizontal=(across, across), vertical=(down, down))
+    back = ops.Stretch(horizontal=(1 / across, 1 / across), vertical=(1 / down, 1 / down))
+    assert np.abs(augmented(photograph, [there, back]) - photograph).max() < TOLERANCE
+
+
+@given(size=SIZES, across=FACTORS, down=FACTORS, sample_id=IDS, border=BORDER)
+def test_a_flipped_photograph_gives_the_flipped_picture(
+    size: tuple[int, int], across: float, down: float, sample_id: int, border: str
+) -> None:
+    """Stretches and the paper's lenses know no left and right."""
+    photograph = noise(*size)
+    chosen = [ops.LensDistortion(), ops.Stretch(horizontal=(across, across), vertical=(down, down))]
+    image = augmented(photograph, chosen, sample_id, border)
+    flipped = augmented(photograph[:, ::-1], chosen, sample_id, border)
+    assert np.abs(flipped[:, ::-1] - image).max() < TOLERANCE
+    mirrored = augmented(photograph, [*chosen, ops.Flip(p=1.0)], sample_id, border)
+    assert np.abs(mirrored[:, ::-1] - image).max() < TOLERANCE
+
+
+@given(size=SIZES, strength=st.floats(0.01, 0.3), kind=st.sampled_from(["barrel", "pincushion"]))
+def test_a_radial_lens_knows_no_axes(size: tuple[int, int], strength: float, kind: str) -> None:
+    photograph = noise(*size)
+    lens = [ops.LensDistortion(kinds=(kind,), max_strength=strength, degrees=1)]
+    image, transposed = augmented(photograph, lens), augmented(photograph.transpose(1, 0, 2), lens)
+    assert np.abs(transposed.transpose(1, 0, 2) - image).max() < TOLERANCE
+
+
+@given(
+    size=SIZES,
+    level=st.integers(0, 255),
+    chain=st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES), max_size=4),
+    data=st.data(),
+)
+def test_an_even_picture_stays_even(
+    size: tuple[int, int], level: int, chain: list[ops.Op], data: st.DataObject
+) -> None:
+    """Weights sum to 1, inside and at every border."""
+    chosen = [*chain, *data.draw(st.lists(LENSES, max_size=1))]
+    recipe = Recipe(border=data.draw(BORDER), fill=(level,) * 3, ops=tuple(chosen))
+    image = Augment(recipe)(gray(*size, level), sample_ids=[data.draw(IDS)])
+    assert np.abs(image - level).max() < 1e-3
+
+
+@given(size=SIZES, left=st.integers(0, 40), top=st.integers(0, 40), sample_id=IDS)
+def test_where_a_photograph_begins_makes_no_difference(
+    size: tuple[int, int], left: int, top: int, sample_id: int
+) -> None:
+    """A crop's surroundings look the same when more photograph is added beyond them."""
+    photograph = noise(150 + 2 * size[0], 150 + 2 * size[1])  # even, so that no half is rounded
+    chosen = [ops.Rotate(), ops.LensDistortion(), ops.Flip(), ops.CenterCrop(size=40)]
+    image = augmented(photograph, chosen, sample_id)
+    # as much on either side, so that the crop stays where it was
+    wider = np.pad(photograph, ((top, top), (left, left), (0, 0)), mode="edge")
+    assert np.abs(augmented(wider, chosen, sample_id) - image).max() < TOLERANCE
+
+
+@settings(max_examples=50)
+@given(recipe=recipes(borders=("context", "reflect", "edge"), normalised=False), size=SIZES, sample_id=IDS)
+def test_levels_stay_between_the_darkest_and_the_brightest(
+    recipe: Recipe, size: tuple[int, int], sample_id: int
+) -> None:
+    """Samples are means of pixels: without tone nothing gets darker or brighter than the photograph."""
+    geometry = [op for op in recipe.ops if not isinstance(op, ops.Vignette | ops.ColorCast)]
+    photograph = noise(*size) // 2 + 60
+    image = augmented(photograph, geometry, sample_id, recipe.border)
+    assert image.min() >= photograph.min() - 1e-3 and image.max() <= photograph.max() + 1e-3

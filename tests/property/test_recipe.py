@@ -1,0 +1,91 @@
+"""Any recipe comes back from TOML, fits its schema, draws alike for a sample, and gives the oracle's pixels."""
+
+import tomllib
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augpipe import Augment, Recipe, View, ops, plan
+from tests.parity.pictures import noise
+from tests.parity.schema import problems
+from tests.parity.strategies import ANY_OP, BORDERS, LENSES, chains, recipes
+from tests.parity.table import expected_image
+
+SCHEMA = Recipe.json_schema()
+IDS = st.integers(0, 2**32 - 1)
+LENGTHS = st.one_of(st.integers(1, 5), st.integers(1, 60))
+
+
+@st.composite
+def any_recipes(draw: st.DrawFn) -> Recipe:
+    fields = {"name": draw(st.text(max_size=20)), "border": draw(st.sampled_from(BORDERS))}
+    if draw(st.booleans()):
+        views = st.builds(View, ops=chains(), count=st.integers(1, 64))
+        return Recipe(**fields, views=tuple(draw(st.lists(views, max_size=3))))
+    return Recipe(**fields, ops=draw(chains()))
+
+
+@given(recipe=any_recipes())
+def test_toml_gives_an_equal_recipe(recipe: Recipe) -> None:
+    again = Recipe.model_validate(tomllib.loads(recipe.to_toml()))
+    assert again == recipe
+    assert again.to_toml() == recipe.to_toml()
+
+
+@given(op=ANY_OP)
+def test_every_op_comes_back_from_toml_and_json_and_fits_the_schema(op: ops.Op) -> None:
+    recipe = Recipe(ops=(op,))
+    assert Recipe.model_validate(tomllib.loads(recipe.to_toml())).ops == (op,)
+    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
+    assert problems(tomllib.loads(recipe.to_toml()), SCHEMA, SCHEMA) == []
+    assert isinstance(op.draws_text, str)
+
+
+@settings(max_examples=300)
+@given(recipe=recipes(), height=LENGTHS, width=LENGTHS, sample_id=IDS, seed=st.integers(0, 2**64 - 1))
+def test_any_recipe_on_any_photograph_gives_the_oracle_s_pixels(
+    recipe: Recipe, height: int, width: int, sample_id: int, seed: int
+) -> None:
+    photograph = noise(height, width, seed=sample_id)
+    drawn = plan(recipe, [sample_id], sizes=[(height, width)], seed=seed)
+    image = Augment(recipe, layout="NHWC", num_threads=1)(photograph, plan=drawn)
+    expected = expected_image(photograph, drawn)
+    assert image.shape == expected.shape
+    error = np.abs(image - expected) * drawn.rows["std"][0] * 255
+    assert error.max() < 0.05
+
+
+@settings(max_examples=200)
+@given(recipe=recipes(normalised=False), height=LENGTHS, width=LENGTHS, sample_id=IDS)
+def test_levels_stay_levels(recipe: Recipe, height: int, width: int, sample_id: int) -> None:
+    """Before normalisation no value leaves 0..255, and none is missing."""
+    photograph = noise(height, width, seed=sample_id)
+    image = Augment(recipe)(photograph, sample_ids=[sample_id])
+    assert np.isfinite(image).all()
+    assert image.min() >= 0 and image.max() <= 255
+    levels = Augment(recipe, dtype="uint8")(photograph, sample_ids=[sample_id])
+    assert np.array_equal(levels, np.floor(image + np.float32(0.5)).astype(np.uint8))
+
+
+@given(recipe=recipes(), sample_id=IDS, first=IDS, epoch=IDS)
+def test_what_is_drawn_does_not_depend_on_the_batch(recipe: Recipe, sample_id: int, first: int, epoch: int) -> None:
+    alone = plan(recipe, [sample_id], sizes=[(40, 60)], epoch=epoch, seed=5)
+    among = plan(recipe, [first, sample_id, 3], sizes=[(7, 9), (40, 60), (500, 1)], epoch=epoch, seed=5)
+    assert alone.rows[0].tobytes() == among.rows[1].tobytes()
+
+
+@settings(max_examples=300)
+@given(lens=LENSES, sample_id=IDS)
+def test_no_lens_folds_the_picture(lens: ops.Op, sample_id: int) -> None:
+    """Within the frame the look-up keeps its orientation: its Jacobian's determinant is positive."""
+    row = plan(Recipe(ops=(lens,)), [sample_id], sizes=[(60, 80)]).rows[0]
+    k1, k2, k3, p1, p2 = row["lens"]
+    angle, radius = np.meshgrid(np.linspace(0, 2 * np.pi, 41), np.linspace(0, 1, 41))
+    x, y, r2 = radius * np.cos(angle), radius * np.sin(angle), radius**2
+    radial = 1 + k1 * r2 + k2 * r2**2 + k3 * r2**3
+    slope = 2 * (k1 + 2 * k2 * r2 + 3 * k3 * r2**2)
+    xx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
+    yy = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x
+    xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
+    assert (xx * yy - xy**2).min() > 0
