@@ -6,8 +6,13 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-_IDLE_REFERENCES = 3
-"""The pool's list, the loop variable and getrefcount's own argument."""
+
+def _references(arrays: list[npt.NDArray[np.generic]], position: int) -> int:
+    return sys.getrefcount(arrays[position])
+
+
+_IDLE_REFERENCES = _references([np.empty(0)], 0)
+"""References to an array that only a list holds: measured, as Python's versions count temporary ones differently."""
 
 
 class BufferPool:
@@ -22,10 +27,12 @@ class BufferPool:
         """(num,) array that nobody else refers to, its content arbitrary."""
         wanted = np.dtype(dtype)
         with self._lock:
-            for array in self._arrays:
-                idle = sys.getrefcount(array) == _IDLE_REFERENCES
-                if idle and array.dtype == wanted and len(array) == num:
-                    return array
+            for position in range(len(self._arrays)):
+                if _references(self._arrays, position) == _IDLE_REFERENCES:
+                    array = self._arrays[position]
+                    if array.dtype == wanted and len(array) == num:
+                        return array
+                    del array
             fresh: npt.NDArray[np.generic] = np.empty(num, wanted)
             self._arrays.append(fresh)
             if len(self._arrays) > self._keep:

@@ -1,6 +1,7 @@
 """The loader: epochs of augmented batches from a source, the same ones for the same seed."""
 
 import logging
+import os
 import weakref
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from augpipe import order
+from augpipe.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
 from augpipe.backends.native import NativeBackend, NativeSettings, Request
 from augpipe.backends.render import MAX_INDEXABLE_PIXELS
 from augpipe.batch import Batch
 from augpipe.decoding import MAX_PIXELS
-from augpipe.output import DType, Framework, Layout, OutputFormat, check_choice
+from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.recipe import Recipe
 from augpipe.source import Source, is_source
 from augpipe.workers import num_usable_cores
@@ -77,42 +79,38 @@ class Loader:
         check_choice("backend", backend, ("auto", "native"))
         check_choice("device", device, ("cpu",))
         check_choice("on_error", on_error, ("raise", "skip"))
-        for name, value in (("batch_size", batch_size), ("world_size", world_size), ("prefetch", prefetch)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1.")
-        if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads={num_threads} must be at least 1. Leave it out for one thread a core.")
-        if not 1 <= max_pixels <= MAX_INDEXABLE_PIXELS:
-            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
-        if not 0 <= rank < world_size:
+        self.batch_size = as_count("batch_size", batch_size)
+        self.world_size = as_count("world_size", world_size)
+        self.rank = as_whole("rank", rank)
+        if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.")
-        if not 0 <= seed < 2**64:
-            raise ValueError(f"seed={seed} must lie in 0..2^64 - 1.")
+        self.seed = as_seed(seed)
+        self._prefetch = as_count("prefetch", prefetch)
+        self._num_threads = as_num_threads(num_threads, num_usable_cores())
+        self._max_pixels = as_whole("max_pixels", max_pixels)
+        if not 1 <= self._max_pixels <= MAX_INDEXABLE_PIXELS:
+            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
         if not isinstance(recipe, Recipe):
             raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
         self._form.check(recipe)
         self.source: Source = source if is_source(source) else _open(source)
         self.recipe = recipe
-        self.batch_size = batch_size
         self.drop_last = drop_last
         self.shuffle = shuffle
-        self.rank = rank
-        self.world_size = world_size
-        self.seed = seed
         self._backend_name = backend
-        self._num_threads = num_threads or num_usable_cores()
-        self._prefetch = prefetch
         self._skips_bad = on_error == "skip"
-        self._max_pixels = max_pixels
         self._num_samples = len(self.source)
         if self._num_samples < 1:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
         self._epoch = 0
         self._consumed = 0
         self._is_resuming = False
+        self._is_epoch_set = False
+        self._pass_number = 0
         self._running: weakref.ref[Generator[Batch, None, None]] | None = None
         self._backend: NativeBackend | None = None
+        self._backend_process = os.getpid()
         self.skipped: dict[int, str] = {}
         """Photographs replaced so far: sample id -> "name: reason"."""
 
@@ -126,11 +124,16 @@ class Loader:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next pass epoch number `epoch`, from its start, unless a loaded state stands in the middle of it."""
-        if not 0 <= epoch < 2**32:
-            raise ValueError(f"epoch={epoch} must lie in 0..2^32 - 1.")
+        """Make the next pass epoch number `epoch`, from its start, or what a loaded state leaves of that epoch.
+
+        That may be nothing: a run resumed after the last batch of an epoch passes over it without a batch. A pass that
+        is running goes on with its own epoch.
+        """
+        epoch = as_epoch(epoch)
         if epoch != self._epoch:
             self._epoch, self._consumed, self._is_resuming = epoch, 0, False
+            self._pass_number += 1  # a pass that still runs no longer says where the loader stands
+        self._is_epoch_set = True
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: enough to go on from the next batch, with any batch size and world size."""
@@ -158,47 +161,56 @@ class Loader:
                 f"the state is of a source of {state['num_samples']} photographs and this one holds "
                 f"{self._num_samples}. Resume with the same source, or start a new run."
             )
-        if not 0 <= state["samples_consumed"] <= self._num_samples:
-            raise ValueError(f"samples_consumed={state['samples_consumed']} leaves 0..{self._num_samples}.")
+        seed, epoch, consumed = (
+            as_seed(state["seed"]),
+            as_epoch(state["epoch"]),
+            as_whole("samples_consumed", state["samples_consumed"]),
+        )
+        if not 0 <= consumed <= self._num_samples:
+            raise ValueError(f"samples_consumed={consumed} leaves 0..{self._num_samples}.")
         self._close_running()
-        if state["seed"] != self.seed:
-            self.seed = state["seed"]
+        if seed != self.seed:
+            self.seed = seed
             self._backend = None
-        self._epoch = state["epoch"]
-        self._consumed = state["samples_consumed"]
-        self._is_resuming = True
+        self._epoch, self._consumed = epoch, consumed
+        self._is_resuming, self._is_epoch_set = True, False
 
     def __iter__(self) -> Iterator[Batch]:
         self._close_running()
         per_batch = self.batch_size * self.world_size
         rest = self._num_samples - self._consumed
-        if rest == 0 or (self.drop_last and rest < per_batch and self._consumed > 0):
+        is_over = rest == 0 or (self.drop_last and rest < per_batch and self._consumed > 0)
+        if is_over and not (self._is_resuming and self._is_epoch_set):
             self._epoch, self._consumed = self._epoch + 1, 0
         elif not self._is_resuming:
             self._consumed = 0
-        self._is_resuming = False
-        running = self._run_epoch()
+        self._pass_number += 1
+        running = self._run_epoch(self._pass_number, self._epoch, self._consumed)
         self._running = weakref.ref(running)
         return running
 
-    def _run_epoch(self) -> Generator[Batch, None, None]:
-        backend = self._make_backend()
-        num_skipped = 0
-        made = backend.run(self._requests(self._consumed))
+    def _run_epoch(self, pass_number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
+        if pass_number == self._pass_number:
+            self._is_resuming = self._is_epoch_set = False
+        skipped_ids: set[int] = set()
+        made = self._make_backend().run(self._requests(epoch, consumed))
         try:
             for batch, skipped in made:
-                per_batch = self.batch_size * self.world_size
-                self._consumed = min(self._consumed + per_batch, self._num_samples)
-                num_skipped += self._report(skipped)
+                consumed = min(consumed + self.batch_size * self.world_size, self._num_samples)
+                if pass_number == self._pass_number:
+                    self._consumed = consumed
+                self._report(skipped)
+                skipped_ids.update(skipped)
                 yield batch
         finally:
             made.close()
-        if num_skipped:
-            logger.warning("epoch %d: %d photographs were skipped", self._epoch, num_skipped)
-        self._epoch, self._consumed = self._epoch + 1, 0
+        if skipped_ids:
+            logger.warning("epoch %d: %d photographs were skipped", epoch, len(skipped_ids))
+        if pass_number == self._pass_number:
+            self._epoch, self._consumed = epoch + 1, 0
 
-    def _requests(self, consumed: int) -> Iterator[Request]:
-        epoch, total, per_batch = self._epoch, self._num_samples, self.batch_size * self.world_size
+    def _requests(self, epoch: int, consumed: int) -> Iterator[Request]:
+        total, per_batch = self._num_samples, self.batch_size * self.world_size
         num = order.num_batches(total - consumed, self.batch_size, self.world_size, self.drop_last)
         for number in range(num):
             first = consumed + number * per_batch
@@ -207,7 +219,8 @@ class Loader:
             yield Request(number=number, epoch=epoch, sample_ids=np.asarray(ids))
 
     def _make_backend(self) -> NativeBackend:
-        if self._backend is None:
+        if self._backend is None or self._backend_process != os.getpid():  # a fork copies locks as they are
+            self._backend_process = os.getpid()
             if self._backend_name == "auto":
                 logger.info("backend auto: native, as the device is the CPU; %d threads", self._num_threads)
             self._backend = NativeBackend(
@@ -224,12 +237,11 @@ class Loader:
             )
         return self._backend
 
-    def _report(self, skipped: dict[int, str]) -> int:
+    def _report(self, skipped: dict[int, str]) -> None:
         for sample_id, problem in sorted(skipped.items()):
             if sample_id not in self.skipped:
                 self.skipped[sample_id] = problem
                 logger.warning("skipped sample %d, %s", sample_id, problem)
-        return len(skipped)
 
     def _close_running(self) -> None:
         running = self._running() if self._running is not None else None

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.arguments import check_choice
 from augpipe.recipe import Recipe
 
 Framework = Literal["torch", "numpy"]
@@ -18,13 +19,6 @@ _HELD_AS: dict[str, type[np.generic]] = {
     "bfloat16": np.uint16,
     "uint8": np.uint8,
 }
-
-
-def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Raise ValueError unless `value` is one of `choices`."""
-    if value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name}={value!r} is not known. Choose one of {listed}.")
 
 
 @dataclass(frozen=True, kw_only=True)

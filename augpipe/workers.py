@@ -22,12 +22,21 @@ class WorkerPool:
         self._order = itertools.count()
         self._wake = threading.Condition()
         self._closed = False
-        self._threads = [
-            threading.Thread(target=self._work, name=f"augpipe-{number}", daemon=True) for number in range(num_threads)
-        ]
+        self._threads: list[threading.Thread] = []
         _open_pools.add(self)
-        for thread in self._threads:
-            thread.start()
+        try:
+            for number in range(num_threads):
+                thread = threading.Thread(target=self._work, name=f"augpipe-{number}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except BaseException:  # no more threads on this machine, or Ctrl-C: those that run must end
+            self.close()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether tasks are dropped."""
+        return self._closed
 
     def submit(self, priority: tuple[int, int], task: Callable[[], None]) -> None:
         """Queue a task; once the pool is closed it is dropped."""
@@ -40,12 +49,20 @@ class WorkerPool:
         """Drop what is queued, let what is running finish, and end the threads."""
         with self._wake:
             self._closed = True
-            self._tasks.clear()
             self._wake.notify_all()
+        if threading.current_thread() in self._threads:
+            return  # the garbage collector found the owner from here, perhaps with the lock held: wait for nobody
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            thread.join()
+        self._tasks.clear()
         _open_pools.discard(self)
+
+    def abandon(self) -> None:
+        """What `close` is in a forked process: the threads are not there, and the lock may be held by one of them."""
+        self._wake = threading.Condition()
+        self._closed = True
+        self._threads = []
+        self._tasks = []
 
     def _work(self) -> None:
         while True:
@@ -64,6 +81,15 @@ def num_usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _abandon_all() -> None:
+    for pool in list(_open_pools):
+        pool.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
 
 
 @atexit.register

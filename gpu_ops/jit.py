@@ -38,13 +38,14 @@ def cache_folder() -> Path | None:
     temporary folder is no way out: what lies there is code, and anybody could have put it there.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
-    parent = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "augpipe"
-    folder = parent / f"kernels-{sources_digest(Path(__file__).parent)}"
+    folder = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / ("" if chosen else "augpipe")
+    folder /= f"kernels-{sources_digest(Path(__file__).parent)}"
     try:
+        folder = folder.expanduser()  # RuntimeError where the user has no home, as some containers' users
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         warnings.warn(
             f"compiled kernels cannot be kept in {folder} ({error}): they compile anew at every start, which takes "
             f"some seconds. Set {CACHE_VARIABLE} to a folder that can be written.",

@@ -112,9 +112,9 @@ class NativeBackend:
             for request in requests:
                 ahead.append(self._start(pool, request))
                 if len(ahead) > self._settings.prefetch:
-                    yield self._finish(ahead.popleft())
+                    yield self._finish(pool, ahead.popleft())
             while ahead:
-                yield self._finish(ahead.popleft())
+                yield self._finish(pool, ahead.popleft())
         finally:
             pool.close()
 
@@ -156,25 +156,26 @@ class NativeBackend:
             pool.submit((assembly.request.number, -stage), partial(run, first, last))
 
     def _read(self, assembly: _Assembly, position: int) -> None:
-        sample_id = int(assembly.request.sample_ids[position])
-        assembly.photographs[position] = self._usable(assembly, sample_id)
+        assembly.photographs[position] = self._usable(assembly, position, 0)
 
-    def _usable(self, assembly: _Assembly, sample_id: int) -> _Photograph:
-        """The photograph, or where it cannot be read and may be skipped the next one in the source's order that can."""
-        num = len(self._settings.source)
-        problems = []
-        for offset in range(min(num, MAX_REPLACEMENTS)):
-            candidate = (sample_id + offset) % num
+    def _usable(self, assembly: _Assembly, position: int, first_offset: int) -> _Photograph:
+        """The photograph, or where it cannot be read and may be skipped the next one in the source's order that can.
+
+        The search begins `first_offset` places after the sample that the position asks for.
+        """
+        source = self._settings.source
+        num, wanted = len(source), int(assembly.request.sample_ids[position])
+        for offset in range(first_offset, min(num, MAX_REPLACEMENTS)):
+            candidate = (wanted + offset) % num
             try:
                 return self._open(candidate)
             except SampleError as problem:
-                problems.append(problem.reason)
                 self._skip_or_raise(assembly, candidate, problem)
         others = min(num, MAX_REPLACEMENTS) - 1
         after = f"nor can any of the {others} photographs after it" if others else "and it is the only photograph"
-        raise SampleError(
-            self._settings.source.name(sample_id), f"it cannot be used, {after}. The first reason: {problems[0]}"
-        )
+        name = source.name(wanted)
+        reason = assembly.skipped[wanted].removeprefix(f"{name}: ")
+        raise SampleError(name, f"it cannot be used, {after}. The first reason: {reason}")
 
     def _skip_or_raise(self, assembly: _Assembly, sample_id: int, problem: SampleError) -> None:
         if not self._settings.skips_bad:
@@ -197,7 +198,7 @@ class NativeBackend:
                 raise ValueError(reason)
         except (ValueError, OSError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-            raise SampleError(source.name(sample_id), reason) from problem
+            raise SampleError(source.name(sample_id), reason or type(problem).__name__) from problem
         return _Photograph(sample_id, content, size, header)
 
     def _plan(self, assembly: _Assembly) -> None:
@@ -246,43 +247,55 @@ class NativeBackend:
             self._render_one(assembly, position, photograph, int(assembly.factors[position]))
         except SampleError as problem:
             self._skip_or_raise(assembly, photograph.sample_id, problem)
-            self._replace(assembly, position, (photograph.sample_id + 1) % len(self._settings.source))
-        # the encoded bytes are of no more use
-        if assembly.photographs[position] is photograph:
-            photograph.content = b""
+            self._replace(assembly, position, photograph)
+        photograph.content = b""  # of no more use
 
-    def _replace(self, assembly: _Assembly, position: int, candidate: int) -> None:
+    def _replace(self, assembly: _Assembly, position: int, unusable: _Photograph) -> None:
         """Put the next photograph that can be decoded in the place of one that cannot, with draws of its own."""
-        assert assembly.plan is not None
-        for _ in range(min(len(self._settings.source), MAX_REPLACEMENTS)):
-            photograph = self._usable(assembly, candidate)
-            made = plan(
-                self._settings.recipe,
-                [photograph.sample_id],
-                sizes=[photograph.size],
-                epoch=assembly.request.epoch,
-                seed=self._settings.seed,
-            )
-            factors, tables = self._tables(made, [photograph])
-            for view, rows in enumerate(made.views):
-                if (int(rows["out_height"][0]), int(rows["out_width"][0])) != assembly.sizes[view]:
-                    raise SampleError(
-                        self._settings.source.name(photograph.sample_id),
-                        "it replaces an unusable photograph, and is of another size than the batch. "
-                        "Add a crop to the recipe",
-                    )
-                assembly.plan.views[view][position] = rows[0]
-                assembly.tables[view][position] = tables[view][0]
+        num, wanted = len(self._settings.source), int(assembly.request.sample_ids[position])
+        photograph = unusable
+        while True:
+            photograph = self._usable(assembly, position, (photograph.sample_id - wanted) % num + 1)
             try:
-                self._render_one(assembly, position, photograph, int(factors[0]))
+                self._render_one(assembly, position, photograph, self._fit_in(assembly, position, photograph))
             except SampleError as problem:
                 self._skip_or_raise(assembly, photograph.sample_id, problem)
-                candidate = (photograph.sample_id + 1) % len(self._settings.source)
                 continue
             photograph.content = b""
-            assembly.photographs[position] = photograph
             return
-        raise SampleError(self._settings.source.name(candidate), "no photograph after it can be decoded")
+
+    def _fit_in(self, assembly: _Assembly, position: int, photograph: _Photograph) -> int:
+        """Plan a replacement in a batch that is planned already; returns its DCT factor.
+
+        Raises:
+            ValueError: the batch holds whole photographs, and this one is of another size.
+        """
+        assembly.photographs[position] = photograph
+        if len(assembly.photographs) == 1:
+            self._plan(assembly)  # its memory may change
+            assert assembly.factors is not None
+            return int(assembly.factors[0])
+        assert assembly.plan is not None
+        made = plan(
+            self._settings.recipe,
+            [photograph.sample_id],
+            sizes=[photograph.size],
+            epoch=assembly.request.epoch,
+            seed=self._settings.seed,
+        )
+        factors, tables = self._tables(made, [photograph])
+        for view, rows in enumerate(made.views):
+            size = int(rows["out_height"][0]), int(rows["out_width"][0])
+            if size != assembly.sizes[view]:
+                height, width = assembly.sizes[view]
+                raise ValueError(
+                    f"one batch cannot hold images of several sizes: {self._settings.source.name(photograph.sample_id)}"
+                    f", which replaces an unusable photograph, is {size[0]}x{size[1]} and the others {height}x{width}. "
+                    "Add a crop to the recipe, or use batch_size=1."
+                )
+            assembly.plan.views[view][position] = rows[0]
+            assembly.tables[view][position] = tables[view][0]
+        return int(factors[0])
 
     def _render_one(self, assembly: _Assembly, position: int, photograph: _Photograph, factor: int) -> None:
         pixels = self._decode(photograph, factor)
@@ -303,8 +316,14 @@ class NativeBackend:
         except ValueError as problem:
             raise SampleError(self._settings.source.name(photograph.sample_id), str(problem)) from problem
 
-    def _finish(self, assembly: _Assembly) -> tuple[Batch, dict[int, str]]:
-        assembly.done.wait()
+    def _finish(self, pool: WorkerPool, assembly: _Assembly) -> tuple[Batch, dict[int, str]]:
+        if not assembly.done.is_set():
+            if pool.is_closed:
+                raise RuntimeError(
+                    "the threads of this pass over the loader have ended, as they do in a forked process. "
+                    "Start a new pass: iter(loader)."
+                )
+            assembly.done.wait()
         if assembly.problems:
             raise assembly.problems[min(assembly.problems)]
         assert assembly.plan is not None

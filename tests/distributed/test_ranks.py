@@ -1,0 +1,99 @@
+"""Processes that share an epoch over Gloo: in step to its end, each sample once, also after a resume by fewer."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from augpipe import Batch, Loader
+from tests.unit.loader_sources import PAPER, ROOT, TIMEOUT_S, MemorySource, jpegs, samples, truncated
+
+NUM, EPOCH, SEED = 29, 2, 11
+BAD = (4, 17)
+
+RANK = """
+import json, sys
+from datetime import timedelta
+import torch.distributed as dist
+from tests.distributed.test_ranks import digests, make
+rank, world_size, meeting_place = json.loads(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=world_size,
+                        timeout=timedelta(seconds=30))
+loader = make(rank=rank, world_size=world_size, batch_size=4)
+seen, states = [], []
+for batch in loader:
+    # a rank with a batch more than the others would wait here, and fail by the timeout
+    everyones = [None] * world_size
+    dist.all_gather_object(everyones, (digests([batch]), loader.state_dict()))
+    seen.append([samples for samples, _ in everyones])
+    states.append([state for _, state in everyones])
+dist.barrier()
+dist.destroy_process_group()
+print(json.dumps([seen, states, len(loader)]))
+"""
+
+
+def make(**options: Any) -> Loader:
+    pictures = [truncated() if i in BAD else data for i, data in enumerate(jpegs(NUM))]
+    loader = Loader(
+        MemorySource(pictures), PAPER, seed=SEED, framework="torch", num_threads=1, on_error="skip", **options
+    )
+    loader.set_epoch(EPOCH)
+    return loader
+
+
+def digests(batches: Iterable[Batch]) -> list[list[Any]]:
+    """[sample id, hash of its bits] in the order in which they come."""
+    return [[sample_id, sha256(b"".join(bits)).hexdigest()] for sample_id, bits in samples(batches)]
+
+
+def run_ranks(world_size: int, meeting_place: Path) -> list[Any]:
+    """What each rank prints; a rank's traceback is in the failure."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, json.dumps([rank, world_size, str(meeting_place)])],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world_size)
+    ]
+    try:
+        ended = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    problems = [f"rank {rank}:\n{err}" for rank, (_, err) in enumerate(ended) if ranks[rank].returncode]
+    if problems:
+        pytest.fail("\n".join(problems))
+    return [json.loads(out) for out, _ in ended]
+
+
+def test_three_ranks_then_two_see_each_sample_once(tmp_path: Path) -> None:
+    expected = sorted(digests(make(batch_size=1)))
+    assert len(expected) == NUM
+
+    whole = run_ranks(3, tmp_path / "meeting place")
+    assert all(rank == whole[0] for rank in whole)
+    seen, states, length = whole[0]
+    assert length == len(seen) == 3
+    assert [[len(rank) for rank in step] for step in seen] == [[4, 4, 4], [4, 4, 4], [2, 2, 1]]
+    assert sorted(sample for step in seen for rank in step for sample in rank) == expected
+    assert all(state == step[0] for step in states for state in step)
+    assert [step[0]["samples_consumed"] for step in states] == [12, 24, 29]
+
+    together = [sample for rank in seen[0] for sample in rank]
+    for rank in range(2):
+        loader = make(batch_size=3, rank=rank, world_size=2)
+        loader.load_state_dict(states[0][rank])
+        together += digests(loader)
+    assert sorted(together) == expected

@@ -1,0 +1,267 @@
+"""For one seed and epoch each sample's plan and pixels are the same bits, however the epoch is cut."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from augpipe import Augment, Loader, Recipe, order, recipes
+from augpipe.datasets.folder import FolderSource
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.ops import CenterCrop, Flip, Normalize
+from augpipe.planning.kernel_rows import dct_factors
+from tests.unit.loader_sources import (
+    CONTINUOUS,
+    PAPER,
+    RECIPES,
+    SEVERAL_VIEWS,
+    MemorySource,
+    Sample,
+    arrays,
+    as_array,
+    ids_of,
+    jpegs,
+    samples,
+    views_of,
+)
+
+NUM = 45
+EPOCH, SEED = 3, 2**40 + 17
+
+MakeLoader = Callable[..., Loader]
+
+
+@pytest.fixture(scope="module")
+def source() -> MemorySource:
+    return MemorySource(jpegs(NUM))
+
+
+@pytest.fixture
+def make(source: MemorySource) -> MakeLoader:
+    def loader(recipe: Recipe, **options: Any) -> Loader:
+        settings = {"batch_size": 7, "num_threads": 1, "framework": "numpy", "seed": SEED} | options
+        made = Loader(source, recipe, **settings)
+        made.set_epoch(EPOCH)
+        return made
+
+    return loader
+
+
+@pytest.fixture(scope="module")
+def references(source: MemorySource) -> dict[str, list[tuple[int, Sample]]]:
+    """The epoch of each recipe in its order, one photograph at a time."""
+    found = {}
+    for name, recipe in RECIPES.items():
+        loader = Loader(source, recipe, batch_size=1, num_threads=1, prefetch=1, framework="numpy", seed=SEED)
+        loader.set_epoch(EPOCH)
+        found[name] = samples(loader)
+    return found
+
+
+def test_the_reference_could_differ(references: dict[str, list[tuple[int, Sample]]], make: MakeLoader) -> None:
+    reference = references[PAPER.name]
+    assert sorted(sample_id for sample_id, _ in reference) == list(range(NUM))
+    assert len({bits for _, bits in reference}) == NUM
+    for other in (make(PAPER, seed=SEED + 1), make(PAPER)):
+        other.set_epoch(EPOCH if other.seed != SEED else EPOCH + 1)
+        changed = samples(other)
+        assert [sample_id for sample_id, _ in changed] != [sample_id for sample_id, _ in reference]
+        assert not set(changed) & set(reference)
+
+
+def test_some_of_the_photographs_are_decoded_at_a_smaller_scale(make: MakeLoader) -> None:
+    factors = np.concatenate([dct_factors(batch.plan.views) for batch in make(PAPER)])
+    assert len(set(factors.tolist())) >= 2
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [1, 7, 32])
+def test_batch_sizes_and_threads(
+    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, name: str, num_threads: int, batch_size: int
+) -> None:
+    loader = make(RECIPES[name], batch_size=batch_size, num_threads=num_threads)
+    assert samples(loader) == references[name]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 4])
+def test_prefetching(references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, prefetch: int) -> None:
+    assert samples(make(PAPER, prefetch=prefetch, num_threads=3)) == references[PAPER.name]
+
+
+@pytest.mark.parametrize("name", [PAPER.name, SEVERAL_VIEWS.name])
+@pytest.mark.parametrize(("world_size", "batch_size"), [(1, 7), (2, 7), (3, 1), (3, 7), (2, 32)])
+def test_world_sizes(
+    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, name: str, world_size: int, batch_size: int
+) -> None:
+    loaders = [
+        make(RECIPES[name], world_size=world_size, rank=rank, batch_size=batch_size) for rank in range(world_size)
+    ]
+    seen = [samples(loader) for loader in loaders]
+    together = [sample for rank in seen for sample in rank]
+    assert len(together) == NUM
+    assert dict(together) == dict(references[name])
+    assert len({len(loader) for loader in loaders}) == 1
+
+
+@pytest.mark.parametrize(("batch_size", "world_size"), [(1, 1), (7, 2), (32, 1), (5, 3)])
+def test_resuming_in_the_middle_with_another_batch_size_and_world_size(
+    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, batch_size: int, world_size: int
+) -> None:
+    before = [make(PAPER, batch_size=4, world_size=2, rank=rank) for rank in range(2)]
+    seen = []
+    for loader in before:
+        running = iter(loader)
+        seen += samples(next(running) for _ in range(3))
+    states = [json.dumps(loader.state_dict()) for loader in before]
+    assert states[0] == states[1]
+    for rank in range(world_size):
+        # another seed and epoch: both come from the state
+        loader = make(PAPER, batch_size=batch_size, world_size=world_size, rank=rank, seed=0)
+        loader.set_epoch(0)
+        loader.load_state_dict(json.loads(states[0]))
+        seen += samples(loader)
+    assert len(seen) == NUM
+    assert dict(seen) == dict(references[PAPER.name])
+
+
+def test_dropping_the_last_batch_gives_all_ranks_the_same_number_of_full_batches(make: MakeLoader) -> None:
+    for world_size in (1, 2, 3):
+        loaders = [make(PAPER, drop_last=True, world_size=world_size, rank=rank) for rank in range(world_size)]
+        lengths = [[len(batch) for batch in loader] for loader in loaders]
+        assert lengths == [[7] * (NUM // (7 * world_size))] * world_size
+        assert [len(loader) for loader in loaders] == [len(lengths[0])] * world_size
+
+
+def test_the_cut_off_end_gives_some_ranks_an_empty_batch_of_the_right_shape(make: MakeLoader) -> None:
+    for recipe, shapes in ((PAPER, [(3, 16, 16)]), (SEVERAL_VIEWS, [(3, 20, 20)] * 2 + [(3, 8, 8)])):
+        for framework in ("numpy", "torch"):
+            loader = make(recipe, batch_size=11, world_size=2, rank=1, framework=framework)
+            *_, last = loader
+            assert len(last) == 0 and len(last.plan) == 0 and len(last.sample_ids) == 0
+            assert [tuple(images.shape) for images in views_of(last)] == [(0, *shape) for shape in shapes]
+            assert tuple(last.labels.shape) == (0,)
+            assert len(loader) == 3  # 22, 22 and the one that rank 0 has
+
+
+def test_without_shuffling_the_sources_order_is_kept(make: MakeLoader) -> None:
+    assert ids_of(make(PAPER, shuffle=False)) == list(range(NUM))
+    first, second = make(PAPER, shuffle=False, world_size=2), make(PAPER, shuffle=False, world_size=2, rank=1)
+    assert ids_of([next(iter(first))]) == [0, 2, 4, 6, 8, 10, 12]
+    assert ids_of([next(iter(second))]) == [1, 3, 5, 7, 9, 11, 13]
+
+
+def test_the_order_does_not_change_what_is_drawn(
+    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader
+) -> None:
+    assert dict(samples(make(PAPER, shuffle=False))) == dict(references[PAPER.name])
+
+
+@pytest.mark.parametrize("recipe", [PAPER, CONTINUOUS, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_the_transform_gives_the_loaders_pixels(recipe: Recipe, dtype: Any, layout: Any) -> None:
+    pictures = arrays(12)
+    loader = Loader(
+        MemorySource(pictures), recipe, batch_size=5, seed=SEED, framework="numpy", dtype=dtype, layout=layout
+    )
+    loader.set_epoch(EPOCH)
+    transform = Augment(recipe, SEED, dtype=dtype, layout=layout)
+    assert_transform_agrees(loader, transform, pictures)
+
+
+def test_the_transform_gives_the_loaders_pixels_of_decoded_files(source: MemorySource, make: MakeLoader) -> None:
+    # nothing shrinks, so nothing is decoded at a smaller scale
+    recipe = Recipe(ops=(CenterCrop(size=40), Flip(), Normalize()))
+    pictures = [decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3] for data in source.contents]
+    assert_transform_agrees(make(recipe), Augment(recipe, SEED), pictures)
+
+
+def assert_transform_agrees(loader: Loader, transform: Augment, pictures: list[Any]) -> None:
+    num = 0
+    for batch in loader:
+        chosen = [pictures[i] for i in batch.sample_ids]
+        replayed = transform(chosen, plan=batch.plan)
+        drawn = transform(chosen, sample_ids=batch.sample_ids, epoch=EPOCH)
+        for made in (replayed, drawn):
+            views = made if isinstance(made, tuple) else (made,)
+            for expected, found in zip(views_of(batch), views, strict=True):
+                np.testing.assert_array_equal(as_array(found), as_array(expected), strict=True)
+        num += len(batch)
+    assert num == len(pictures)
+
+
+def test_real_photographs(photos_dir: Path) -> None:
+    source = FolderSource(photos_dir)
+    recipe = recipes.deep_image(32, (40, 96))
+
+    def seen(batch_size: int, num_threads: int, num: int, *, state: Any = None, **options: Any) -> tuple[Any, Any]:
+        loader = Loader(
+            source, recipe, batch_size=batch_size, num_threads=num_threads, framework="numpy", seed=SEED, **options
+        )
+        if state:
+            loader.load_state_dict(state)
+        running = iter(loader)
+        return samples(next(running) for _ in range(num)), loader.state_dict()
+
+    reference, _ = seen(1, 1, 42)
+    assert seen(7, 2, 6)[0] == reference
+    assert seen(32, 2, 2)[0][:42] == reference
+    ranks = [seen(7, 1, 2, world_size=3, rank=rank) for rank in range(3)]
+    assert dict(sample for rank, _ in ranks for sample in rank) == dict(reference)
+    start, state = seen(7, 2, 3)
+    rest, _ = seen(3, 1, 7, state=state)
+    assert start + rest == reference
+
+
+# Arithmetic of positions alone, without pixels
+
+counts = st.integers(1, 200)
+sides = st.integers(1, 40)
+worlds = st.integers(1, 9)
+
+
+def positions(num: int, first: int, batch_size: int, world_size: int, drop_last: bool) -> list[list[list[int]]]:
+    """rank -> batch -> positions, as the loader asks for them from `first` on."""
+    batches = order.num_batches(num - first, batch_size, world_size, drop_last)
+    step = batch_size * world_size
+    return [
+        [order.rank_positions(first + i * step, num, batch_size, rank, world_size).tolist() for i in range(batches)]
+        for rank in range(world_size)
+    ]
+
+
+@given(num=counts, first=st.integers(0, 200), batch_size=sides, world_size=worlds)
+def test_ranks_share_out_what_is_left_of_an_epoch(num: int, first: int, batch_size: int, world_size: int) -> None:
+    first = min(first, num)
+    ranks = positions(num, first, batch_size, world_size, drop_last=False)
+    assert sorted(place for rank in ranks for batch in rank for place in batch) == list(range(first, num))
+    for batches in zip(*ranks, strict=True):
+        lengths = [len(batch) for batch in batches]
+        assert max(lengths) <= batch_size and max(lengths) - min(lengths) <= 1
+        assert sum(lengths) > 0
+
+
+@given(num=counts, batch_size=sides, world_size=worlds)
+def test_dropping_the_last_leaves_full_batches_only(num: int, batch_size: int, world_size: int) -> None:
+    ranks = positions(num, 0, batch_size, world_size, drop_last=True)
+    assert all(len(batch) == batch_size for rank in ranks for batch in rank)
+    used = sorted(place for rank in ranks for batch in rank for place in batch)
+    assert used == list(range(len(used)))
+    assert num - len(used) < batch_size * world_size
+
+
+@given(num=counts, cuts=st.lists(st.tuples(sides, worlds, st.integers(0, 5)), max_size=6), shuffle=st.booleans())
+def test_any_chain_of_resumes_sees_each_sample_once(num: int, cuts: list[tuple[int, int, int]], shuffle: bool) -> None:
+    consumed, seen = 0, []
+    for batch_size, world_size, num_batches in [*cuts, (1, 1, num)]:
+        ranks = positions(num, consumed, batch_size, world_size, drop_last=False)
+        seen += [place for rank in ranks for batch in rank[:num_batches] for place in batch]
+        consumed = min(num, consumed + batch_size * world_size * num_batches)
+    ids = order.sample_ids(np.array(seen, np.int64), num, 7, 1, shuffle)
+    assert sorted(ids.tolist()) == list(range(num))
