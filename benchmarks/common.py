@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import platform
 import statistics
@@ -11,6 +12,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
 
 RESULTS = Path(__file__).parent / "results"
 NUM_DRAWN = 250
@@ -34,12 +39,15 @@ def photographs() -> tuple[list[bytes], str]:
         return [file.read_bytes() for file in files], f"{len(files)} pictures of the sample dataset"
 
 
-def imagenet_sized(encoded: list[bytes], num: int) -> list[bytes]:
-    """Up to `num` of the photographs that are 500x375 or 375x500, ImageNet's most common size; else the first ones."""
-    from PIL import Image
-
-    chosen = [data for data in encoded if sorted(Image.open(io.BytesIO(data)).size) == [375, 500]]
-    return (chosen or encoded)[:num]
+def imagenet_sized(encoded: list[bytes], num: int) -> list[npt.NDArray[np.uint8]]:
+    """The first `num` photographs at the area of 500x375 pixels, ImageNet's usual size, as (H, W, 4) RGBX arrays."""
+    resized = []
+    for data in encoded[:num]:
+        image = Image.open(io.BytesIO(data)).convert("RGB")
+        scale = math.sqrt(500 * 375 / (image.width * image.height))
+        size = round(image.width * scale), round(image.height * scale)
+        resized.append(np.array(image.resize(size, Image.Resampling.LANCZOS).convert("RGBX")))
+    return resized
 
 
 def in_turn(contenders: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:

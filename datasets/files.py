@@ -42,8 +42,8 @@ class FileSource:
             IndexError: no such sample.
             OSError: the file cannot be read.
         """
-        with open(self._path(sample_id), "rb") as file:
-            return file.read()
+        with open(self._path(sample_id), "rb", buffering=0) as file:
+            return file.readall()
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.

@@ -11,7 +11,7 @@ from numba.extending import overload
 
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.lens import distort, radial_gain
-from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, prefetch_for_writing, store
 from augpipe.gpu_ops.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.tone import cast, channel, normalise, to_uint8, vignette_gain
 
@@ -24,10 +24,15 @@ PREFETCH_ROWS = np.float32(4.0)
 PREFETCH_STEP = 8
 """Output pixels between two such requests: a cache line holds 16 source pixels."""
 
+FLOATS_PER_LINE = 16
+"""In a cache line of 64 bytes, as CPUs have them."""
+
 load_pixel = load("pixels", types.uint32, types.int32)
 store_batch = store("batch")
 load_source_x, store_source_x = load("source_x", types.float32), store("source_x")
 load_source_y, store_source_y = load("source_y", types.float32), store("source_y")
+load_first_x, store_first_x = load("first_x", types.float32), store("first_x")
+load_first_y, store_first_y = load("first_y", types.float32), store("first_y")
 load_weight_x, store_weight_x = load("weight_x", types.float32), store("weight_x")
 load_weight_y, store_weight_y = load("weight_y", types.float32), store("weight_y")
 load_index_x, store_index_x = load("index_x", types.int32), store("index_x")
@@ -44,7 +49,7 @@ ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 HALF = np.float32(0.5)
 
-FIXED_SCRATCH_ROWS = 11
+FIXED_SCRATCH_ROWS = 13
 """Rows of scratch beside the two for each tap along x."""
 
 
@@ -98,9 +103,10 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
     at_source_x, at_source_y, at_weight_y, at_index_y = s, s + offset, s + 2 * offset, s + 3 * offset
     at_sum_x, at_sum_y, at_inside_x, at_inside_y = s + 4 * offset, s + 5 * offset, s + 6 * offset, s + 7 * offset
     at_red, at_green, at_blue = s + 8 * offset, s + 9 * offset, s + 10 * offset
+    at_first_x, at_first_y = s + 11 * offset, s + 12 * offset
     num_taps_x = np.int64(np.ceil(np.float32(2.0) * row.support_x))
     num_taps_y = np.int64(np.ceil(np.float32(2.0) * row.support_y))
-    at_weight_x, at_index_x = s + 11 * offset, s + (11 + num_taps_x) * offset
+    at_weight_x, at_index_x = s + 13 * offset, s + (13 + num_taps_x) * offset
 
     # phase 1: where the row's pixels come from
     y = centred(row_y, height)
@@ -124,14 +130,29 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
             x = centred(np.int32(i), width)
             store_source_x(at_source_x, i, linear(x, y, after_xx, after_xy, offset_x))
             store_source_y(at_source_y, i, linear(x, y, after_yx, after_yy, offset_y))
+    low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
+    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
+    support_x, support_y = row.support_x, row.support_y
+    last_tap_x, last_tap_y = np.float32(num_taps_x - 1), np.float32(num_taps_y - 1)
+    num_outside = np.int32(0)
     for i in range(width):
+        first_x = first_tap(load_source_x(at_source_x, i), support_x)
+        first_y = first_tap(load_source_y(at_source_y, i), support_y)
+        inside_x = is_inside(first_x, low_x, high_x - last_tap_x)
+        inside_y = is_inside(first_y, low_y, high_y - last_tap_y)
+        num_outside += np.int32(1) - np.int32(inside_x * inside_y)
+        store_first_x(at_first_x, i, first_x)
+        store_first_y(at_first_y, i, first_y)
         store_sum_x(at_sum_x, i, ZERO)
         store_sum_y(at_sum_y, i, ZERO)
-        store_inside_x(at_inside_x, i, ZERO)
-        store_inside_y(at_inside_y, i, ZERO)
         store_red(at_red, i, ZERO)
         store_green(at_green, i, ZERO)
         store_blue(at_blue, i, ZERO)
+    reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
+    if is_constant:
+        for i in range(width):
+            store_inside_x(at_inside_x, i, ZERO)
+            store_inside_y(at_inside_y, i, ZERO)
 
     # what rows further down will read: the CPU cannot foresee a slanted walk through the photograph
     first_pixel = (row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2])
@@ -144,17 +165,23 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
         prefetch(np.uintp(pixels[0] + 4 * ahead))
         prefetch(np.uintp(pixels[0] + 4 * (ahead + pixels[1])))
 
+    # and where the next row will be written
+    plane = height * width
+    next_item = image * plane * 3 + (row_y + 1) * width * (1 if planar else 3)
+    next_row = np.int64(batch.ctypes.data) + batch.itemsize * next_item
+    for i in range(0, width, FLOATS_PER_LINE):
+        for channel_or_third in range(3):
+            step = plane if planar else width
+            prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
+
     # phase 2: the taps along x
-    reflects, is_constant = row.reflects != 0, row.is_constant != 0
-    low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
     period_x = np.float32(2.0) * (high_x - low_x + ONE)
-    support_x, inverse_support_x, inverse_period_x = row.support_x, ONE / row.support_x, ONE / period_x
+    inverse_support_x, inverse_period_x = ONE / support_x, ONE / period_x
     for tap in range(num_taps_x):
         nth = np.float32(tap)
         for i in range(width):
-            source_x = load_source_x(at_source_x, i)
-            index = first_tap(source_x, support_x) + nth
-            weight = tap_weight(index, source_x, inverse_support_x)
+            index = load_first_x(at_first_x, i) + nth
+            weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
             if is_constant:
                 weight = weight * is_inside(index, low_x, high_x)
@@ -165,17 +192,15 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
             store_index_x(at_index_x, tap * width + i, np.int32(clamp(index, low_x, high_x)))
 
     # phase 3: for each tap along y, its weights and pixel rows, then the sums over the taps along x
-    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
     period_y = np.float32(2.0) * (high_y - low_y + ONE)
-    support_y, inverse_support_y, inverse_period_y = row.support_y, ONE / row.support_y, ONE / period_y
+    inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
     shift = np.int32(first_pixel)
     for tap_y in range(num_taps_y):
         nth = np.float32(tap_y)
         for i in range(width):
-            source_y = load_source_y(at_source_y, i)
-            index = first_tap(source_y, support_y) + nth
-            weight = tap_weight(index, source_y, inverse_support_y)
+            index = load_first_y(at_first_y, i) + nth
+            weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
             if is_constant:
                 weight = weight * is_inside(index, low_y, high_y)
@@ -209,7 +234,6 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
     out = batch.ctypes.data
-    plane = height * width
     start = image * plane * 3 + row_y * width * (1 if planar else 3)
     if planar:
         for i in range(width):

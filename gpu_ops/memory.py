@@ -15,6 +15,8 @@ SCOPES = (
     "batch",
     "source_x",
     "source_y",
+    "first_x",
+    "first_y",
     "weight_x",
     "weight_y",
     "index_x",
@@ -29,7 +31,7 @@ SCOPES = (
 )
 """What a kernel touches: the photograph, the batch, and the scratch rows between the kernel's phases."""
 
-__all__ = ["SCOPES", "load", "store"]
+__all__ = ["SCOPES", "load", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
 
 
 def _scope_list(module: ir.Module, names: tuple[str, ...]) -> Any:
@@ -91,16 +93,24 @@ def prefer_wide_vectors(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the cache line at an address; an address that nobody may read is ignored by the CPU."""
+def _prefetch(for_writing: bool) -> Any:
+    @intrinsic
+    def asker(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            i32 = ir.IntType(32)
+            pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+            function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
+            builder.call(function, [pointer, i32(int(for_writing)), i32(3), i32(1)])
+            return context.get_dummy_value()
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        i32 = ir.IntType(32)
-        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
-        return context.get_dummy_value()
+        return types.void(types.uintp), codegen
 
-    return types.void(types.uintp), codegen
+    return asker
+
+
+prefetch = _prefetch(for_writing=False)
+"""A procedure (address): ask for a cache line; an address that nobody may read is ignored by the CPU."""
+
+prefetch_for_writing = _prefetch(for_writing=True)
+"""A procedure (address): ask for a cache line that is about to be written."""
