@@ -21,6 +21,7 @@ from augpipe.planning.kernel_rows import kernel_rows
 
 SIZE = 224
 NUM_IMAGES = 48
+NUM_EPOCHS = 16
 IMAGES_PER_TASK = 4
 ROUNDS = 15
 
@@ -38,7 +39,9 @@ def main() -> None:
 
     def ours(scales: tuple[int, ...], threads: int = 1):
         # several epochs' draws, so that no lucky draw decides
-        made = [plan(recipes.deep_image(SIZE, scales), range(num), sizes=sizes, epoch=epoch) for epoch in range(4)]
+        made = [
+            plan(recipes.deep_image(SIZE, scales), range(num), sizes=sizes, epoch=epoch) for epoch in range(NUM_EPOCHS)
+        ]
         rows = [kernel_rows(one.rows) for one in made]
         pool = ThreadPoolExecutor(threads)
         cuts = range(0, num * blocks + 1, IMAGES_PER_TASK * blocks)
