@@ -103,6 +103,11 @@ class Loader:
         self._num_samples = len(self.source)
         if self._num_samples < 1:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+        if len(self) == 0:
+            raise ValueError(
+                f"drop_last=True leaves no batch: the source holds {self._num_samples} photographs and a global batch "
+                f"{self.batch_size * self.world_size}. Lower batch_size, or leave drop_last out."
+            )
         self._epoch = 0
         self._consumed = 0
         self._is_resuming = False

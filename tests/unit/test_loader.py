@@ -382,3 +382,11 @@ def test_the_global_random_states_are_left_alone() -> None:
     list(make(framework="torch"))
     after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
     assert before == after
+
+
+def test_dropping_the_only_batch_is_refused_at_once() -> None:
+    with pytest.raises(
+        ValueError, match="drop_last=True leaves no batch: the source holds 10 photographs and a global"
+    ):
+        Loader(ArraySource(PICTURES), PAPER, batch_size=6, world_size=2, drop_last=True)
+    assert len(Loader(ArraySource(PICTURES), PAPER, batch_size=5, world_size=2, drop_last=True)) == 1

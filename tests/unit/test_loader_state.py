@@ -66,7 +66,7 @@ def test_len_is_the_same_before_during_and_after() -> None:
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_len_is_the_number_of_batches(drop_last: bool) -> None:
-    for batch_size in (1, 4, 23, 24):
+    for batch_size in (1, 4, 23) if drop_last else (1, 4, 23, 24):  # dropping the only batch is refused
         loader = make(batch_size=batch_size, drop_last=drop_last)
         assert len(loader) == len(list(loader)) == (NUM // batch_size if drop_last else -(-NUM // batch_size))
 
