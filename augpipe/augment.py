@@ -67,7 +67,8 @@ class Augment:
 
         Args:
             images: an (H, W, 3) uint8 array or CPU tensor (also gray (H, W), (H, W, 1), or with a fourth channel that
-                is dropped), a PIL image, a list of them, or one (B, H, W, C) array or tensor. They are only read.
+                is dropped), a PIL image as it stands (applying its EXIF orientation is the caller's part), a list of
+                them, or one (B, H, W, C) array or tensor. They are only read.
             sample_ids: an id for each photograph: the same id, epoch and seed give the same pixels. None counts on
                 from call to call, so that no two photographs are treated alike; worker processes that share a copy of
                 this object count alike, so give ids there.

@@ -148,6 +148,7 @@ class Loader:
             "epoch": self._epoch,
             "samples_consumed": self._consumed,
             "num_samples": self._num_samples,
+            "shuffle": self.shuffle,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -165,6 +166,11 @@ class Loader:
             raise ValueError(
                 f"the state is of a source of {state['num_samples']} photographs and this one holds "
                 f"{self._num_samples}. Resume with the same source, or start a new run."
+            )
+        if state["shuffle"] != self.shuffle:
+            raise ValueError(
+                f"the state was taken with shuffle={state['shuffle']} and this loader has shuffle={self.shuffle}: "
+                "samples would be lost and repeated. Resume with the same order."
             )
         seed, epoch, consumed = (
             as_seed(state["seed"]),

@@ -266,8 +266,12 @@ def test_a_state_brings_its_seed() -> None:
 
 GOOD = make().state_dict()
 WRONG: list[tuple[Any, str]] = [
-    ({}, "the state lacks version, seed, epoch, samples_consumed, num_samples. Give what Loader.state_dict"),
+    ({}, "the state lacks version, seed, epoch, samples_consumed, num_samples, shuffle. Give what Loader.state_dict"),
     ({key: GOOD[key] for key in GOOD if key != "epoch"}, "the state lacks epoch. Give"),
+    (
+        GOOD | {"shuffle": False},
+        "the state was taken with shuffle=False and this loader has shuffle=True: samples would",
+    ),
     (GOOD | {"version": 99}, "the state's version is 99, and this augpipe reads 1."),
     (GOOD | {"num_samples": 24}, "a source of 24 photographs and this one holds 23. Resume with the same source"),
     (GOOD | {"samples_consumed": -1}, "samples_consumed=-1"),
