@@ -15,16 +15,16 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.backends.render import Scratch, as_rgbx, check_image, render
+from augpipe.backends.photograph import Photograph, open_photograph
+from augpipe.backends.render import Scratch, render
 from augpipe.batch import Batch
 from augpipe.buffers import BufferPool
-from augpipe.decoding import Header, decode, probe
 from augpipe.errors import SampleError
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
-from augpipe.planning.plan import Plan, plan, refusals
+from augpipe.planning.plan import Plan, plan
 from augpipe.recipe import Recipe
-from augpipe.source import Pixels, Source
+from augpipe.source import Source
 from augpipe.workers import WorkerPool
 
 Rows = npt.NDArray[np.void]
@@ -60,23 +60,12 @@ class Request:
     sample_ids: npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class _Photograph:
-    """One sample on its way through the stages."""
-
-    sample_id: int
-    content: bytes | Pixels
-    size: tuple[int, int]
-    header: Header | None
-    """None for a source that holds pixels."""
-
-
 @dataclass(kw_only=True)
 class _Assembly:
     """A batch in the making; each position is written by one task at a time."""
 
     request: Request
-    photographs: list[_Photograph | None]
+    photographs: list[Photograph | None]
     problems: dict[int, BaseException] = field(default_factory=dict)
     skipped: dict[int, str] = field(default_factory=dict)
     plan: Plan | None = None
@@ -158,7 +147,7 @@ class NativeBackend:
     def _read(self, assembly: _Assembly, position: int) -> None:
         assembly.photographs[position] = self._usable(assembly, position, 0)
 
-    def _usable(self, assembly: _Assembly, position: int, first_offset: int) -> _Photograph:
+    def _usable(self, assembly: _Assembly, position: int, first_offset: int) -> Photograph:
         """The photograph, or where it cannot be read and may be skipped the next one in the source's order that can.
 
         The search begins `first_offset` places after the sample that the position asks for.
@@ -168,7 +157,7 @@ class NativeBackend:
         for offset in range(first_offset, min(num, MAX_REPLACEMENTS)):
             candidate = (wanted + offset) % num
             try:
-                return self._open(candidate)
+                return open_photograph(source, self._settings.recipe, candidate, self._settings.max_pixels)
             except SampleError as problem:
                 self._skip_or_raise(assembly, candidate, problem)
         others = min(num, MAX_REPLACEMENTS) - 1
@@ -181,25 +170,6 @@ class NativeBackend:
         if not self._settings.skips_bad:
             raise problem
         assembly.skipped[sample_id] = str(problem)
-
-    def _open(self, sample_id: int) -> _Photograph:
-        source = self._settings.source
-        try:
-            content = source.read(sample_id)
-            header = None
-            if isinstance(content, np.ndarray):
-                check_image(content)
-                size = (content.shape[0], content.shape[1])
-            else:
-                header = probe(content, max_pixels=self._settings.max_pixels)
-                size = (header.height, header.width)
-            reason = refusals(self._settings.recipe, [size])[0]
-            if reason:
-                raise ValueError(reason)
-        except (ValueError, OSError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-            raise SampleError(source.name(sample_id), reason or type(problem).__name__) from problem
-        return _Photograph(sample_id, content, size, header)
 
     def _plan(self, assembly: _Assembly) -> None:
         photographs = [photograph for photograph in assembly.photographs if photograph is not None]
@@ -220,12 +190,12 @@ class NativeBackend:
             for height, width in assembly.sizes
         )
 
-    def _tables(self, made: Plan, photographs: list[_Photograph]) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
+    def _tables(self, made: Plan, photographs: list[Photograph]) -> tuple[npt.NDArray[np.int64], tuple[Rows, ...]]:
         may_scale = np.array([bool(p.header and p.header.may_scale) for p in photographs], np.bool_)
         factors = np.where(may_scale, dct_factors(made.views), 1)
         return factors, tuple(kernel_rows(rows, factors) for rows in made.views)
 
-    def _common_size(self, rows: Rows, photographs: list[_Photograph]) -> tuple[int, int]:
+    def _common_size(self, rows: Rows, photographs: list[Photograph]) -> tuple[int, int]:
         """The one size of the output images of a view that keeps whole photographs."""
         if not len(rows):
             return (0, 0)
@@ -250,7 +220,7 @@ class NativeBackend:
             self._replace(assembly, position, photograph)
         photograph.content = b""  # of no more use
 
-    def _replace(self, assembly: _Assembly, position: int, unusable: _Photograph) -> None:
+    def _replace(self, assembly: _Assembly, position: int, unusable: Photograph) -> None:
         """Put the next photograph that can be decoded in the place of one that cannot, with draws of its own."""
         num, wanted = len(self._settings.source), int(assembly.request.sample_ids[position])
         photograph = unusable
@@ -264,7 +234,7 @@ class NativeBackend:
             photograph.content = b""
             return
 
-    def _fit_in(self, assembly: _Assembly, position: int, photograph: _Photograph) -> int:
+    def _fit_in(self, assembly: _Assembly, position: int, photograph: Photograph) -> int:
         """Plan a replacement in a batch that is planned already; returns its DCT factor.
 
         Raises:
@@ -297,24 +267,16 @@ class NativeBackend:
             assembly.tables[view][position] = tables[view][0]
         return int(factors[0])
 
-    def _render_one(self, assembly: _Assembly, position: int, photograph: _Photograph, factor: int) -> None:
-        pixels = self._decode(photograph, factor)
+    def _render_one(self, assembly: _Assembly, position: int, photograph: Photograph, factor: int) -> None:
+        try:
+            pixels = photograph.decode(self._scratch, factor)
+        except ValueError as problem:
+            raise SampleError(self._settings.source.name(photograph.sample_id), str(problem)) from problem
         for view, (height, width) in enumerate(assembly.sizes):
             num = height * width * 3
             out = assembly.memory[view][position * num : (position + 1) * num]
             row = assembly.tables[view][position : position + 1]
             render(pixels, row, out, (height, width), self._settings.form, self._scratch)
-
-    def _decode(self, photograph: _Photograph, factor: int) -> Pixels:
-        if isinstance(photograph.content, np.ndarray):
-            return as_rgbx(photograph.content, self._scratch)
-        assert photograph.header is not None
-        height, width = photograph.size
-        buffer = self._scratch.pixels(-(-height // factor) * -(-width // factor) * 4)
-        try:
-            return decode(photograph.content, photograph.header, dct_factor=factor, buffer=buffer)
-        except ValueError as problem:
-            raise SampleError(self._settings.source.name(photograph.sample_id), str(problem)) from problem
 
     def _finish(self, pool: WorkerPool, assembly: _Assembly) -> tuple[Batch, dict[int, str]]:
         if not assembly.done.is_set():

@@ -1,40 +1,19 @@
 """Photographs held in memory for a measurement, so that what is timed is not the disk."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from augpipe import order
-from augpipe.backends.render import Scratch, as_rgbx, check_image
-from augpipe.decoding import MAX_PIXELS, Header, decode, probe
+from augpipe.backends.photograph import Photograph, open_photograph
+from augpipe.backends.render import Scratch
+from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
-from augpipe.planning.plan import refusals
 from augpipe.recipe import Recipe
 from augpipe.source import Pixels, Source
 
 MAX_PHOTOGRAPHS = 256
 """Enough for a mean over a dataset's sizes, and few enough to be held."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Photograph:
-    """One photograph as its source gave it."""
-
-    sample_id: int
-    content: bytes | Pixels
-    header: Header | None
-    """None for a source that holds pixels."""
-    size: tuple[int, int]
-    """Height and width, upright."""
-
-    def decode(self, factor: int = 1, buffer: Pixels | None = None) -> Pixels:
-        """(H, W, 4) uint8 RGBX."""
-        if self.header is None:
-            assert isinstance(self.content, np.ndarray)
-            return as_rgbx(self.content, Scratch())
-        assert isinstance(self.content, bytes)
-        return decode(self.content, self.header, dct_factor=factor, buffer=buffer)
 
 
 def hold(source: Source, recipe: Recipe, *, skips_bad: bool = False) -> tuple[list[Photograph], dict[int, str]]:
@@ -46,11 +25,12 @@ def hold(source: Source, recipe: Recipe, *, skips_bad: bool = False) -> tuple[li
     num = len(source)
     count = min(num, MAX_PHOTOGRAPHS)
     held: list[Photograph] = []
+    scratch = Scratch()
     skipped: dict[int, str] = {}
     shuffled = order.sample_ids(np.arange(count), count, seed=0, epoch=0, shuffle=True)
     for sample_id in (num * int(i) // count for i in shuffled):
         try:
-            held.append(_open(source, recipe, sample_id))
+            held.append(_open(source, recipe, sample_id, scratch))
         except SampleError as problem:
             if not skips_bad:
                 raise
@@ -88,22 +68,11 @@ class HeldSource:
         return name if self._source is None else self._source.name(photograph.sample_id)
 
 
-def _open(source: Source, recipe: Recipe, sample_id: int) -> Photograph:
+def _open(source: Source, recipe: Recipe, sample_id: int, scratch: Scratch) -> Photograph:
+    photograph = open_photograph(source, recipe, sample_id, MAX_PIXELS)
     try:
-        content = source.read(sample_id)
-        header = None
-        if isinstance(content, np.ndarray):
-            check_image(content)
-            size = (content.shape[0], content.shape[1])
-        else:
-            header = probe(content, max_pixels=MAX_PIXELS)
-            size = (header.height, header.width)
-        photograph = Photograph(sample_id=sample_id, content=content, header=header, size=size)
-        # a photograph with a sound header can still be damaged further on, which is better known before the clock runs
-        photograph.decode()
-        reason = refusals(recipe, [size])[0]
-    except (ValueError, OSError) as problem:
-        raise SampleError(source.name(sample_id), getattr(problem, "strerror", None) or str(problem)) from problem
-    if reason:
-        raise SampleError(source.name(sample_id), reason)
+        # one with a sound header can still be damaged further on, which is better known before the clock runs
+        photograph.decode(scratch)
+    except ValueError as problem:
+        raise SampleError(source.name(sample_id), str(problem)) from problem
     return photograph

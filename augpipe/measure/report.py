@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from augpipe.measure.held import Photograph, hold
+from augpipe.backends.photograph import Photograph
+from augpipe.measure.held import hold
 from augpipe.measure.machine import machine
 from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task
 from augpipe.recipe import Recipe

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.backends.photograph import Photograph
 from augpipe.backends.render import Scratch, render
 from augpipe.loader import Loader
-from augpipe.measure.held import HeldSource, Photograph
+from augpipe.measure.held import HeldSource
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.plan import Plan, plan
@@ -29,15 +30,10 @@ def decode_task(photographs: Sequence[Photograph]) -> Task:
     """Bytes in memory to whole photographs at full size, each thread into a buffer that it uses again."""
 
     def task(num: int, threads: int) -> float:
-        buffers = threading.local()
+        scratch = Scratch()
 
         def one(i: int) -> None:
-            photograph = photographs[i % len(photographs)]
-            need = photograph.size[0] * photograph.size[1] * 4
-            buffer = getattr(buffers, "value", None)
-            if buffer is None or len(buffer) < need:
-                buffer = buffers.value = np.empty(need, np.uint8)
-            photograph.decode(buffer=buffer)
+            photographs[i % len(photographs)].decode(scratch)
 
         return spread(one, num, threads)
 
@@ -49,9 +45,10 @@ def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, ep
     made = _plan(recipe, photographs, seed, epoch)
     is_jpeg = np.array([bool(photograph.header and photograph.header.may_scale) for photograph in photographs])
     factors = np.where(is_jpeg, dct_factors(made.views), 1)
+    scratch = Scratch()
     pixels: list[Pixels] = []
     for photograph, factor in zip(photographs, factors, strict=True):
-        pixels.append(np.array(photograph.decode(int(factor))))
+        pixels.append(np.array(photograph.decode(scratch, int(factor))))
         if sum(image.nbytes for image in pixels) > MAX_DECODED_BYTES:
             break
     tables = [kernel_rows(rows, factors) for rows in made.views]
@@ -60,7 +57,6 @@ def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, ep
     # images are written one after the other through as much memory as a batch takes, or a cache would flatter them
     slots = max(1, min(batch_size, MAX_DECODED_BYTES // (4 * largest)))
     memory: npt.NDArray[np.float32] = np.empty((slots, largest), np.float32)
-    scratch = Scratch()
 
     def one(i: int) -> None:
         which = i % len(pixels)

@@ -10,6 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import SampleError, recipes
+from augpipe.backends.render import Scratch
 from augpipe.cli.app import app
 from augpipe.datasets.arrays import ArraySource
 from augpipe.datasets.folder import FolderSource
@@ -83,7 +84,7 @@ def test_what_is_held_is_spread_evenly(folder: Path, monkeypatch: pytest.MonkeyP
     for photograph in photographs:
         assert photograph.size == (60 + photograph.sample_id, 80)
         assert photograph.content == (folder / f"{photograph.sample_id}.jpg").read_bytes()
-        assert photograph.decode().shape == (*photograph.size, 4)
+        assert photograph.decode(Scratch()).shape == (*photograph.size, 4)
 
 
 def test_a_bad_photograph_is_named_or_skipped(folder: Path, tmp_path: Path) -> None:
