@@ -11,9 +11,12 @@ import numpy as np
 
 from augpipe import order
 from augpipe.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
-from augpipe.backends.native import NativeBackend, NativeSettings, Request
+from augpipe.backends.assembly import Request, Settings
+from augpipe.backends.choose import BackendName, CacheName, choose
+from augpipe.backends.engine import Engine
 from augpipe.backends.render import MAX_INDEXABLE_PIXELS
 from augpipe.batch import Batch
+from augpipe.cache import CacheStatistics, PixelCache
 from augpipe.decoding import MAX_PIXELS
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.recipe import Recipe
@@ -36,15 +39,22 @@ class Loader:
         recipe: what is done to each photograph.
         batch_size: photographs in a batch of this rank.
         seed: 0..2^64 - 1.
-        shuffle: a new order each epoch; False keeps the source's.
+        shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
+            always gets the same samples, those with id ≡ rank (mod world_size), so that its cache serves it for ever.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
         rank, world_size: this process's place among those that share the data.
         num_threads: threads that read, decode and augment; None for one a core.
         prefetch: batches made ahead of the one in use.
-        backend: "native", or "auto" to choose.
-        device: "cpu".
-        framework: "torch" tensors or "numpy" arrays.
+        backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
+            "auto" chooses "dali" for a CUDA device where DALI is installed, else "native".
+        device: "cpu", "cuda" or "cuda:1": where batches are made. On CUDA they are ready on the stream that is current
+            when the loader hands them out.
+        cache: "off"; "device" keeps decoded photographs where batches are made, "host" in host memory, so that from the
+            second epoch on they are neither read nor decoded. It changes no pixel.
+        cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
+        pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
+        framework: "torch" tensors or "numpy" arrays (CPU only).
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
         on_error: "raise", or "skip" to put the next usable photograph of the source in the place of one that is not.
@@ -52,7 +62,8 @@ class Loader:
 
     Raises:
         ValueError: an argument is out of range, with the range and the remedy.
-        ImportError: framework="torch" without torch.
+        ImportError: framework="torch" without torch, or backend="dali" without DALI.
+        DeviceError: the machine cannot run the device that was asked for; the message says what it lacks.
     """
 
     def __init__(
@@ -62,23 +73,25 @@ class Loader:
         *,
         batch_size: int,
         seed: int = 0,
-        shuffle: bool = True,
+        shuffle: bool | Literal["sticky"] = True,
         drop_last: bool = False,
         rank: int = 0,
         world_size: int = 1,
         num_threads: int | None = None,
         prefetch: int = 2,
-        backend: Literal["auto", "native"] = "auto",
+        backend: BackendName = "auto",
         device: str = "cpu",
+        cache: CacheName = "off",
+        cache_bytes: int | None = None,
+        pin_memory: bool = False,
         framework: Framework = "torch",
         dtype: DType = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        check_choice("backend", backend, ("auto", "native"))
-        check_choice("device", device, ("cpu",))
         check_choice("on_error", on_error, ("raise", "skip"))
+        check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)
         self.world_size = as_count("world_size", world_size)
         self.rank = as_whole("rank", rank)
@@ -94,11 +107,18 @@ class Loader:
             raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
         self._form.check(recipe)
+        self._choice = choose(
+            backend=backend,
+            device=device,
+            cache=cache,
+            cache_bytes=cache_bytes,
+            pin_memory=pin_memory,
+            framework=framework,
+        )
         self.source: Source = source if is_source(source) else _open(source)
         self.recipe = recipe
         self.drop_last = drop_last
         self.shuffle = shuffle
-        self._backend_name = backend
         self._skips_bad = on_error == "skip"
         self._num_samples = len(self.source)
         if self._num_samples < 1:
@@ -114,8 +134,9 @@ class Loader:
         self._is_epoch_set = False
         self._pass_number = 0
         self._running: weakref.ref[Generator[Batch, None, None]] | None = None
-        self._backend: NativeBackend | None = None
-        self._backend_process = os.getpid()
+        self._backend: Engine | None = None
+        self._cache: PixelCache | None = None
+        self._process = os.getpid()
         self.skipped: dict[int, str] = {}
         """Photographs replaced so far: sample id -> "name: reason"."""
 
@@ -127,6 +148,11 @@ class Loader:
     def epoch(self) -> int:
         """The epoch that is running, or that the next pass will be."""
         return self._epoch
+
+    @property
+    def cache_statistics(self) -> CacheStatistics | None:
+        """What the cache holds and how often it helped; None with cache="off" and before the first pass."""
+        return self._cache.statistics() if self._cache is not None else None
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass epoch number `epoch`, from its start, or what a loaded state leaves of that epoch.
@@ -141,8 +167,11 @@ class Loader:
         self._is_epoch_set = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands: enough to go on from the next batch, with any batch size and world size."""
-        return {
+        """Where the run stands: enough to go on from the next batch, with any batch size and world size.
+
+        With shuffle="sticky" the world size may change between epochs alone.
+        """
+        state: dict[str, Any] = {
             "version": STATE_VERSION,
             "seed": self.seed,
             "epoch": self._epoch,
@@ -150,6 +179,7 @@ class Loader:
             "num_samples": self._num_samples,
             "shuffle": self.shuffle,
         }
+        return state | ({"world_size": self.world_size} if self.shuffle == "sticky" else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken: the next pass yields the rest of that epoch.
@@ -179,6 +209,12 @@ class Loader:
         )
         if not 0 <= consumed <= self._num_samples:
             raise ValueError(f"samples_consumed={consumed} leaves 0..{self._num_samples}.")
+        if self.shuffle == "sticky" and state["world_size"] != self.world_size and 0 < consumed < self._num_samples:
+            raise ValueError(
+                f"the state was taken within an epoch by world_size={state['world_size']} and this loader has "
+                f'world_size={self.world_size}: with shuffle="sticky" ranks own samples, and some would be lost and '
+                "repeated. Resume with the same world size, or from a state taken at an epoch's end."
+            )
         self._close_running()
         if seed != self.seed:
             self.seed = seed
@@ -226,26 +262,33 @@ class Loader:
         for number in range(num):
             first = consumed + number * per_batch
             positions = order.rank_positions(first, total, self.batch_size, self.rank, self.world_size)
-            ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
+            if self.shuffle == "sticky":
+                ids = order.sticky_sample_ids(positions, total, self.seed, epoch, self.rank, self.world_size)
+            else:
+                ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
             yield Request(number=number, epoch=epoch, sample_ids=np.asarray(ids))
 
-    def _make_backend(self) -> NativeBackend:
-        if self._backend is None or self._backend_process != os.getpid():  # a fork copies locks as they are
-            self._backend_process = os.getpid()
-            if self._backend_name == "auto":
-                logger.info("backend auto: native, as the device is the CPU; %d threads", self._num_threads)
-            self._backend = NativeBackend(
-                NativeSettings(
-                    source=self.source,
-                    recipe=self.recipe,
-                    seed=self.seed,
-                    form=self._form,
-                    num_threads=self._num_threads,
-                    prefetch=self._prefetch,
-                    skips_bad=self._skips_bad,
-                    max_pixels=self._max_pixels,
-                )
+    def _make_backend(self) -> Engine:
+        if self._process != os.getpid():  # a fork copies locks as they are
+            self._process = os.getpid()
+            self._backend = self._cache = None
+        if self._backend is None:
+            if self._choice.reason is not None:
+                logger.info("%s; %d threads", self._choice.reason, self._num_threads)
+            if self._cache is None:
+                self._cache = self._choice.make_cache(self._num_samples)
+            settings = Settings(
+                source=self.source,
+                recipe=self.recipe,
+                seed=self.seed,
+                form=self._form,
+                num_threads=self._num_threads,
+                prefetch=self._prefetch,
+                skips_bad=self._skips_bad,
+                max_pixels=self._max_pixels,
+                pins_memory=self._choice.pins_memory,
             )
+            self._backend = self._choice.make_engine(settings, self.batch_size, self._cache)
         return self._backend
 
     def _report(self, skipped: dict[int, str]) -> None:

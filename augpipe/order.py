@@ -1,11 +1,17 @@
 """The order of samples: a keyed permutation cut by global position, so that nobody needs a list."""
 
+import zlib
+
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.permutation import permute
+from augpipe.gpu_ops.philox import draws
 
 Int = npt.NDArray[np.int64]
+
+STICKY_STREAM = zlib.crc32(b"augpipe.order.sticky")
+"""The Philox op id under which the ranks' seeds are drawn, with the rank in the sample id's place, in epoch 0."""
 
 
 def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, world_size: int) -> Int:
@@ -21,6 +27,35 @@ def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, wor
 def sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, shuffle: bool) -> Int:
     """Which samples stand at these positions of the epoch's order."""
     return permute(positions, num_samples, seed, epoch) if shuffle else positions
+
+
+def sticky_sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, rank: int, world_size: int) -> Int:
+    """Which samples stand at a rank's positions of an epoch in which every rank keeps its own samples.
+
+    Rank r owns the samples with ids ≡ r (mod `world_size`), as many as it has positions, and puts them in another order
+    each epoch. Ranks do so by seeds of their own: by one seed for all, samples r apart would meet in a global batch
+    every epoch, and neighbours in a source are often of one class. What it costs: two samples of one rank never lie in
+    batches of two ranks, and a global batch holds as many samples of each rank, where a plain shuffle draws freely.
+
+    Args:
+        positions: of `rank_positions`, so all ≡ rank (mod `world_size`): a global batch must begin at a multiple of
+            `world_size`, as it does in a run that has kept its world size since the epoch began.
+        num_samples: of all ranks.
+        seed: 0..2^64 - 1.
+        epoch: 0..2^32 - 1.
+        rank, world_size: whose positions they are.
+    """
+    assert np.all(positions % world_size == rank), "an epoch of sticky samples is cut by one world size"
+    num_owned = len(range(rank, num_samples, world_size))
+    if num_owned == 0:
+        return positions  # there are more ranks than samples
+    return permute(positions // world_size, num_owned, rank_seed(seed, rank), epoch) * world_size + rank
+
+
+def rank_seed(seed: int, rank: int) -> int:
+    """The seed, 0..2^64 - 1, by which a rank shuffles the samples that it owns."""
+    low, high = draws(seed, 0, [rank], STICKY_STREAM, 2)[0].tolist()
+    return int(low) | int(high) << 32
 
 
 def num_batches(num_samples: int, batch_size: int, world_size: int, drop_last: bool) -> int:

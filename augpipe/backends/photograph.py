@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from augpipe.backends.render import Scratch, as_rgbx, check_image
+from augpipe.backends.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
 from augpipe.errors import SampleError
 from augpipe.planning.plan import refusals
@@ -17,25 +17,34 @@ class Photograph:
     """A sample's content, with what its header says."""
 
     sample_id: int
-    content: bytes | Pixels
-    """The encoded file, or pixels; whoever needs it no longer may drop it."""
+    content: bytes | Pixels | None
+    """The encoded file, or pixels; None where the cache knows the sample, and once it is needed no longer."""
     size: tuple[int, int]
     """Height and width, upright."""
+    may_scale: bool
+    """Whether a plan may have it decoded at a DCT scale."""
     header: Header | None
-    """None for a source that holds pixels."""
+    """None for a source that holds pixels, and where the cache knows the sample."""
 
-    def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
-        """(ceil(H / factor), ceil(W / factor), 4) uint8 RGBX, in the calling thread's `scratch`.
+    def shape(self, factor: int = 1) -> tuple[int, int, int]:
+        """(height, width, 4) of the decoded pixels at 1/`factor`."""
+        return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
+
+    def decode_into(self, buffer: Pixels, factor: int = 1) -> Pixels:
+        """`shape(factor)` uint8 RGBX in flat `buffer`, which holds at least that many bytes.
 
         Raises:
             ValueError: the content is damaged; the reason alone.
         """
         if isinstance(self.content, np.ndarray):
-            return as_rgbx(self.content, scratch)
-        assert self.header is not None
-        height, width, channels = self.header.shape(factor)
-        buffer = scratch.pixels(height * width * channels)
+            return pack_into(buffer, self.content)
+        assert self.header is not None and self.content is not None
         return decode(self.content, self.header, dct_factor=factor, buffer=buffer)
+
+    def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
+        """`shape(factor)` uint8 RGBX in the calling thread's `scratch`; raises as `decode_into`."""
+        height, width, channels = self.shape(factor)
+        return self.decode_into(scratch.pixels(height * width * channels), factor)
 
 
 def open_photograph(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) -> Photograph:
@@ -59,4 +68,5 @@ def open_photograph(source: Source, recipe: Recipe, sample_id: int, max_pixels: 
     except (ValueError, OSError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         raise SampleError(source.name(sample_id), reason or type(problem).__name__) from problem
-    return Photograph(sample_id=sample_id, content=content, size=size, header=header)
+    may_scale = bool(header and header.may_scale)
+    return Photograph(sample_id=sample_id, content=content, size=size, may_scale=may_scale, header=header)

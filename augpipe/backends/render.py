@@ -38,16 +38,24 @@ class Scratch(threading.local):
         return self._values[:num]
 
 
-def pixel_table(image: Pixels) -> npt.NDArray[np.int64]:
-    """The kernel's (1, 4) table for one whole (H, W, 4) photograph, which must outlive its use."""
-    return np.array([[image.ctypes.data, image.shape[1], 0, 0]], np.int64)
+def pixel_table(image: Pixels, first_x: int = 0, first_y: int = 0) -> npt.NDArray[np.int64]:
+    """The kernel's (1, 4) table for one (H, W, 4) photograph, which must outlive its use.
+
+    A region of a photograph names the column and row of the photograph at which it starts.
+    """
+    return np.array([[image.ctypes.data, image.shape[1], first_x, first_y]], np.int64)
 
 
 def as_rgbx(image: Pixels, scratch: Scratch) -> Pixels:
     """(H, W, 4) uint8, contiguous, of an (H, W) or (H, W, 1 | 3 | 4) image; it lies in `scratch`."""
+    return pack_into(scratch.pixels(image.shape[0] * image.shape[1] * 4), image)
+
+
+def pack_into(buffer: Pixels, image: Pixels) -> Pixels:
+    """(H, W, 4) uint8, contiguous, of an (H, W) or (H, W, 1 | 3 | 4) image; it lies at the start of flat `buffer`."""
     shaped = image[:, :, None] if image.ndim == 2 else image
     height, width = shaped.shape[:2]
-    packed = scratch.pixels(height * width * 4).reshape(height, width, 4)
+    packed = buffer[: height * width * 4].reshape(height, width, 4)
     pack_rgbx(shaped, packed)
     return packed
 
@@ -68,7 +76,13 @@ def check_image(image: npt.NDArray[Any]) -> None:
 
 
 def render(
-    image: Pixels, row: Rows, out: npt.NDArray[np.generic], size: tuple[int, int], form: OutputFormat, scratch: Scratch
+    image: Pixels,
+    row: Rows,
+    out: npt.NDArray[np.generic],
+    size: tuple[int, int],
+    form: OutputFormat,
+    scratch: Scratch,
+    first: tuple[int, int] = (0, 0),
 ) -> None:
     """Write one finished image.
 
@@ -79,9 +93,10 @@ def render(
         size: height and width of the output, in pixels.
         form: dtype and layout.
         scratch: of the calling thread.
+        first: column and row of the photograph at which `image` starts, where it is a region.
     """
     height, width = size
     target = scratch.values(len(out)) if form.is_narrow else out
-    run_jobs(pixel_table(image), row, target, height, width, form.planar, 0, jobs_per_image(height))
+    run_jobs(pixel_table(image, *first), row, target, height, width, form.planar, 0, jobs_per_image(height))
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one

@@ -55,7 +55,10 @@ class HeldSource:
     def read(self, sample_id: int) -> bytes | Pixels:
         """From memory, or from `source` where that was given."""
         photograph = self._photographs[sample_id % len(self._photographs)]
-        return photograph.content if self._source is None else self._source.read(photograph.sample_id)
+        if self._source is not None:
+            return self._source.read(photograph.sample_id)
+        assert photograph.content is not None
+        return photograph.content
 
     def label(self, sample_id: int) -> int:
         """None has one."""

@@ -161,7 +161,7 @@ def measure(
                 progress(min(1.0, (time.perf_counter() - begun) / seconds))
         number += 1
     sizes = [photograph.size[0] * photograph.size[1] for photograph in photographs]
-    num_bytes = [len(photograph.content) for photograph in photographs if photograph.header is not None]
+    num_bytes = [len(photograph.content) for photograph in photographs if isinstance(photograph.content, bytes)]
     return Report(
         machine=machine(),
         recipe=recipe.name or "recipe",

@@ -43,7 +43,7 @@ def decode_task(photographs: Sequence[Photograph]) -> Task:
 def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, epoch: int, batch_size: int) -> Task:
     """Decoded and planned photographs to float32 images in a batch's memory, all views, as the loader renders them."""
     made = _plan(recipe, photographs, seed, epoch)
-    is_jpeg = np.array([bool(photograph.header and photograph.header.may_scale) for photograph in photographs])
+    is_jpeg = np.array([photograph.may_scale for photograph in photographs])
     factors = np.where(is_jpeg, dct_factors(made.views), 1)
     scratch = Scratch()
     pixels: list[Pixels] = []

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import order
-from augpipe.backends.native import NativeBackend, NativeSettings, Request
+from augpipe.backends.assembly import Request, Settings
+from augpipe.backends.engine import Engine
+from augpipe.backends.host_output import HostOutput
 from augpipe.batch import Batch
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.output import OutputFormat
@@ -217,7 +219,7 @@ def _batches(
 
     One a batch, because whole photographs differ in size; the pixels do not depend on it.
     """
-    settings = NativeSettings(
+    settings = Settings(
         source=source,
         recipe=recipe,
         seed=seed,
@@ -231,7 +233,7 @@ def _batches(
         Request(number=number, epoch=epoch, sample_ids=np.array([sample_id]))
         for number, (epoch, sample_id) in enumerate(wanted)
     )
-    return NativeBackend(settings).run(requests)
+    return Engine(settings, HostOutput(settings)).run(requests)
 
 
 def _cell(batch: Batch, view: int, only: str | None = None) -> Cell:

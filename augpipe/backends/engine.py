@@ -1,0 +1,262 @@
+"""The engine of every backend: a few threads read, decode and render, batch after batch, in the order asked for.
+
+A batch goes through stages. Its photographs are read and their headers looked at; the thread that finishes the last one
+plans the whole batch. Where another decoder helps (DALI), the batch passes through it. Then each photograph that is not
+decoded yet is, and is put into the output. Tasks of earlier batches go first, so that a batch is finished as soon as it
+can be.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.backends.assembly import Assembly, Proceed, Request, Settings
+from augpipe.backends.photograph import Photograph
+from augpipe.backends.planned import plan_batch, plan_replacement
+from augpipe.backends.render import pack_into
+from augpipe.backends.samples import Samples
+from augpipe.batch import Batch
+from augpipe.cache import PixelCache
+from augpipe.errors import SampleError
+from augpipe.source import Pixels
+from augpipe.workers import WorkerPool
+
+TASKS_PER_THREAD = 4
+"""Tasks that a batch's stage is cut into, for each thread; at 16, batches of 32 were measured 5 % slower."""
+
+
+class Output(Protocol):
+    """Where a batch's images come into being."""
+
+    keeps_cache: bool
+    """Whether it fills and reads the cache itself, as only it can reach where the cache lies."""
+
+    def begin(self, assembly: Assembly) -> None:
+        """Give a planned batch its memory."""
+
+    def room(self, assembly: Assembly, position: int, num_bytes: int) -> Pixels:
+        """(num_bytes,) for the calling thread to decode a photograph into before it calls `put`."""
+
+    def put(self, assembly: Assembly, position: int, pixels: Pixels, first: tuple[int, int] = (0, 0)) -> None:
+        """Take one photograph, given as (H, W, 4) RGBX that starts at column and row `first` of it."""
+
+    def ready(self, assembly: Assembly) -> None:
+        """Called once every photograph of a batch was put."""
+
+    def finish(self, assembly: Assembly) -> list[Any]:
+        """The images of each view; called by the thread that asked for the batch."""
+
+    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
+        """(B,) labels beside the images."""
+
+    def close(self) -> None:
+        """A pass has ended."""
+
+
+class DecodeStage(Protocol):
+    """A decoder that takes whole batches, beside our own."""
+
+    def start(self, proceed: Proceed) -> None:
+        """A pass begins; `proceed` is called with every batch that was submitted, from any thread."""
+
+    def submit(self, assembly: Assembly) -> None:
+        """Decode what it can of a planned batch: fill in its `regions` or `on_device`."""
+
+    def close(self) -> None:
+        """The pass has ended: batches under way are dropped."""
+
+
+class Engine:
+    """Makes batches; one instance serves a loader over all its epochs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        output: Output,
+        *,
+        cache: PixelCache | None = None,
+        stage: Callable[[Samples], DecodeStage] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._output = output
+        self._cache = cache
+        self._samples = Samples(settings)
+        self._stage = stage(self._samples) if stage is not None else None
+
+    def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
+        """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
+
+        Closing the iterator, or dropping it, ends its threads.
+
+        Raises:
+            SampleError: a photograph cannot be used and nothing is skipped; the first one of the batch.
+        """
+        pool = WorkerPool(self._settings.num_threads)
+        try:
+            if self._stage is not None:
+                self._stage.start(lambda assembly: self._spread(pool, assembly, 1))
+            ahead: deque[Assembly] = deque()
+            for request in requests:
+                ahead.append(self._start(pool, request))
+                if len(ahead) > self._settings.prefetch:
+                    yield self._finish(pool, ahead.popleft())
+            while ahead:
+                yield self._finish(pool, ahead.popleft())
+        finally:
+            if self._stage is not None:
+                self._stage.close()
+            pool.close()
+            self._output.close()
+
+    def _start(self, pool: WorkerPool, request: Request) -> Assembly:
+        assembly = Assembly(request=request, cache=self._cache, photographs=[None] * len(request.sample_ids))
+        self._spread(pool, assembly, 0)
+        return assembly
+
+    def _spread(self, pool: WorkerPool, assembly: Assembly, stage: int) -> None:
+        """Queue the tasks of a stage; the one that ends last goes on to the next stage."""
+        num = len(assembly.photographs)
+        num_tasks = max(1, min(num, TASKS_PER_THREAD * self._settings.num_threads))
+        cuts = [num * i // num_tasks for i in range(num_tasks + 1)]
+        assembly.remaining = num_tasks
+        step = self._read if stage == 0 else self._put
+
+        def run(first: int, last: int) -> None:
+            for position in range(first, last):
+                try:
+                    step(assembly, position)
+                except BaseException as problem:
+                    assembly.problems[position] = problem
+            with assembly.lock:
+                assembly.remaining -= 1
+                is_last = assembly.remaining == 0
+            if is_last:
+                self._go_on(pool, assembly, stage)
+
+        for first, last in pairwise(cuts):
+            pool.submit((assembly.request.number, -stage), partial(run, first, last))
+
+    def _go_on(self, pool: WorkerPool, assembly: Assembly, stage: int) -> None:
+        if not assembly.problems:
+            try:
+                if stage == 0:
+                    plan_batch(assembly, self._settings)
+                    self._output.begin(assembly)
+                else:
+                    self._output.ready(assembly)
+            except BaseException as problem:
+                assembly.problems[0] = problem
+        if stage == 1 or assembly.problems:
+            assembly.done.set()
+        elif self._stage is not None:
+            self._stage.submit(assembly)
+        else:
+            self._spread(pool, assembly, 1)
+
+    def _read(self, assembly: Assembly, position: int) -> None:
+        assembly.photographs[position] = self._samples.usable(assembly, position)
+
+    def _put(self, assembly: Assembly, position: int) -> None:
+        photograph = assembly.photographs[position]
+        assert photograph is not None
+        try:
+            self._put_one(assembly, position, photograph)
+        except SampleError as problem:
+            self._samples.decoding_failed(assembly, photograph, problem)
+            self._replace(assembly, position, photograph)
+        photograph.content = None  # of no more use
+
+    def _replace(self, assembly: Assembly, position: int, unusable: Photograph) -> None:
+        """Put the next photograph that can be decoded in the place of one that cannot, with draws of its own."""
+        num, wanted = len(self._settings.source), int(assembly.request.sample_ids[position])
+        photograph = unusable
+        assembly.regions.pop(position, None)
+        assembly.on_device.pop(position, None)
+        while True:
+            photograph = self._samples.usable(assembly, position, (photograph.sample_id - wanted) % num + 1)
+            if plan_replacement(assembly, position, photograph, self._settings):
+                self._output.begin(assembly)
+            try:
+                self._put_one(assembly, position, photograph)
+            except SampleError as problem:
+                self._samples.decoding_failed(assembly, photograph, problem)
+                continue
+            photograph.content = None
+            return
+
+    def _put_one(self, assembly: Assembly, position: int, photograph: Photograph) -> None:
+        """Bring one photograph's pixels from wherever they are to the output.
+
+        Raises:
+            SampleError: it is damaged.
+        """
+        held, region = assembly.held.get(position), assembly.regions.get(position)
+        if position in assembly.on_device or (held is not None and self._output.keeps_cache):
+            return
+        if held is not None:
+            self._output.put(assembly, position, held.pixels)
+        elif region is not None and region.pixels.shape[:2] != photograph.size:
+            height, width, _ = region.pixels.shape
+            pixels = pack_into(self._output.room(assembly, position, height * width * 4), region.pixels)
+            self._output.put(assembly, position, pixels, (region.first_x, region.first_y))
+        else:
+            assert assembly.factors is not None
+            self._put_whole(assembly, position, photograph, int(assembly.factors[position]))
+
+    def _put_whole(self, assembly: Assembly, position: int, photograph: Photograph, factor: int) -> None:
+        """Decode a photograph, into the cache where it has room, and put it into the output."""
+        region = assembly.regions.get(position)
+        if region is None:
+            self._samples.read(photograph)
+        cache = assembly.cache if not self._output.keeps_cache else None
+        slot = None
+        if cache is not None:
+            height, width = photograph.size
+            slot = cache.reserve(
+                photograph.sample_id, factor, height=height, width=width, may_scale=photograph.may_scale
+            )
+        height, width, channels = photograph.shape(factor)
+        if slot is not None:
+            buffer = slot.pixels.reshape(-1)
+        else:
+            buffer = self._output.room(assembly, position, height * width * channels)
+        try:
+            pixels = pack_into(buffer, region.pixels) if region is not None else photograph.decode_into(buffer, factor)
+        except BaseException as problem:
+            if cache is not None and slot is not None:
+                cache.cancel(slot)
+            if isinstance(problem, ValueError):
+                raise SampleError(self._settings.source.name(photograph.sample_id), str(problem)) from problem
+            raise
+        if cache is not None and slot is not None:
+            cache.commit(slot)
+        self._output.put(assembly, position, pixels)
+
+    def _finish(self, pool: WorkerPool, assembly: Assembly) -> tuple[Batch, dict[int, str]]:
+        if not assembly.done.is_set():
+            if pool.is_closed:
+                raise RuntimeError(
+                    "the threads of this pass over the loader have ended, as they do in a forked process. "
+                    "Start a new pass: iter(loader)."
+                )
+            assembly.done.wait()
+        if assembly.problems:
+            raise assembly.problems[min(assembly.problems)]
+        assert assembly.plan is not None
+        images = self._output.finish(assembly)
+        if assembly.cache is not None:
+            assembly.cache.count(hits=len(assembly.held), misses=len(assembly.photographs) - len(assembly.held))
+        ids = assembly.plan.sample_ids
+        labels = np.array([self._settings.source.label(int(sample_id)) for sample_id in ids], np.int64)
+        batch = Batch(
+            images=images[0] if len(images) == 1 else tuple(images),
+            labels=self._output.labels(labels),
+            sample_ids=ids,
+            plan=assembly.plan,
+        )
+        return batch, assembly.skipped

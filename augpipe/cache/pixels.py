@@ -1,0 +1,272 @@
+"""Which decoded photographs are held where: looked up by sample and DCT factor, written in two steps, never dropped.
+
+First come, first kept. An epoch is a permutation of all samples, so whatever was dropped to make room would be wanted
+again just as soon; and with the least recently used one dropped, nothing would be there when its turn comes.
+"""
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.cache.arena import Arena, Place, aligned
+from augpipe.cache.statistics import CacheStatistics
+
+Pixels = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NUM_FACTORS = 4
+"""DCT factors 1, 2, 4 and 8; a picture at 1/factor of its size is called by the factor's logarithm below."""
+CLAIMED = 1 << 0
+"""Flag of a picture that is held, or that somebody is about to write; shifted by its factor's logarithm."""
+DID_NOT_FIT = 1 << NUM_FACTORS
+"""Flag of a picture that found no room; shifted likewise."""
+MAY_SCALE = 1 << 2 * NUM_FACTORS
+"""Flag of a sample."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sizes:
+    """What the cache remembers of some samples; zeros and False for those it does not know."""
+
+    heights: Ints
+    """Upright and whole, in pixels; 0 for a sample that the cache does not know."""
+    widths: Ints
+    may_scale: Bools
+    """Whether a plan may have it decoded at a DCT scale."""
+
+    @property
+    def are_known(self) -> Bools:
+        return self.heights > 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Held:
+    """RGBX pixels in the cache's memory, which nobody changes any more."""
+
+    place: Place
+    """The first pixel's; rows follow each other without a gap."""
+    height: int
+    """Of what is held, so ceil(photograph's height / DCT factor)."""
+    width: int
+    is_on_host: bool
+
+    @property
+    def pixels(self) -> Pixels | None:
+        """(height, width, 4) uint8, a view of the cache's memory; None where that is not the host's."""
+        if not self.is_on_host:
+            return None
+        first = self.place.offset
+        memory: Pixels = self.place.segment.memory
+        return memory[first : first + self.height * self.width * 4].reshape(self.height, self.width, 4)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Slot(Held):
+    """Room for a picture, which its taker writes and then hands to `PixelCache.commit`."""
+
+    sample_id: int
+    factor: int
+    whole: tuple[int, int]
+    """Height and width of the whole photograph."""
+    may_scale: bool
+
+    @property
+    def pixels(self) -> Pixels:
+        """As `Held.pixels`, to be written; for a cache in host memory."""
+        pixels = super().pixels
+        assert pixels is not None
+        return pixels
+
+
+class PixelCache:
+    """Decoded RGBX pixels by (sample id, DCT factor), for one source and recipe.
+
+    Safe from several threads: they wait for each other only while tables of a few numbers are read or written, and in
+    `reserve` while the arena grows; pixels are never copied here. Beside its arena it takes 10 bytes for each sample of
+    the source, and 8 more for each of the four DCT factors that occurs.
+
+    Args:
+        num_samples: of the source.
+        arena: where the pixels go; it belongs to the cache from now on.
+        is_on_host: whether the arena's segments are uint8 arrays of numpy.
+    """
+
+    def __init__(self, num_samples: int, arena: Arena, *, is_on_host: bool) -> None:
+        self.is_on_host = is_on_host
+        self._arena = arena
+        self._num_samples = num_samples
+        # zeroed memory is not touched before it is used, so a source of which little is held takes less
+        self._heights = np.zeros(num_samples, np.int32)
+        self._widths = np.zeros(num_samples, np.int32)
+        self._flags = np.zeros(num_samples, np.uint16)
+        self._addresses: list[Ints | None] = [None] * NUM_FACTORS
+        self._hits = self._misses = 0
+        self._num_held = self._held_bytes = 0
+        self._num_did_not_fit = self._did_not_fit_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def arena(self) -> Arena:
+        """Whoever reads from its memory keeps it alive."""
+        return self._arena
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether there is room for another picture of the size that they had on average so far."""
+        with self._lock:
+            average = self._held_bytes // max(self._num_held, 1)
+        return self._arena.largest_bytes >= max(average, 1)
+
+    def size_of(self, sample_id: int) -> tuple[int, int, bool] | None:
+        """Height and width of the whole photograph, upright, and whether it may be decoded at a DCT scale.
+
+        None where the sample is held at no factor. What is known is not always held at the factor that a plan asks for.
+        """
+        with self._lock:
+            height, width = int(self._heights[sample_id]), int(self._widths[sample_id])
+            may_scale = bool(self._flags[sample_id] & MAY_SCALE)
+        return (height, width, may_scale) if height else None
+
+    def sizes_of(self, sample_ids: Ints) -> Sizes:
+        """`size_of` for (B,) samples at once."""
+        with self._lock:
+            heights, widths = self._heights[sample_ids], self._widths[sample_ids]
+            may_scale = (self._flags[sample_ids] & MAY_SCALE) != 0
+        return Sizes(heights=heights.astype(np.int64), widths=widths.astype(np.int64), may_scale=may_scale)
+
+    def find(self, sample_id: int, factor: int) -> Held | None:
+        """The picture, or None where it is not held; statistics are kept by `count`."""
+        addresses = self._addresses[_logarithm(factor)]
+        if addresses is None:
+            return None
+        with self._lock:
+            address = int(addresses[sample_id])
+            whole = int(self._heights[sample_id]), int(self._widths[sample_id])
+        if not address:
+            return None
+        height, width = _shape(whole, factor)
+        place = self._place(address, height * width * 4)
+        return Held(place=place, height=height, width=width, is_on_host=self.is_on_host)
+
+    def addresses_of(self, sample_ids: Ints, factors: Ints) -> Ints:
+        """(B,) int64: where the pixels of (B,) samples at (B,) factors begin, 0 where they are not held.
+
+        Rows follow each other without a gap, and are ceil(width / factor) pixels of 4 bytes.
+        """
+        found = np.zeros(len(sample_ids), np.int64)
+        with self._lock:
+            for logarithm, addresses in enumerate(self._addresses):
+                if addresses is not None:
+                    found = np.where(factors == 1 << logarithm, addresses[sample_ids], found)
+        return found
+
+    def has_no_room_for(self, sample_id: int, factor: int) -> bool:
+        """Whether the picture was found not to fit."""
+        return bool(self._flags[sample_id] & (DID_NOT_FIT << _logarithm(factor)))
+
+    def reserve(self, sample_id: int, factor: int, height: int, width: int, may_scale: bool) -> Slot | None:
+        """Room for a picture, its content arbitrary; None where it is held, being written, or does not fit.
+
+        Nobody finds it before `commit`, and each slot goes to either `commit` or `cancel`.
+
+        Args:
+            sample_id, factor: what is to be written.
+            height, width: of the whole photograph, upright.
+            may_scale: what `size_of` shall say of it.
+        """
+        logarithm = _logarithm(factor)
+        held_height, held_width = _shape((height, width), factor)
+        num_bytes = held_height * held_width * 4
+        with self._lock:
+            if self._flags[sample_id] & (CLAIMED << logarithm):
+                return None
+            self._flags[sample_id] |= CLAIMED << logarithm
+        place = self._arena.take(num_bytes)
+        with self._lock:
+            if place is None:
+                self._flags[sample_id] ^= CLAIMED << logarithm
+            # each counts once: not again in the next epoch, and no longer once another's slot was cancelled for it
+            if (place is None) != bool(self._flags[sample_id] & (DID_NOT_FIT << logarithm)):
+                self._flags[sample_id] ^= DID_NOT_FIT << logarithm
+                sign = 1 if place is None else -1
+                self._num_did_not_fit += sign
+                self._did_not_fit_bytes += sign * aligned(num_bytes)
+        if place is None:
+            return None
+        return Slot(
+            place=place,
+            height=held_height,
+            width=held_width,
+            is_on_host=self.is_on_host,
+            sample_id=sample_id,
+            factor=factor,
+            whole=(height, width),
+            may_scale=may_scale,
+        )
+
+    def commit(self, slot: Slot) -> None:
+        """Let everybody find what was written: whoever does may read it at once.
+
+        In device memory that holds on the stream that wrote it, and elsewhere once that stream has come so far.
+        """
+        logarithm = _logarithm(slot.factor)
+        with self._lock:
+            addresses = self._addresses[logarithm]
+            if addresses is None:
+                addresses = self._addresses[logarithm] = np.zeros(self._num_samples, np.int64)
+            assert not addresses[slot.sample_id], "this slot is committed already"
+            self._heights[slot.sample_id], self._widths[slot.sample_id] = slot.whole
+            if slot.may_scale:
+                self._flags[slot.sample_id] |= MAY_SCALE
+            addresses[slot.sample_id] = slot.place.address
+            self._num_held += 1
+            self._held_bytes += slot.place.num_bytes
+
+    def cancel(self, slot: Slot) -> None:
+        """Give the room of a picture that was not written to others; the picture may be reserved again."""
+        with self._lock:
+            self._flags[slot.sample_id] ^= CLAIMED << _logarithm(slot.factor)
+        self._arena.give_back(slot.place)
+
+    def count(self, *, hits: int, misses: int) -> None:
+        """Add a finished batch to the statistics: how many of its samples were found, and how many were decoded.
+
+        Lookups are not counted where they happen: a pass makes batches ahead that nobody may ever take, and looks for
+        another photograph where one is damaged, so the numbers would not be those of the samples handed out.
+        """
+        with self._lock:
+            self._hits += hits
+            self._misses += misses
+
+    def statistics(self) -> CacheStatistics:
+        """The numbers of this moment."""
+        with self._lock:
+            return CacheStatistics(
+                hits=self._hits,
+                misses=self._misses,
+                num_held=self._num_held,
+                held_bytes=self._held_bytes,
+                budget_bytes=self._arena.budget_bytes,
+                allocated_bytes=self._arena.allocated_bytes,
+                num_did_not_fit=self._num_did_not_fit,
+                did_not_fit_bytes=self._did_not_fit_bytes,
+            )
+
+    def _place(self, address: int, num_bytes: int) -> Place:
+        for segment in self._arena.segments:
+            if 0 <= address - segment.address < segment.num_bytes:
+                return Place(segment=segment, offset=address - segment.address, num_bytes=aligned(num_bytes))
+        raise AssertionError(f"no segment holds the address {address}")
+
+
+def _logarithm(factor: int) -> int:
+    logarithm = factor.bit_length() - 1
+    assert 0 <= logarithm < NUM_FACTORS and factor == 1 << logarithm, f"{factor} is no DCT factor"
+    return logarithm
+
+
+def _shape(whole: tuple[int, int], factor: int) -> tuple[int, int]:
+    return -(-whole[0] // factor), -(-whole[1] // factor)
