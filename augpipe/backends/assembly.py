@@ -104,8 +104,7 @@ class Assembly:
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: threading.Event = field(default_factory=threading.Event)
 
-    @property
-    def planned(self) -> list[Photograph]:
+    def opened(self) -> list[Photograph]:
         """The photographs, once every position has one."""
         return [photograph for photograph in self.photographs if photograph is not None]
 

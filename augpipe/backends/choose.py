@@ -52,7 +52,7 @@ class Choice:
         if self.is_on_cuda:
             from augpipe.backends.device_output import DeviceOutput
 
-            output = DeviceOutput(settings, self.device, cache if self.cache == "device" else None)
+            output = DeviceOutput(settings, self.device, cache)
         else:
             output = HostOutput(settings)
         if self.backend == "native":

@@ -94,8 +94,9 @@ class DaliStage:
         if self._decoder is None:
             self._decoder = self._build()
         regions = self._regions(assembly, positions)
-        encoded = [assembly.planned[position].content for position in positions]
-        self._decoder.submit([content for content in encoded if isinstance(content, bytes)], regions)
+        photographs = assembly.opened()
+        encoded = [content for position in positions if isinstance(content := photographs[position].content, bytes)]
+        self._decoder.submit(encoded, regions)
         self._in_flight.append(_InFlight(assembly=assembly, positions=positions, regions=regions))
         self._pool.submit((_COLLECT, assembly.request.number), partial(self._guarded, self._collect, assembly))
 
@@ -113,7 +114,8 @@ class DaliStage:
 
     def _regions(self, assembly: Assembly, positions: list[int]) -> npt.NDArray[np.int32]:
         """(n, 4): what the plan looks at of each photograph, or all of it where the cache may take it."""
-        photographs = [assembly.planned[position] for position in positions]
+        opened = assembly.opened()
+        photographs = [opened[position] for position in positions]
         heights, widths = np.array([photograph.size for photograph in photographs], np.int64).T
         regions = source_regions([table[positions] for table in assembly.tables], assembly.sizes)
         if assembly.cache is not None:
@@ -162,7 +164,8 @@ class DaliStage:
         assert self._proceed is not None and self._decoder is not None
         failed = list(self._in_flight)
         self._in_flight.clear()
-        self._failures.update(failed[0].assembly.planned[position].sample_id for position in failed[0].positions)
+        opened = failed[0].assembly.opened()
+        self._failures.update(opened[position].sample_id for position in failed[0].positions)
         self._decoder.close()
         self._decoder = None
         logger.info("DALI failed, so our own decoder takes the %d batches under way: %s", len(failed), problem)

@@ -33,7 +33,7 @@ class DeviceOutput:
     Args:
         settings: the loader's.
         device: as `require_device` gives it.
-        cache: one that lies in the device's memory, or None; a cache on the host is the engine's.
+        cache: filled here where it lies in the device's memory; one on the host is the engine's.
     """
 
     def __init__(self, settings: Settings, device: torch.device, cache: PixelCache | None) -> None:
@@ -41,8 +41,7 @@ class DeviceOutput:
         self._streams = streams_of(device)
         self._renderer = DeviceRenderer(device, settings.recipe, settings.form, streams=self._streams)
         self._pool = StagingPool(device, streams=self._streams)
-        self._writer = CacheWriter(cache, self._streams) if cache is not None else None
-        self.keeps_cache = cache is not None
+        self._writer = CacheWriter(cache, self._streams) if cache is not None and not cache.is_on_host else None
 
     def begin(self, assembly: Assembly) -> None:
         """Give a planned batch its staging memory."""
@@ -113,9 +112,9 @@ class DeviceOutput:
     def _whole(self, assembly: Assembly, decoded: dict[int, DevicePixels]) -> list[Picture]:
         """Those photographs that were decoded whole."""
         assert assembly.factors is not None
-        pictures = []
+        photographs, pictures = assembly.opened(), []
         for position, pixels in decoded.items():
-            photograph, factor = assembly.planned[position], int(assembly.factors[position])
+            photograph, factor = photographs[position], int(assembly.factors[position])
             if (pixels.height, pixels.width) == photograph.shape(factor)[:2] and position not in assembly.held:
                 pictures.append(
                     Picture(

@@ -33,9 +33,6 @@ TASKS_PER_THREAD = 4
 class Output(Protocol):
     """Where a batch's images come into being."""
 
-    keeps_cache: bool
-    """Whether it fills and reads the cache itself, as only it can reach where the cache lies."""
-
     def begin(self, assembly: Assembly) -> None:
         """Give a planned batch its memory."""
 
@@ -196,10 +193,11 @@ class Engine:
             SampleError: it is damaged.
         """
         held, region = assembly.held.get(position), assembly.regions.get(position)
-        if position in assembly.on_device or (held is not None and self._output.keeps_cache):
-            return
         if held is not None:
-            self._output.put(assembly, position, held.pixels)
+            if held.pixels is not None:  # else it is on the device already
+                self._output.put(assembly, position, held.pixels)
+        elif position in assembly.on_device:
+            return
         elif region is not None and region.pixels.shape[:2] != photograph.size:
             height, width, _ = region.pixels.shape
             pixels = pack_into(self._output.room(assembly, position, height * width * 4), region.pixels)
@@ -213,17 +211,16 @@ class Engine:
         region = assembly.regions.get(position)
         if region is None:
             self._samples.read(photograph)
-        cache = assembly.cache if not self._output.keeps_cache else None
-        slot = None
-        if cache is not None:
-            height, width = photograph.size
+        cache, slot = assembly.cache, None
+        height, width = photograph.size
+        if cache is not None and cache.is_on_host:
             slot = cache.reserve(
                 photograph.sample_id, factor, height=height, width=width, may_scale=photograph.may_scale
             )
-        height, width, channels = photograph.shape(factor)
-        if slot is not None:
+        if slot is not None and slot.pixels is not None:
             buffer = slot.pixels.reshape(-1)
         else:
+            height, width, channels = photograph.shape(factor)
             buffer = self._output.room(assembly, position, height * width * channels)
         try:
             pixels = pack_into(buffer, region.pixels) if region is not None else photograph.decode_into(buffer, factor)

@@ -15,8 +15,6 @@ from augpipe.source import Pixels
 class HostOutput:
     """Renders on the CPU; one instance serves a loader over all its epochs."""
 
-    keeps_cache = False
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))

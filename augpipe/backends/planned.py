@@ -17,7 +17,7 @@ def plan_batch(assembly: Assembly, settings: Settings) -> None:
     Raises:
         ValueError: the recipe keeps whole photographs and they differ in size.
     """
-    photographs = assembly.planned
+    photographs = assembly.opened()
     assembly.plan = _plan(photographs, assembly, settings)
     assembly.factors, assembly.tables = _tables(assembly.plan, photographs)
     assembly.sizes = tuple(

@@ -42,7 +42,7 @@ class Sizes:
         return self.heights > 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Held:
     """RGBX pixels in the cache's memory, which nobody changes any more."""
 
@@ -56,14 +56,10 @@ class Held:
     @property
     def pixels(self) -> Pixels | None:
         """(height, width, 4) uint8, a view of the cache's memory; None where that is not the host's."""
-        if not self.is_on_host:
-            return None
-        first = self.place.offset
-        memory: Pixels = self.place.segment.memory
-        return memory[first : first + self.height * self.width * 4].reshape(self.height, self.width, 4)
+        return _view(self) if self.is_on_host else None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Slot(Held):
     """Room for a picture, which its taker writes and then hands to `PixelCache.commit`."""
 
@@ -76,9 +72,8 @@ class Slot(Held):
     @property
     def pixels(self) -> Pixels:
         """As `Held.pixels`, to be written; for a cache in host memory."""
-        pixels = super().pixels
-        assert pixels is not None
-        return pixels
+        assert self.is_on_host
+        return _view(self)
 
 
 class PixelCache:
@@ -266,6 +261,12 @@ def _logarithm(factor: int) -> int:
     logarithm = factor.bit_length() - 1
     assert 0 <= logarithm < NUM_FACTORS and factor == 1 << logarithm, f"{factor} is no DCT factor"
     return logarithm
+
+
+def _view(held: Held) -> Pixels:
+    memory: Pixels = held.place.segment.memory
+    first = held.place.offset
+    return memory[first : first + held.height * held.width * 4].reshape(held.height, held.width, 4)
 
 
 def _shape(whole: tuple[int, int], factor: int) -> tuple[int, int]:
