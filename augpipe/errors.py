@@ -11,3 +11,16 @@ class SampleError(ValueError):
 
     def __reduce__(self) -> tuple[type["SampleError"], tuple[str, str]]:
         return type(self), (self.name, self.reason)
+
+
+class DeviceError(RuntimeError):
+    """This machine cannot run augpipe on a CUDA device; the message says what it lacks and how to get it."""
+
+    def __init__(self, reason: str, command: str = "") -> None:
+        super().__init__(f"{reason}: {command}" if command else reason)
+        self.reason = reason
+        self.command = command
+        """What to type; empty where no single command helps."""
+
+    def __reduce__(self) -> tuple[type["DeviceError"], tuple[str, str]]:
+        return type(self), (self.reason, self.command)

@@ -28,10 +28,12 @@ SCOPES = (
     "red",
     "green",
     "blue",
+    "unpacked",
 )
-"""What a kernel touches: the photograph, the batch, and the scratch rows between the kernel's phases."""
+"""What a kernel touches: the photograph, the batch, the scratch rows between the kernel's phases, and the photograph as
+a decoder gave it."""
 
-__all__ = ["SCOPES", "load", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
+__all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
 
 
 def _scope_list(module: ir.Module, names: tuple[str, ...]) -> Any:
@@ -60,6 +62,23 @@ def load(scope: str, item: types.Number, index: types.Integer = types.intp) -> A
             return value
 
         return item(types.uintp, index), codegen
+
+    return loader
+
+
+def load_bytes(scope: str, item: types.Integer) -> Any:
+    """A function (address, bytes from there) -> item, for kernels; it need not be aligned."""
+    assert scope in SCOPES
+
+    @intrinsic
+    def loader(typingctx: Any, address: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            first = builder.gep(builder.inttoptr(args[0], ir.IntType(8).as_pointer()), [args[1]])
+            value = builder.load(builder.bitcast(first, context.get_data_type(item).as_pointer()))
+            _tag(value, builder.module, scope, 1)
+            return value
+
+        return item(types.uintp, types.intp), codegen
 
     return loader
 

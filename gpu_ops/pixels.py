@@ -2,14 +2,54 @@
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from augpipe.gpu_ops.jit import kernel
+from augpipe.gpu_ops.jit import kernel, leaf
+from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors, store
+
+load_byte = load_bytes("unpacked", types.uint8)
+load_word = load_bytes("unpacked", types.uint32)
+store_pixel = store("pixels")
+
+OPAQUE = np.uint32(0xFF000000)
+BYTE = np.uint32(8)
+GRAY = np.uint32(0x010101)
 
 
 @kernel()
 def pack_rgbx(image, packed):
-    """Copy an uint8 image (H, W, C) with C of 1 (gray), 3 or 4 (the fourth is dropped) into (H, W, 4) RGBX, X = 255."""
+    """Copy an uint8 image (H, W, C) with C of 1 (gray), 3 or 4 (the fourth is dropped) into (H, W, 4) RGBX, X = 255.
+
+    `packed` is contiguous. Where the pixels of the image's rows are, a pixel takes one load and one store.
+    """
+    prefer_wide_vectors()
     height, width, channels = image.shape
+    if image.strides[2] == 1 and image.strides[1] == channels:
+        for y in range(height):
+            source = np.uintp(image.ctypes.data + y * image.strides[0])
+            target = np.uintp(packed.ctypes.data + 4 * y * width)
+            if channels == 1:
+                for x in range(width):
+                    store_pixel(target, x, np.uint32(load_byte(source, x) * GRAY | OPAQUE))
+            elif channels == 4:
+                for x in range(width):
+                    store_pixel(target, x, np.uint32(load_word(source, 4 * x) | OPAQUE))
+            else:
+                for x in range(0, width - 3, 4):  # twelve bytes are four pixels
+                    first, middle, last = (
+                        load_word(source, 3 * x),
+                        load_word(source, 3 * x + 4),
+                        load_word(source, 3 * x + 8),
+                    )
+                    store_pixel(target, x, np.uint32(first | OPAQUE))
+                    store_pixel(target, x + 1, np.uint32(first >> BYTE * 3 | middle << BYTE | OPAQUE))
+                    store_pixel(target, x + 2, np.uint32(middle >> BYTE * 2 | last << BYTE * 2 | OPAQUE))
+                    store_pixel(target, x + 3, np.uint32(last >> BYTE | OPAQUE))
+                for x in range(width - width % 4, width):
+                    for channel in range(3):
+                        packed[y, x, channel] = image[y, x, channel]
+                    packed[y, x, 3] = np.uint8(255)
+        return
     green, blue = (0, 0) if channels == 1 else (1, 2)
     for y in range(height):
         for x in range(width):
@@ -19,13 +59,18 @@ def pack_rgbx(image, packed):
             packed[y, x, 3] = np.uint8(255)
 
 
+@leaf
+def bfloat16_bits(word):
+    """The 16 bits of the nearest bfloat16 to a float32, given as uint32 bits; halves to even."""
+    odd = (word >> np.uint32(16)) & np.uint32(1)
+    return np.uint16((word + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+
+
 @kernel()
 def round_to_bfloat16(bits, out):
-    """Round float32 numbers, given as (n,) uint32 bits, to bfloat16, as (n,) uint16 bits; halves to even."""
+    """Round float32 numbers, given as (n,) uint32 bits, to bfloat16, as (n,) uint16 bits."""
     for i in range(len(bits)):
-        word = bits[i]
-        odd = (word >> np.uint32(16)) & np.uint32(1)
-        out[i] = np.uint16((word + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+        out[i] = bfloat16_bits(bits[i])
 
 
 def narrow(values: npt.NDArray[np.float32], out: npt.NDArray[np.generic]) -> None:

@@ -98,6 +98,8 @@ class Assembly:
     """Position -> pixels that the DALI stage decoded on the device."""
     owners: list[Any] = field(default_factory=list)
     """Whatever owns the memory of `regions` and `on_device`."""
+    labels: npt.NDArray[np.int64] | None = None
+    """(B,), once every photograph was put."""
     target: Any = None
     """Where the output puts the batch; its own business."""
     remaining: int = 0

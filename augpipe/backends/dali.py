@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("augpipe")
 
+END_OF_IMAGE = b"\xff\xd9"
+
 MAX_FAILURES = 2
 """How often DALI may fail in a batch with a certain sample before it is no longer given that one; as batches are mixed
 anew each epoch, a sound photograph hardly ever stands beside a bad one twice."""
@@ -86,18 +88,24 @@ class DaliStage:
             self._in_flight.clear()
 
     def _feed(self, assembly: Assembly) -> None:
+        from augpipe.dali.decoder import DaliDecodeError
+
         assert self._pool is not None and self._proceed is not None
         positions = [position for position in range(len(assembly.photographs)) if self._takes(assembly, position)]
         if not positions:
             self._proceed(assembly)
             return
-        if self._decoder is None:
-            self._decoder = self._build()
         regions = self._regions(assembly, positions)
         photographs = assembly.opened()
         encoded = [content for position in positions if isinstance(content := photographs[position].content, bytes)]
-        self._decoder.submit(encoded, regions)
         self._in_flight.append(_InFlight(assembly=assembly, positions=positions, regions=regions))
+        try:
+            if self._decoder is None:
+                self._decoder = self._build()
+            self._decoder.submit(encoded, regions)
+        except DaliDecodeError as problem:
+            self._start_anew(problem)
+            return
         self._pool.submit((_COLLECT, assembly.request.number), partial(self._guarded, self._collect, assembly))
 
     def _takes(self, assembly: Assembly, position: int) -> bool:
@@ -106,6 +114,7 @@ class DaliStage:
         return (
             position not in assembly.held
             and isinstance(photograph.content, bytes)
+            and photograph.content.endswith(END_OF_IMAGE)  # else it may be cut off, beyond the region that is decoded
             and photograph.may_scale  # a JPEG for libjpeg-turbo, not turned
             and assembly.factors[position] == 1
             and photograph.sample_id not in self._samples.undecodable
@@ -161,12 +170,13 @@ class DaliStage:
 
     def _start_anew(self, problem: Exception) -> None:
         """Send all that DALI was given to our own decoder, and build a new pipeline when the next batch comes."""
-        assert self._proceed is not None and self._decoder is not None
+        assert self._proceed is not None
         failed = list(self._in_flight)
         self._in_flight.clear()
         opened = failed[0].assembly.opened()
         self._failures.update(opened[position].sample_id for position in failed[0].positions)
-        self._decoder.close()
+        if self._decoder is not None:
+            self._decoder.close()
         self._decoder = None
         logger.info("DALI failed, so our own decoder takes the %d batches under way: %s", len(failed), problem)
         for batch in failed:

@@ -25,6 +25,10 @@ class _Target:
     """Position -> what was last handed out for it; written by one thread a position, as the next."""
     staged: dict[int, tuple[int, int, tuple[int, int]]] = field(default_factory=dict)
     """Position -> height and width of what lies there, and which column and row of the photograph it starts at."""
+    table: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
+    """(B, 5): the kernel's pixel table, once all pixels are on their way."""
+    new: list[Picture] = field(default_factory=list)
+    """What the cache may take."""
 
 
 class DeviceOutput:
@@ -63,17 +67,9 @@ class DeviceOutput:
         target.staged[position] = pixels.shape[0], pixels.shape[1], first
 
     def ready(self, assembly: Assembly) -> None:
-        """Start the copy to the device; the launch is left to the thread that asked for the batch."""
-        assembly.target.staging.copy()
-
-    def finish(self, assembly: Assembly) -> list[Any]:
-        """The images of each view, ready on the calling thread's current stream.
-
-        Raises:
-            KernelError: a CUDA error of this batch or of an earlier one.
-            torch.OutOfMemoryError: the device is full.
-        """
+        """Start the copy to the device; little more than the launch is left to the thread that asked for the batch."""
         target: _Target = assembly.target
+        target.staging.copy()
         decoded = {
             position: DevicePixels(
                 address=target.staging.address(position),
@@ -90,14 +86,28 @@ class DeviceOutput:
             table[position] = held.place.address, held.width, 0, 0, 4
         for position, pixels in decoded.items():
             table[position] = pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels
+        target.table = table
+        if self._writer is not None:
+            target.new = self._whole(assembly, decoded)
+
+    def finish(self, assembly: Assembly) -> list[Any]:
+        """The images of each view, ready on the calling thread's current stream.
+
+        Raises:
+            KernelError: a CUDA error of this batch or of an earlier one.
+            torch.OutOfMemoryError: the device is full.
+        """
+        target: _Target = assembly.target
         keep: list[Any] = [target.staging, *assembly.owners]
         with self._streams.on_current() as stream:
             target.staging.wait()
             if self._writer is not None:
                 self._writer.wait()
-                keep += self._writer.write(self._whole(assembly, decoded), stream)
+                keep += self._writer.memory
+                keep += self._writer.write(target.new, stream)
             assert assembly.plan is not None
-            return list(self._renderer.render(table, assembly.tables, assembly.sizes, keep, assembly.plan.sample_ids))
+            ids = assembly.plan.sample_ids
+            return list(self._renderer.render(target.table, assembly.tables, assembly.sizes, keep, ids))
 
     def labels(self, labels: npt.NDArray[np.int64]) -> Any:
         """(B,) int64 on the device, copied without waiting."""

@@ -145,6 +145,7 @@ class Engine:
                     plan_batch(assembly, self._settings)
                     self._output.begin(assembly)
                 else:
+                    self._label(assembly)
                     self._output.ready(assembly)
             except BaseException as problem:
                 assembly.problems[0] = problem
@@ -154,6 +155,10 @@ class Engine:
             self._stage.submit(assembly)
         else:
             self._spread(pool, assembly, 1)
+
+    def _label(self, assembly: Assembly) -> None:
+        label = self._settings.source.label
+        assembly.labels = np.array([label(photograph.sample_id) for photograph in assembly.opened()], np.int64)
 
     def _read(self, assembly: Assembly, position: int) -> None:
         assembly.photographs[position] = self._samples.usable(assembly, position)
@@ -244,16 +249,14 @@ class Engine:
             assembly.done.wait()
         if assembly.problems:
             raise assembly.problems[min(assembly.problems)]
-        assert assembly.plan is not None
+        assert assembly.plan is not None and assembly.labels is not None
         images = self._output.finish(assembly)
         if assembly.cache is not None:
             assembly.cache.count(hits=len(assembly.held), misses=len(assembly.photographs) - len(assembly.held))
-        ids = assembly.plan.sample_ids
-        labels = np.array([self._settings.source.label(int(sample_id)) for sample_id in ids], np.int64)
         batch = Batch(
             images=images[0] if len(images) == 1 else tuple(images),
-            labels=self._output.labels(labels),
-            sample_ids=ids,
+            labels=self._output.labels(assembly.labels),
+            sample_ids=assembly.plan.sample_ids,
             plan=assembly.plan,
         )
         return batch, assembly.skipped

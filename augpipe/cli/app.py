@@ -6,6 +6,7 @@ import typer
 
 from augpipe.cli.bench import bench
 from augpipe.cli.demo import demo
+from augpipe.cli.doctor import doctor
 from augpipe.cli.errors import Group
 from augpipe.cli.inspect import inspect
 from augpipe.cli.preview import preview
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, preview, inspect, recipe, schema, sample, bench):
+for command in (demo, preview, inspect, recipe, schema, sample, bench, doctor):
     app.command()(command)
 
 

@@ -48,7 +48,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     """(line, exit code) of an error that a user can cause; None for a bug of ours."""
     from pydantic import ValidationError
 
-    from augpipe.errors import SampleError
+    from augpipe.errors import DeviceError, SampleError
     from augpipe.recipe import explain as explain_recipe
 
     if hasattr(error, "format_message"):  # typer's own: its class has moved between its versions
@@ -69,7 +69,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
         return f"{where}{reason}.", code
     if isinstance(error, ASKED_WRONGLY):
         return _one_line(str(error)), USAGE
-    if isinstance(error, Failure | ImportError | MemoryError):
+    if isinstance(error, Failure | DeviceError | ImportError | MemoryError):
         return str(error) or "out of memory", FAILURE
     return None
 

@@ -37,6 +37,11 @@ class CacheWriter:
         self._streams = streams
         self._written: Event | None = None
 
+    @property
+    def memory(self) -> list[Any]:
+        """What owns the cache's memory; whoever reads from it keeps this until the stream has passed the last use."""
+        return [segment.memory for segment in self._cache.arena.segments]
+
     def wait(self) -> None:
         """Let the current stream's further work wait for all that was written, perhaps on another stream."""
         if self._written is not None:

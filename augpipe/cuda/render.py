@@ -1,0 +1,143 @@
+"""From pixels in device memory and a batch's tables to finished images: uploaded, launched, and never waited for."""
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from augpipe.cuda.failures import SampleIds, allocate
+from augpipe.cuda.in_flight import InFlight
+from augpipe.cuda.streams import Streams, streams_of
+from augpipe.cuda.upload import UploadRing
+from augpipe.gpu_ops.cuda.launch import render_batch
+from augpipe.output import OutputFormat
+from augpipe.recipe import Recipe
+
+Rows = npt.NDArray[np.void]
+
+MAX_PENDING = 8
+"""Batches that the host may be ahead of the device by; each keeps the memory of its pixels."""
+
+
+class DeviceRenderer:
+    """Renders batches on one device, on whatever stream is current; safe from several threads.
+
+    Args:
+        device: as `require_device` gives it.
+        recipe: named where the device fails.
+        form: what the images are; framework is "torch".
+        max_pending: batches that may be unfinished before a further one waits for the oldest.
+        streams: the device's; None to ask torch for them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        recipe: Recipe,
+        form: OutputFormat,
+        *,
+        max_pending: int = MAX_PENDING,
+        streams: Streams | None = None,
+    ) -> None:
+        assert form.framework == "torch"
+        self._streams = streams or streams_of(device)
+        self._form = form
+        self._ring = UploadRing(self._streams)
+        self._in_flight = InFlight(recipe.name, max_pending)
+        self._lock = threading.Lock()
+
+    def render(
+        self,
+        pixels: npt.NDArray[np.int64],
+        tables: Sequence[Rows],
+        sizes: Sequence[tuple[int, int]],
+        keep: Sequence[Any],
+        sample_ids: SampleIds,
+    ) -> list[torch.Tensor]:
+        """Launch a batch on the current stream.
+
+        Args:
+            pixels: (B, 5) address, stride in pixels, first x, first y, channels: `DEVICE_PIXEL_COLUMNS`.
+            tables: for each view, (B,) `gpu_ops.rows.KERNEL_ROW`.
+            sizes: for each view, its images' height and width in pixels.
+            keep: what owns the pixels. Torch tensors are lent to the stream, so that torch's allocator gives their
+                memory to nobody else too early; all else is kept alive until the device has passed the batch.
+            sample_ids: (B,), named where the device fails.
+
+        Returns:
+            For each view, the (B, 3, height, width) images, or (B, height, width, 3), on the device; they are ready
+            for work on the stream that is current now.
+
+        Raises:
+            KernelError: a CUDA error of this batch or of an earlier one.
+            torch.OutOfMemoryError: the device is full; the message says for what.
+            RuntimeError: the stream is being captured into a CUDA graph.
+        """
+        with self._lock, self.launching(sample_ids) as stream:
+            self._in_flight.make_room()
+            outs = [self._empty(len(pixels), size, view) for view, size in enumerate(sizes)]
+            if len(pixels):
+                self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream)
+        return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
+
+    @contextmanager
+    def launching(self, sample_ids: SampleIds) -> Generator[int, None, None]:
+        """Around further launches of a batch: makes the device current and turns CUDA errors into `KernelError`.
+
+        Gives the `cudaStream_t` of the thread's current stream on the device.
+        """
+        with self._in_flight.explaining(sample_ids), self._streams.on_current() as stream:
+            yield stream
+
+    def drain(self) -> None:
+        """Wait until the device has finished every batch, and let go of what they kept.
+
+        Raises:
+            KernelError: a CUDA error of one of them.
+        """
+        with self._lock:
+            self._in_flight.drain()
+
+    def _empty(self, num: int, size: tuple[int, int], view: int) -> torch.Tensor:
+        shape = (num, 3, *size) if self._form.planar else (num, *size, 3)
+        dtype: torch.dtype = getattr(torch, self._form.dtype)
+        return allocate(shape, dtype, self._streams.device, purpose=f"a batch's images of view {view}")
+
+    def _launch(
+        self,
+        pixels: npt.NDArray[np.int64],
+        tables: Sequence[Rows],
+        sizes: Sequence[tuple[int, int]],
+        outs: Sequence[torch.Tensor],
+        keep: Sequence[Any],
+        sample_ids: SampleIds,
+        stream: int,
+    ) -> None:
+        uploads = [np.asarray(pixels, np.int64), *tables]
+        slot = self._ring.take(uploads)
+        for owner in keep:
+            if isinstance(owner, torch.Tensor):
+                self._streams.lend(owner)
+        others = [owner for owner in keep if not isinstance(owner, torch.Tensor)]
+        try:
+            addresses = slot.upload(uploads)
+            for rows, (height, width), out in zip(addresses[1:], sizes, outs, strict=True):
+                render_batch(
+                    addresses[0],
+                    rows,
+                    out.data_ptr(),
+                    num=len(pixels),
+                    height=height,
+                    width=width,
+                    planar=self._form.planar,
+                    held_as=self._form.dtype,
+                    stream=stream,
+                )
+        finally:  # also where a view's launch fails: the views before it are on their way
+            release = partial(self._ring.give_back, slot)
+            self._in_flight.add(self._streams.record(), others, sample_ids, release)

@@ -1,0 +1,71 @@
+"""The system, Python, the processor and its memory."""
+
+import os
+import platform
+from collections.abc import Callable
+
+from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+from augpipe.cache.budget import available_host_bytes
+from augpipe.doctor.finding import Finding
+from augpipe.measure.machine import cpu_name
+from augpipe.workers import num_usable_cores
+
+_SETS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "neon": "NEON"}
+_GB = 1e9
+
+
+def system() -> list[Finding]:
+    """What this process runs on; all of it is there by necessity."""
+    return [_system(), _python(), processor(), _cores(), memory()]
+
+
+def processor(
+    name: Callable[[], str] = cpu_name,
+    llvm_name: Callable[[], str] = get_host_cpu_name,
+    features: Callable[[], dict[str, bool]] = get_host_cpu_features,
+) -> Finding:
+    """Its name, and the vector instructions that LLVM, and so every kernel, uses."""
+    on = {feature for feature, is_on in features().items() if is_on}
+    sets = [text for feature, text in _SETS.items() if feature in on]
+    vectors = " and ".join(sets[:2]) if sets else "no vector instructions that LLVM knows"
+    return Finding(
+        name="processor",
+        status="ok",
+        text=f"{name()}: {vectors} (LLVM compiles for {llvm_name()})",
+        data={"name": name(), "llvm": llvm_name(), "features": sorted(on)},
+    )
+
+
+def memory(available: Callable[[], int] = available_host_bytes) -> Finding:
+    """What the machine has, and what this process can still take."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        left: int | None = available()
+    except ValueError:  # not Linux
+        left = None
+    text = f"{total / _GB:.1f} GB" + (
+        f", of which this process can take {left / _GB:.1f} GB" if left is not None else ""
+    )
+    return Finding(name="memory", status="ok", text=text, data={"total_bytes": total, "available_bytes": left})
+
+
+def _system() -> Finding:
+    try:
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:  # not Linux, or a container without the file
+        name = ""
+    text = ", ".join(part for part in (name, f"{platform.system()} {platform.release()}", platform.machine()) if part)
+    return Finding(name="system", status="ok", text=text, data={"name": name, "machine": platform.machine()})
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    text = f"{version} ({platform.python_implementation()})"
+    return Finding(name="Python", status="ok", text=text, data={"version": version})
+
+
+def _cores() -> Finding:
+    usable, there = num_usable_cores(), os.cpu_count() or 1
+    text = f"{usable} usable" + (f" of {there}" if there != usable else "")
+    return Finding(name="cores", status="ok", text=text, data={"usable": usable, "all": there})

@@ -1,0 +1,230 @@
+"""Regions decoded by DALI against those cut from photographs that our own decoder read."""
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from augpipe.decoding import probe
+from augpipe.decoding.jpeg import decode_stored
+from tests.unit.loader_sources import jpegs, run_python, wait_until
+from tests.unit.picture_files import encoded, exif, jpeg_kinds, scene
+
+pytest.importorskip("nvidia.dali")
+
+from augpipe.dali.decoder import DaliDecodeError, DaliDecoder, Decoded
+
+Array = npt.NDArray[Any]
+
+KINDS = jpeg_kinds(75, 111)
+BAD = {"no picture": b"no picture" * 9, "empty": b"", "cut short": KINDS["444"][: len(KINDS["444"]) // 2]}
+WHOLE = (0, 0, 111, 75)
+
+
+def stored(data: bytes) -> Array:
+    """(H, W, 3) as our own decoder reads it, not turned."""
+    header = probe(data, max_pixels=10**9)
+    height, width = (header.height, header.width) if header.orientation < 5 else (header.width, header.height)
+    return decode_stored(memoryview(data), height, width, 1, None)[..., :3]
+
+
+def random_regions(photographs: Sequence[Array], seed: int) -> npt.NDArray[np.int32]:
+    """(n, 4) left, top, right, bottom anywhere within each photograph, from one pixel to all of it."""
+    rng = np.random.default_rng(seed)
+    regions = []
+    for photograph in photographs:
+        height, width = photograph.shape[:2]
+        left, top = rng.integers(0, (width, height))
+        regions.append((left, top, rng.integers(left + 1, width + 1), rng.integers(top + 1, height + 1)))
+    return np.array(regions, np.int32)
+
+
+def cut(photographs: Sequence[Array], regions: npt.NDArray[np.int32]) -> list[Array]:
+    return [
+        photograph[top:bottom, left:right]
+        for photograph, (left, top, right, bottom) in zip(photographs, regions.tolist(), strict=True)
+    ]
+
+
+def assert_same(decoded: Decoded, expected: Sequence[Array]) -> None:
+    assert len(decoded.images) == len(expected)
+    for image, wanted in zip(decoded.images, expected, strict=True):
+        np.testing.assert_array_equal(image, wanted, strict=True)
+
+
+def regions_of(*regions: tuple[int, int, int, int]) -> npt.NDArray[np.int32]:
+    return np.array(regions, np.int32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_jpeg_and_any_region_of_it(kind: str) -> None:
+    photographs = [stored(KINDS[kind])] * 12
+    regions = random_regions(photographs, seed=len(kind))
+    regions[:4] = WHOLE, (110, 74, 111, 75), (0, 40, 111, 41), (17, 0, 18, 75)
+    decoder = DaliDecoder(12, 2, None, 1)
+    decoder.submit([KINDS[kind]] * 12, regions)
+    decoded = decoder.collect()
+    assert_same(decoded, cut(photographs, regions))
+    assert decoded.shapes.tolist() == [list(image.shape[:2]) for image in decoded.images]
+    assert decoded.addresses.tolist() == [image.ctypes.data for image in decoded.images]
+
+
+def test_batches_of_any_size_several_of_them_under_way() -> None:
+    contents = jpegs(40)
+    photographs = [stored(content) for content in contents]
+    decoder = DaliDecoder(9, 2, None, 3)
+    under_way: deque[list[Array]] = deque()
+    first, num_batches = 0, 0
+    for seed, num in enumerate((9, 1, 4, 9, 2, 1, 9, 5)):
+        regions = random_regions(photographs[first : first + num], seed)
+        if len(under_way) == 3:
+            assert_same(decoder.collect(), under_way.popleft())
+            num_batches += 1
+        decoder.submit(contents[first : first + num], regions)
+        under_way.append(cut(photographs[first : first + num], regions))
+        first += num
+    while under_way:
+        assert_same(decoder.collect(), under_way.popleft())
+        num_batches += 1
+    assert (first, num_batches) == (40, 8)
+
+
+def test_pixels_outlive_later_batches_and_the_decoder() -> None:
+    contents = jpegs(20)
+    photographs = [stored(content) for content in contents]
+    whole = regions_of(*((0, 0, photograph.shape[1], photograph.shape[0]) for photograph in photographs))
+    decoder = DaliDecoder(5, 1, None, 2)
+    held = []
+    for first in range(0, 20, 5):
+        decoder.submit(contents[first : first + 5], whole[first : first + 5])
+        held.append(decoder.collect())
+    images = held[0].images
+    del held[0]  # an image by itself owns its memory
+    decoder.close()
+    later = DaliDecoder(5, 1, None, 2)
+    for first in range(0, 20, 5):
+        later.submit(contents[first : first + 5], whole[first : first + 5])
+        later.collect()
+    for image, photograph in zip(images, photographs[:5], strict=True):
+        np.testing.assert_array_equal(image, photograph)
+    for batch, first in zip(held, range(5, 20, 5), strict=True):
+        assert_same(batch, photographs[first : first + 5])
+
+
+def test_the_caller_may_drop_the_files_at_once() -> None:
+    decoder = DaliDecoder(8, 1, None, 4)
+    for first in range(0, 32, 8):
+        contents = jpegs(8, first=first)
+        decoder.submit(contents, regions_of(*[(0, 0, 40, 40)] * 8))
+        del contents
+    overwriting = [bytes(range(256)) * 9 for _ in range(2_000)]
+    for first in range(0, 32, 8):
+        assert_same(decoder.collect(), [stored(content)[:40, :40] for content in jpegs(8, first=first)])
+    assert len(overwriting) == 2_000
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_nothing_is_turned(orientation: int) -> None:
+    content = encoded(scene(30, 50), "JPEG", exif=exif(orientation))
+    decoder = DaliDecoder(1, 1, None, 1)
+    decoder.submit([content], regions_of((0, 0, 50, 30)))
+    assert_same(decoder.collect(), [stored(content)])
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_file_fails_its_batch_and_a_new_decoder_goes_on(bad: str, depth: int) -> None:
+    good = stored(KINDS["420"])
+    decoder = DaliDecoder(3, 2, None, depth)
+    for _ in range(depth - 1):
+        decoder.submit([KINDS["420"]], regions_of(WHOLE))
+    decoder.submit([KINDS["420"], BAD[bad], KINDS["420"]], regions_of(WHOLE, WHOLE, WHOLE))
+    collected = [decoder.collect() for _ in range(depth - 1)]
+    with pytest.raises(DaliDecodeError) as caught:
+        decoder.collect()
+    reason = str(caught.value)
+    assert reason and not any(noise in reason for noise in ("\n", "traceback", "C++", "pipeline", "encountered"))
+    with pytest.raises(AssertionError, match="thrown away"):
+        decoder.submit([KINDS["420"]], regions_of(WHOLE))
+    for batch in collected:
+        assert_same(batch, [good])
+    again = DaliDecoder(3, 2, None, depth)
+    again.submit([KINDS["420"]], regions_of(WHOLE))
+    assert_same(again.collect(), [good])
+
+
+@pytest.mark.parametrize("region", [(0, 0, 112, 75), (0, 0, 111, 76), (-1, 0, 5, 5)])
+def test_a_region_outside_its_photograph(region: tuple[int, int, int, int]) -> None:
+    decoder = DaliDecoder(1, 1, None, 1)
+    decoder.submit([KINDS["420"]], regions_of(region))
+    with pytest.raises(DaliDecodeError, match="window .* is not valid for image dimensions"):
+        decoder.collect()
+
+
+def num_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_closing_ends_dali_s_threads() -> None:
+    before = num_threads()
+    decoder = DaliDecoder(4, 5, None, 2)
+    decoder.submit(jpegs(4), regions_of(*[(0, 0, 40, 40)] * 4))
+    assert num_threads() >= before + 5
+    decoder.close()
+    wait_until(lambda: num_threads() <= before)
+    dropped = DaliDecoder(4, 5, None, 2)
+    dropped.submit(jpegs(4), regions_of(*[(0, 0, 40, 40)] * 4))
+    assert num_threads() >= before + 5
+    del dropped
+    wait_until(lambda: num_threads() <= before)
+
+
+def test_dali_is_imported_without_a_warning_and_only_when_a_decoder_is_made() -> None:
+    code = (
+        "import sys; from augpipe.dali.decoder import DaliDecoder; assert 'nvidia.dali' not in sys.modules; "
+        "DaliDecoder(1, 1, None, 1); assert 'nvidia.dali' in sys.modules"
+    )
+    ended = run_python(code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_real_photographs(photos_dir: Path) -> None:
+    contents = [path.read_bytes() for path in sorted(photos_dir.iterdir())[:60]]
+    headers = [probe(content, max_pixels=10**9) for content in contents]
+    contents = [content for content, header in zip(contents, headers, strict=True) if header.may_scale]
+    assert len(contents) > 50
+    photographs = [stored(content) for content in contents]
+    regions = random_regions(photographs, seed=1)
+    decoder = DaliDecoder(len(contents), 2, None, 1)
+    decoder.submit(contents, regions)
+    assert_same(decoder.collect(), cut(photographs, regions))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    """nvJPEG rounds in another way, and a region's outermost pixels may be upsampled without their neighbours."""
+    import torch
+
+    contents = [encoded(scene(300, 400, seed), "JPEG", quality=92) for seed in range(8)]
+    regions = regions_of(*[(10 + 8 * i, 20 + 4 * i, 210 + 8 * i, 180 + 4 * i) for i in range(8)])
+    expected = cut([stored(content) for content in contents], regions)
+    decoder = DaliDecoder(8, 2, 0, 2)
+    decoder.submit(contents, regions)
+    decoder.submit(contents[::-1], regions[::-1])
+    stream = torch.cuda.Stream()
+    for wanted in (expected, expected[::-1]):
+        decoded = decoder.collect(stream.cuda_stream)
+        assert decoded.images == [] and decoded.shapes.tolist() == [list(image.shape[:2]) for image in wanted]
+        with torch.cuda.stream(stream):
+            for address, image in zip(decoded.addresses.tolist(), wanted, strict=True):
+                interface = {"data": (address, True), "shape": image.shape, "typestr": "|u1", "version": 3}
+                view = torch.as_tensor(type("", (), {"__cuda_array_interface__": interface})(), device="cuda:0")
+                pixels = view.cpu().numpy()
+                assert np.abs(pixels.astype(np.int64) - image).mean() < 1.0
+        stream.synchronize()
+        del decoded
