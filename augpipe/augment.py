@@ -1,35 +1,40 @@
 """A recipe as a transform, for people who own their loader: pixels in, augmented pixels out."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.arguments import as_num_threads, as_seed
-from augpipe.backends.render import Scratch, as_rgbx, check_image, render
-from augpipe.decoding.pillow import decode_stored
 from augpipe.gpu_ops.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, Framework, Layout, OutputFormat
-from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, View
-from augpipe.source import Pixels
+from augpipe.recipe import Recipe
+from augpipe.transform.host import HostTransform
+from augpipe.transform.inputs import Images, told_apart
 from augpipe.workers import num_usable_cores
+
+if TYPE_CHECKING:
+    from augpipe.transform.device import DeviceTransform
+
+Sizes = list[tuple[int, int]]
 
 
 class Augment:
-    """Apply a recipe to photographs held in memory: arrays, PIL images or CPU tensors, one or a list.
+    """Apply a recipe to photographs held in memory: arrays, PIL images or tensors, one or several.
+
+    What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it.
 
     Args:
         recipe: what is done to each photograph.
         seed: 0..2^64 - 1.
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
         layout: "NCHW", "NHWC" or "channels_last" (torch only); a single image drops the N.
-        framework: "torch" or "numpy"; None gives tensors for tensors and arrays for all else.
-        num_threads: threads for lists; None for one a core. They run during a call alone.
+        framework: "torch" or "numpy"; None gives arrays for arrays, PIL images and what speaks DLPack on the CPU, and
+            tensors for tensors and for all that lies on a CUDA device.
+        num_threads: threads for several photographs on the CPU; None for one a core. They run during a call alone.
     """
 
     def __init__(
@@ -50,9 +55,9 @@ class Augment:
         self._layout: Layout = layout
         self._framework = framework
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
-        self._scratch = Scratch()
-        self._lock = threading.Lock()
-        self._next_id = 0
+        self.next_id = 0
+        """The id that the next photograph without one gets; set it to go on from elsewhere."""
+        self._start()
         self._form(framework or ("torch" if dtype == "bfloat16" or layout == "channels_last" else "numpy"))
 
     def __call__(
@@ -66,9 +71,11 @@ class Augment:
         """Augment one photograph or several.
 
         Args:
-            images: an (H, W, 3) uint8 array or CPU tensor (also gray (H, W), (H, W, 1), or with a fourth channel that
-                is dropped), a PIL image as it stands (applying its EXIF orientation is the caller's part), a list of
-                them, or one (B, H, W, C) array or tensor. They are only read.
+            images: an (H, W, 3) uint8 array or tensor (also gray (H, W), (H, W, 1), or with a fourth channel that is
+                dropped), a PIL image as it stands (applying its EXIF orientation is the caller's part), anything with
+                `__dlpack__` or `__cuda_array_interface__` that is such an array, a list of them, or one (B, H, W, C)
+                array or tensor. They are only read. In a list, all lie on the CPU or all on one CUDA device, where
+                they are read in place if each row's pixels are dense, and copied first if not.
             sample_ids: an id for each photograph: the same id, epoch and seed give the same pixels. None counts on
                 from call to call, so that no two photographs are treated alike; worker processes that share a copy of
                 this object count alike, so give ids there.
@@ -77,134 +84,104 @@ class Augment:
 
         Returns:
             One image (3, H, W) or a batch (B, 3, H, W), or with the channels last; a list of images where their sizes
-            differ; a tuple, one entry a view, where the recipe has several views.
+            differ; a tuple, one entry a view, where the recipe has several views. On a CUDA device they are tensors
+            that are ready for work on torch's current stream; the host does not wait for them.
 
         Raises:
             ValueError: an image is not one, or cannot be used with the recipe; the message says which and why.
+            augpipe.cuda.failures.KernelError: the CUDA device reports an error, perhaps of an earlier call.
+            torch.OutOfMemoryError: the CUDA device is full.
         """
-        is_single = not isinstance(images, list | tuple) and getattr(images, "ndim", 3) != 4
-        given = [images] if is_single else list(images)
-        form = self._form(self._framework or ("torch" if given and _is_tensor(given[0]) else "numpy"))
-        photographs = [_as_array(image, position) for position, image in enumerate(given)]
-        if plan is None:
-            made = self._plan(photographs, sample_ids, epoch)
-        elif sample_ids is None:
-            made = self._checked(plan, photographs)
-        else:
-            raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
-        results = []
-        for view, rows in zip(self.recipe.all_views, made.views, strict=True):
-            images_of_view = self._render(photographs, view, rows, form)
-            results.append(images_of_view[0] if is_single else images_of_view)
-        return results[0] if len(results) == 1 else tuple(results)
+        given = told_apart(images)
+        if given.device is not None:
+            return self._on_device(given, sample_ids, epoch, plan)
+        form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
+        sizes = [(image.shape[0], image.shape[1]) for image in given.items]
+        made = self._made(plan, sizes, sample_ids, epoch)
+        views = zip(self.recipe.all_views, made.views, strict=True)
+        return _handed_out([self._host.render(given.items, view, rows, form) for view, rows in views], given.is_single)
+
+    def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
+        from augpipe.transform.device import DeviceTransform, device_pixels
+
+        if self._framework == "numpy":
+            raise ValueError(
+                f'framework="numpy" and image 0 lies on {given.device}, where numpy has no arrays. Leave framework '
+                "out and call .cpu().numpy() on the result, or move the images with .cpu() first."
+            )
+        pixels = device_pixels(given)
+        made = self._made(plan, pixels.sizes, sample_ids, epoch)
+        with self._lock:
+            transform = self._devices.get(given.device)
+            if transform is None:
+                transform = DeviceTransform(given.device, self.recipe, self._form("torch"))
+                self._devices[given.device] = transform
+        return _handed_out(transform.render(pixels, made), given.is_single)
 
     def _form(self, framework: Framework) -> OutputFormat:
         form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework)
         form.check(self.recipe)
         return form
 
-    def _plan(self, photographs: list[Pixels], sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+    def _made(self, plan: Plan | None, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+        """The plan to carry out: the caller's, or a new one."""
+        if plan is None:
+            return self._drawn(sizes, sample_ids, epoch)
+        if sample_ids is not None:
+            raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
+        return self._checked(plan, sizes)
+
+    def _drawn(self, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
         if sample_ids is None:
             with self._lock:
-                first = self._next_id
-                self._next_id += len(photographs)
-            ids = np.arange(first, first + len(photographs)) % 2**32
+                first = self.next_id
+                self.next_id += len(sizes)
+            ids = np.arange(first, first + len(sizes)) % 2**32
         else:
             ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).reshape(-1)
-            if len(ids) != len(photographs):
-                raise ValueError(f"sample_ids holds {len(ids)} ids for {len(photographs)} images. Give one each.")
-        sizes = [(image.shape[0], image.shape[1]) for image in photographs]
+            if len(ids) != len(sizes):
+                raise ValueError(f"sample_ids holds {len(ids)} ids for {len(sizes)} images. Give one each.")
         for position, reason in enumerate(refusals(self.recipe, sizes)):
             if reason:
                 raise ValueError(f"image {position}: {reason}")
         return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=self.seed)
 
-    def _checked(self, plan: Plan, photographs: list[Pixels]) -> Plan:
+    def _checked(self, plan: Plan, sizes: Sizes) -> Plan:
         if plan.recipe != self.recipe:
             raise ValueError(
                 f"the plan was drawn from another recipe ({plan.recipe.name or 'unnamed'}) than this transform's "
                 f"({self.recipe.name or 'unnamed'}). Give that one: Augment(plan.recipe)(images, plan=plan)."
             )
-        if len(plan) != len(photographs):
+        if len(plan) != len(sizes):
             raise ValueError(
-                f"the plan is of {len(plan)} samples and there are {len(photographs)} images. Cut it: plan[i:j]."
+                f"the plan is of {len(plan)} samples and there are {len(sizes)} images. Cut it: plan[i:j]."
             )
-        for position, (row, image) in enumerate(zip(plan.rows, photographs, strict=True)):
-            if (row["height"], row["width"]) != image.shape[:2]:
+        for position, (row, (height, width)) in enumerate(zip(plan.rows, sizes, strict=True)):
+            if (row["height"], row["width"]) != (height, width):
                 raise ValueError(
-                    f"image {position} is {image.shape[0]}x{image.shape[1]} pixels and the plan was made for "
+                    f"image {position} is {height}x{width} pixels and the plan was made for "
                     f"{row['height']}x{row['width']}. Give the photographs in the plan's order (plan.sample_ids)."
                 )
         return plan
 
-    def _render(self, photographs: list[Pixels], view: View, rows: npt.NDArray[np.void], form: OutputFormat) -> Any:
-        """The images of one view: a batch, or a list where their sizes differ."""
-        table = kernel_rows(rows)
-        sizes = [(int(row["out_height"]), int(row["out_width"])) for row in rows]
-        ends = np.cumsum([0] + [height * width * 3 for height, width in sizes])
-        memory: npt.NDArray[np.generic] = np.empty(int(ends[-1]), form.held_as)
-
-        def work(position: int) -> None:
-            out = memory[ends[position] : ends[position + 1]]
-            pixels = as_rgbx(photographs[position], self._scratch)
-            render(pixels, table[position : position + 1], out, sizes[position], form, self._scratch)
-
-        num_threads = min(self._num_threads, len(photographs))
-        if num_threads > 1:
-            with ThreadPoolExecutor(num_threads) as pool:
-                list(pool.map(work, range(len(photographs))))
-        else:
-            for position in range(len(photographs)):
-                work(position)
-        if len(set(sizes)) <= 1:
-            height, width = sizes[0] if sizes else view.out_size or (0, 0)
-            return form.wrap(memory, len(photographs), height, width)
-        return [
-            form.wrap(memory[ends[i] : ends[i + 1]], 1, height, width)[0] for i, (height, width) in enumerate(sizes)
-        ]
+    def _start(self) -> None:
+        """What belongs to one process: its memory, its devices, its lock."""
+        self._host = HostTransform(self._num_threads)
+        self._devices: dict[Any, DeviceTransform] = {}
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a worker process gets memory of its own
-        return {name: value for name, value in self.__dict__.items() if name not in ("_scratch", "_lock")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_host", "_devices", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _scratch=Scratch(), _lock=threading.Lock())
+        self.__dict__.update(state)
+        self._start()
 
     def __repr__(self) -> str:
         return f"Augment({self.recipe.name or self.recipe!r}, seed={self.seed})"
 
 
-def _is_tensor(image: Any) -> bool:
-    # by inheritance too, as torchvision's tv_tensors are; torch itself is not imported for arrays
-    return any(f"{kind.__module__}.{kind.__qualname__}" == "torch.Tensor" for kind in type(image).__mro__)
-
-
-def _as_array(image: Any, position: int) -> Pixels:
-    """A uint8 array (H, W) or (H, W, C) of an array, CPU tensor or PIL image, copied only where it must be."""
-    array: npt.NDArray[Any]
-    if _is_tensor(image):
-        if image.device.type != "cpu":
-            raise ValueError(f"image {position} lies on {image.device}, and must be on the CPU. Call .cpu() first.")
-        if str(image.dtype) != "torch.uint8":  # said here, as some of the others have no numpy type
-            raise ValueError(f"image {position}: the tensor is {image.dtype}, and must be uint8 with values in 0..255.")
-        array = image.numpy()
-    elif isinstance(image, np.ndarray):
-        array = image
-    elif hasattr(image, "convert") and hasattr(image, "mode"):
-        array = np.asarray(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
-    else:
-        raise ValueError(
-            f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array or tensor, or a PIL image."
-        )
-    try:
-        check_image(array)
-    except ValueError as error:
-        raise ValueError(f"image {position}: {error}.") from None
-    return array
-
-
-def _decoded(image: Any, position: int) -> Pixels:
-    try:
-        return decode_stored(image.copy())  # it drops the image's transparency
-    except ValueError as error:
-        raise ValueError(f"image {position}: {error}.") from error
+def _handed_out(views: list[Any], is_single: bool) -> Any:
+    """One image or batch, or one of each view."""
+    results = [images[0] if is_single else images for images in views]
+    return results[0] if len(results) == 1 else tuple(results)

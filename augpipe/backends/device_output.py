@@ -99,14 +99,14 @@ class DeviceOutput:
         """
         target: _Target = assembly.target
         keep: list[Any] = [target.staging, *assembly.owners]
-        with self._streams.on_current() as stream:
+        assert assembly.plan is not None
+        ids = assembly.plan.sample_ids
+        with self._renderer.launching([int(sample_id) for sample_id in ids]) as stream:
             target.staging.wait()
             if self._writer is not None:
                 self._writer.wait()
                 keep += self._writer.memory
                 keep += self._writer.write(target.new, stream)
-            assert assembly.plan is not None
-            ids = assembly.plan.sample_ids
             return list(self._renderer.render(target.table, assembly.tables, assembly.sizes, keep, ids))
 
     def labels(self, labels: npt.NDArray[np.int64]) -> Any:

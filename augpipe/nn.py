@@ -1,0 +1,131 @@
+"""Augmentation as a torch module in front of a model; this file imports torch, and `import augpipe` does not."""
+
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+from augpipe.arguments import as_epoch
+from augpipe.augment import Augment
+from augpipe.gpu_ops.philox import MAX_WORD, whole_numbers
+from augpipe.ops import CenterCrop, MultiResolutionCrop, Normalize, RandomResizedCrop
+from augpipe.ops.base import Op, pair
+from augpipe.output import DType, Layout
+from augpipe.recipe import Recipe
+
+EVALUATED_FRACTION = 0.875
+"""The centre's size over the short side's: 224 of 256, as in torchvision's and timm's evaluation."""
+
+
+class AugmentModule(torch.nn.Module):
+    """`Augment` as a module: photographs in, and what the model takes out, on the device where the photographs lie.
+
+    In training mode it applies `recipe`, in evaluation mode `eval_recipe`. It has no parameters and no gradients.
+    `torch.compile` of a model that holds it compiles the rest and breaks the graph here, so it does not go together
+    with `fullgraph=True`. `state_dict` holds its place in training: the epoch and the next photograph's id.
+
+    Args:
+        recipe: what is done to each photograph in training.
+        eval_recipe: what is done to each photograph in evaluation; None for `evaluation_of(recipe)`.
+        seed: 0..2^64 - 1. Where several ranks train, give each its own (seed + rank): they count alike.
+        dtype, layout, num_threads: as for `Augment`.
+
+    Raises:
+        ValueError: an argument is out of range, or `recipe` has several views and `eval_recipe` is not given.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        eval_recipe: Recipe | None = None,
+        *,
+        seed: int = 0,
+        dtype: DType = "float32",
+        layout: Layout = "NCHW",
+        num_threads: int | None = None,
+    ) -> None:
+        super().__init__()
+        options: dict[str, Any] = {
+            "dtype": dtype,
+            "layout": layout,
+            "num_threads": num_threads,
+            "framework": "torch",
+        }
+        self._train = Augment(recipe, seed, **options)
+        self._eval = Augment(evaluation_of(recipe) if eval_recipe is None else eval_recipe, seed, **options)
+        self._epoch = 0
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is done in training."""
+        return self._train.recipe
+
+    @property
+    def eval_recipe(self) -> Recipe:
+        """What is done in evaluation."""
+        return self._eval.recipe
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that draws are made for."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch, 0..2^32 - 1; photographs without ids are counted from 0 again."""
+        self._epoch = as_epoch(epoch)
+        self._train.next_id = self._eval.next_id = 0
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, images: Any, sample_ids: npt.ArrayLike | None = None) -> Any:
+        """Augment a batch.
+
+        Args:
+            images: a list of (H, W, 3) uint8 tensors, a (B, H, W, 3) tensor, or whatever else `Augment` takes.
+            sample_ids: (B,) on the CPU: the same id, epoch and seed give the same pixels. None counts on; evaluation
+                counts apart, so that it does not change what training draws.
+
+        Returns:
+            As of `Augment`: (B, 3, height, width) on the photographs' device, a tuple of them for several views.
+        """
+        augment = self._train if self.training else self._eval
+        return augment(images, sample_ids, self._epoch)
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"epoch": self._epoch, "next_id": self._train.next_id % 2**32}
+
+    def set_extra_state(self, state: Any) -> None:
+        if not isinstance(state, dict) or state.keys() != {"epoch", "next_id"}:
+            raise ValueError(f"the state of an AugmentModule holds epoch and next_id, and this one is {state!r}.")
+        self._epoch = as_epoch(state["epoch"])
+        self._train.next_id = int(whole_numbers("next_id", state["next_id"], 0, MAX_WORD))
+
+    def extra_repr(self) -> str:
+        return f"recipe={self.recipe.name!r}, eval_recipe={self.eval_recipe.name!r}, seed={self._train.seed}"
+
+
+def evaluation_of(recipe: Recipe) -> Recipe:
+    """A recipe without randomness whose images a model that was trained on `recipe` understands.
+
+    It takes the centre, of the same size and normalised alike. The photograph's short side is resized to the smallest
+    of a `MultiResolutionCrop`'s scales, or to 8/7 of the size after a `RandomResizedCrop`; a `CenterCrop` stays as it
+    is, and a recipe that keeps whole photographs keeps them.
+
+    Raises:
+        ValueError: the recipe has several views.
+    """
+    if len(recipe.all_views) > 1:
+        raise ValueError(
+            f"the recipe {recipe.name or 'unnamed'!r} has {len(recipe.all_views)} views, and evaluation cannot be "
+            "told from it. Give eval_recipe, such as recipes.evaluation(224)."
+        )
+    (view,) = recipe.all_views
+    ops: list[Op] = []
+    if isinstance(view.crop, CenterCrop):
+        ops.append(view.crop)
+    elif isinstance(view.crop, MultiResolutionCrop):
+        ops.append(CenterCrop(size=view.crop.size, scale=min(view.crop.scales)))
+    elif isinstance(view.crop, RandomResizedCrop):
+        scale = round(max(pair(view.crop.size)) / EVALUATED_FRACTION)
+        ops.append(CenterCrop(size=view.crop.size, scale=scale))
+    ops += [op for op in view.ops if isinstance(op, Normalize)]
+    return Recipe.model_validate({"name": f"evaluation of {recipe.name or 'unnamed'}", "ops": ops})

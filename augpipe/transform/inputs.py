@@ -1,0 +1,184 @@
+"""What a caller hands to `Augment`, told apart: arrays, tensors, PIL images, and what speaks DLPack."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.backends.render import check_image
+from augpipe.decoding.pillow import decode_stored
+from augpipe.output import import_torch
+from augpipe.source import Pixels
+
+DEVICE_TYPES: tuple[str, ...] = ("cuda",)
+"""Where a tensor lies that is augmented there; tests of simulated kernels put "cpu" here."""
+
+# DLPack's kDLCPU, kDLCUDAHost and kDLCUDAManaged, which numpy reads, and kDLCUDA
+DLPACK_ON_HOST = (1, 3, 13)
+DLPACK_ON_CUDA = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """One call's photographs, all on the host or all on one device."""
+
+    items: list[Any]
+    """On the host, checked arrays (H, W) or (H, W, C); on a device, tensors yet to be checked."""
+    device: Any
+    """The `torch.device`; None for the host."""
+    is_single: bool
+    """Whether the caller gave one photograph and gets one image."""
+    is_whole: bool
+    """Whether the only item is a tensor (B, H, W, C) of all photographs; on the host they are taken apart."""
+    are_tensors: bool
+    """Whether the first is a tensor, or lies on a device."""
+    are_borrowed: bool
+    """Whether another library owns memory on the device, so that torch's allocator cannot look after it."""
+
+
+def told_apart(images: Any) -> Images:
+    """See what the caller gave.
+
+    Raises:
+        ValueError: one of them is no image, or they do not lie in one place; the message names it.
+    """
+    is_whole = is_single = False
+    if isinstance(images, list | tuple):
+        given = [as_known(image, position) for position, image in enumerate(images)]
+        are_borrowed = any(known is not image for known, image in zip(given, images, strict=True))
+    else:
+        known = as_known(images, 0)
+        are_borrowed = known is not images
+        is_single = getattr(known, "ndim", 3) != 4
+        is_whole = not is_single and is_on_device(known)
+        given = [known] if is_single or is_whole else list(known)
+    are_tensors = bool(given) and is_tensor(given[0])
+    device = _common_device(given) if any(is_on_device(image) for image in given) else None
+    return Images(
+        items=given if device is not None else [as_array(image, position) for position, image in enumerate(given)],
+        device=device,
+        is_single=is_single,
+        is_whole=is_whole,
+        are_tensors=are_tensors,
+        are_borrowed=are_borrowed,
+    )
+
+
+def is_tensor(image: Any) -> bool:
+    """Whether it is a torch tensor; torch itself is not imported for anything else."""
+    return _is_tensor_type(type(image))  # type: ignore[arg-type]  # mypy takes no class for hashable
+
+
+@cache
+def _is_tensor_type(kind: type) -> bool:
+    # by inheritance too, as torchvision's tv_tensors are
+    return any(f"{base.__module__}.{base.__qualname__}" == "torch.Tensor" for base in kind.__mro__)
+
+
+def is_on_device(image: Any) -> bool:
+    """Whether it is a tensor that is augmented where it lies."""
+    return is_tensor(image) and image.device.type in DEVICE_TYPES
+
+
+def as_known(image: Any, position: int) -> Any:
+    """An array for what speaks DLPack on the host, a tensor for what lies on a CUDA device, all else as it is.
+
+    Nothing is copied. What is made on another stream is waited for by torch's current stream, not by the host.
+    """
+    if isinstance(image, np.ndarray) or is_tensor(image) or _is_picture(image):
+        return image
+    if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
+        kind, index = image.__dlpack_device__()
+        if kind in DLPACK_ON_HOST:
+            return np.from_dlpack(image)
+        if kind == DLPACK_ON_CUDA:
+            return _torch_with_cuda(index).from_dlpack(image)
+        raise ValueError(
+            f"image {position}, a {type(image).__name__}, lies on a device of DLPack's type {int(kind)} (index "
+            f"{index}), and must be on the CPU or a CUDA device. Move it there first."
+        )
+    if hasattr(image, "__cuda_array_interface__"):
+        return _from_cuda_array(image)
+    return image
+
+
+def as_array(image: Any, position: int) -> Pixels:
+    """A uint8 array (H, W) or (H, W, C) of an array, CPU tensor or PIL image, copied only where it must be."""
+    array: npt.NDArray[Any]
+    if is_tensor(image):
+        if image.device.type != "cpu":
+            raise ValueError(
+                f"image {position} lies on {image.device}, and must be on the CPU or a CUDA device. Call .cpu() first."
+            )
+        check_dtype(image, position)
+        array = image.numpy()
+    elif isinstance(image, np.ndarray):
+        array = image
+    elif _is_picture(image):
+        array = np.asarray(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
+    else:
+        raise ValueError(
+            f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array or tensor, or a PIL image."
+        )
+    check_array(array, position)
+    return array
+
+
+def check_dtype(tensor: Any, position: int) -> None:
+    """Raise ValueError unless the tensor is uint8; some of torch's types have no numpy type to be told by later."""
+    if str(tensor.dtype) != "torch.uint8":
+        raise ValueError(f"image {position}: the tensor is {tensor.dtype}, and must be uint8 with values in 0..255.")
+
+
+def check_array(array: npt.NDArray[Any], position: int) -> None:
+    """Raise ValueError, with the image's position, unless the array is an image."""
+    try:
+        check_image(array)
+    except ValueError as error:
+        raise ValueError(f"image {position}: {error}.") from None
+
+
+def _is_picture(image: Any) -> bool:
+    return hasattr(image, "convert") and hasattr(image, "mode")
+
+
+def _decoded(image: Any, position: int) -> Pixels:
+    try:
+        return decode_stored(image.copy())  # it drops the image's transparency
+    except ValueError as error:
+        raise ValueError(f"image {position}: {error}.") from error
+
+
+def _from_cuda_array(image: Any) -> Any:
+    torch = _torch_with_cuda(0)
+    tensor = torch.as_tensor(image, device="cuda")
+    stream = image.__cuda_array_interface__.get("stream")
+    if stream is not None:  # torch does not look at it
+        made_on = torch.cuda.ExternalStream(stream, device=tensor.device)
+        torch.cuda.current_stream(tensor.device).wait_stream(made_on)
+    return tensor
+
+
+def _torch_with_cuda(index: int) -> Any:
+    """The torch module, able to use the device; a clear error where it is not."""
+    torch = import_torch()
+    if not torch.cuda.is_available():
+        from augpipe.cuda.device import require_device
+
+        require_device(f"cuda:{index}")
+    return torch
+
+
+def _common_device(given: Sequence[Any]) -> Any:
+    """The one device that all lie on."""
+    places = [image.device if is_tensor(image) else "the CPU" for image in given]
+    for position, place in enumerate(places):
+        if place != places[0]:
+            raise ValueError(
+                f"image {position} lies on {place} and image 0 on {places[0]}. One call takes images of one device: "
+                "move them there first, with .to(device)."
+            )
+    return places[0]
