@@ -92,6 +92,8 @@ def machine() -> dict[str, object]:
         "torch",
         "opencv-python-headless",
         "albumentations",
+        "nvidia-dali-cuda130",
+        "numba-cuda",
     ):
         try:
             versions[name] = version(name)

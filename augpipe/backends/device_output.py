@@ -101,7 +101,7 @@ class DeviceOutput:
         keep: list[Any] = [target.staging, *assembly.owners]
         assert assembly.plan is not None
         ids = assembly.plan.sample_ids
-        with self._renderer.launching([int(sample_id) for sample_id in ids]) as stream:
+        with self._renderer.launching(ids) as stream:
             target.staging.wait()
             if self._writer is not None:
                 self._writer.wait()
