@@ -40,9 +40,14 @@ format: .venv/.installed ## Let ruff mend what it can
 
 .PHONY: bench
 bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compare with (an environment of their own)
-	@for script in $$(grep -l __main__ benchmarks/*.py); do \
+	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v /gpu_check); do \
 		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
 	done
+
+.PHONY: gpu-check
+gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; one report in benchmarks/results/
+	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
+	.venv/bin/python benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
 
 .PHONY: clean
 clean: ## Remove the environments, caches and what the commands wrote

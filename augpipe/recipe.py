@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from augpipe.ops import (
@@ -187,6 +186,8 @@ class Recipe(BaseModel):
 
     def to_toml(self) -> str:
         """The recipe as TOML with every field written out, so that a later default cannot change it."""
+        import tomli_w  # only here: to augment, a machine without this package needs none of it
+
         return tomli_w.dumps(_without_none(self.model_dump(), self))
 
     def dump(self, path: str | Path) -> None:

@@ -64,19 +64,20 @@ class DaliStage:
 
     def submit(self, assembly: Assembly) -> None:
         """Queue a planned batch; see `DecodeStage`."""
-        assert self._pool is not None
+        pool = self._pool
+        if pool is None:
+            return  # the pass was closed while a thread still read this batch
         # all that is planned is fed before anything is waited for, so that DALI never idles
-        self._pool.submit((_FEED, assembly.request.number), partial(self._guarded, self._feed, assembly))
+        pool.submit((_FEED, assembly.request.number), partial(self._guarded, self._feed, assembly))
 
     def close(self) -> None:
         """End the pass: what DALI still decodes is waited for and dropped."""
         if self._pool is not None:
             self._pool.close()
         self._pool = self._proceed = None
-        if self._decoder is not None and self._in_flight:
+        if self._in_flight:
             self._in_flight.clear()
-            self._decoder.close()
-            self._decoder = None
+            self._discard_decoder()
 
     def _guarded(self, step: Proceed, assembly: Assembly) -> None:
         try:
@@ -86,6 +87,7 @@ class DaliStage:
                 lost.problems[0] = problem
                 lost.done.set()
             self._in_flight.clear()
+            self._discard_decoder()  # what it has in flight belongs to nobody any more
 
     def _feed(self, assembly: Assembly) -> None:
         from augpipe.dali.decoder import DaliDecodeError
@@ -98,10 +100,10 @@ class DaliStage:
         regions = self._regions(assembly, positions)
         photographs = assembly.opened()
         encoded = [content for position in positions if isinstance(content := photographs[position].content, bytes)]
+        if self._decoder is None:
+            self._decoder = self._build()
         self._in_flight.append(_InFlight(assembly=assembly, positions=positions, regions=regions))
         try:
-            if self._decoder is None:
-                self._decoder = self._build()
             self._decoder.submit(encoded, regions)
         except DaliDecodeError as problem:
             self._start_anew(problem)
@@ -175,12 +177,15 @@ class DaliStage:
         self._in_flight.clear()
         opened = failed[0].assembly.opened()
         self._failures.update(opened[position].sample_id for position in failed[0].positions)
-        if self._decoder is not None:
-            self._decoder.close()
-        self._decoder = None
+        self._discard_decoder()
         logger.info("DALI failed, so our own decoder takes the %d batches under way: %s", len(failed), problem)
         for batch in failed:
             self._proceed(batch.assembly)
+
+    def _discard_decoder(self) -> None:
+        if self._decoder is not None:
+            self._decoder.close()
+            self._decoder = None
 
     def _build(self) -> "DaliDecoder":
         from augpipe.dali.decoder import DaliDecoder

@@ -1,5 +1,7 @@
 """A DALI pipeline that decodes regions of JPEGs, and does nothing else."""
 
+import ctypes
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +63,7 @@ class DaliDecoder:
         self._max_batch_size = max_batch_size
         self._is_on_gpu = device_id is not None
         self._in_flight: deque[list[Pixels]] = deque()
+        self._process = os.getpid()
         self._pipeline: Any = None
         self._pipeline = _build(require_dali(device_id), max_batch_size, num_threads, device_id, depth)
 
@@ -117,7 +120,12 @@ class DaliDecoder:
         )
 
     def close(self) -> None:
-        """Wait for what is under way, discard it, and end DALI's threads; what was collected stays good."""
+        """Wait for what is under way, discard it, and end DALI's threads; what was collected stays good.
+
+        In a forked process nothing is ended: the threads are the parent's, and waiting for them hangs or crashes.
+        """
+        if self._pipeline is not None and self._process != os.getpid():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pipeline))  # never destroyed
         self._pipeline = None  # its threads end here, and read the files until then
         self._in_flight.clear()
 

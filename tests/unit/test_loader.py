@@ -303,7 +303,7 @@ ARGUMENT_ERRORS = [
     ({"seed": 1.0}, "seed"),
     ({"seed": None}, "seed"),
     ({"backend": "cuda"}, "backend='cuda' is not known. Choose one of 'auto', 'native', 'dali'"),
-    ({"device": "gpu"}, "device='gpu' is not known. Choose \"cpu\", \"cuda\""),
+    ({"device": "gpu"}, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
     ({"on_error": "ignore"}, "on_error='ignore' is not known. Choose one of 'raise', 'skip'"),
     ({"max_pixels": 0}, "max_pixels"),
     ({"max_pixels": None}, "max_pixels"),

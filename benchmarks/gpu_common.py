@@ -1,0 +1,248 @@
+"""What the sections of `gpu_check` share: the run they belong to, what they find, photographs on a device, timing."""
+
+import json
+import statistics
+import time
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from augpipe import Plan, Recipe
+from augpipe.cuda.render import DeviceRenderer
+from augpipe.gpu_ops.cuda.launch import is_simulated
+from augpipe.output import OutputFormat
+from augpipe.planning.kernel_rows import kernel_rows
+
+SPIN_CYCLES = 100_000_000
+"""Of `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
+
+MAX_SPIN_CYCLES = 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of the script, as each section sees it."""
+
+    photographs: Path
+    """A flat folder of JPEG files."""
+    origin: str
+    """What they are, in words."""
+    work: Path
+    """A folder for the section's own files."""
+    is_simulated: bool
+    """Whether numba's CUDA simulator stands in for a device: sizes are tiny and nothing is timed."""
+
+    def pick(self, full: Any, tiny: Any) -> Any:
+        """A size: the one to measure with, or one that the simulator gets through."""
+        return tiny if self.is_simulated else full
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors lie."""
+        return torch.device("cpu") if self.is_simulated else torch.device("cuda", 0)
+
+    def encoded(self) -> list[bytes]:
+        """The files' contents, by name."""
+        return [file.read_bytes() for file in sorted(self.photographs.iterdir())]
+
+    def many(self, num: int) -> Path:
+        """A flat folder of `num` files: the photographs again and again, as hard links."""
+        folder = self.work / f"{num}-files"
+        if not folder.exists():
+            folder.mkdir()
+            files = sorted(self.photographs.iterdir())
+            for number in range(num):
+                (folder / f"{number:06}.jpg").hardlink_to(files[number % len(files)])
+        return folder
+
+
+class Findings:
+    """What a section found, written to a file at each step: a run that is killed leaves what it had."""
+
+    def __init__(self, into: Path) -> None:
+        self._into = into
+        self._found: dict[str, dict[str, Any]] = {"measured": {}, "checks": {}, "not_measured": {}}
+
+    def keep(self, name: str, value: Any) -> None:
+        """A figure, or several by name."""
+        self._found["measured"][name] = value
+        self._write()
+
+    def check(self, name: str, passed: bool, detail: Any = None) -> None:
+        """Something that must be so."""
+        self._found["checks"][name] = {"passed": bool(passed)} | ({} if detail is None else {"detail": detail})
+        self._write()
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Something that could not be measured here."""
+        self._found["not_measured"][name] = reason
+        self._write()
+
+    @contextmanager
+    def attempt(self, name: str, *, is_others: bool = False) -> Generator[None, None, None]:
+        """A part that may fail without ending the section.
+
+        A package that is missing is noted; any other error is kept with its traceback, and makes the run a failed one,
+        unless the part is about other people's code.
+        """
+        try:
+            yield
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self.leave_out(name, reason)
+            if not isinstance(error, ImportError):
+                kind = "errors_of_others" if is_others else "errors"
+                self._found.setdefault(kind, {})[name] = traceback.format_exc().splitlines()[-30:]
+            self._write()
+
+    def _write(self) -> None:
+        part = self._into.with_suffix(".part")
+        part.write_text(json.dumps(self._found))
+        part.replace(self._into)
+
+
+class OnDevice:
+    """Photographs in device memory, and a renderer for them.
+
+    Args:
+        run: which device.
+        photographs: (H, W, 3 or 4) uint8 arrays.
+        recipe: of the plans that are to be rendered.
+        form: "torch" is its framework.
+    """
+
+    def __init__(self, run: Run, photographs: Sequence[np.ndarray], recipe: Recipe, form: OutputFormat) -> None:
+        self.tensors = [torch.from_numpy(np.ascontiguousarray(image)).to(run.device) for image in photographs]
+        rows = [(t.data_ptr(), t.shape[1], 0, 0, t.shape[2]) for t in self.tensors]
+        self.table = np.array(rows, np.int64).reshape(-1, 5)
+        self.renderer = DeviceRenderer(run.device, recipe, form)
+
+    def render(self, plan: Plan) -> list[torch.Tensor]:
+        """The images of each view, on the device."""
+        tables = [kernel_rows(rows) for rows in plan.views]
+        sizes = [(int(rows["out_height"][0]), int(rows["out_width"][0])) for rows in plan.views]
+        return self.renderer.render(self.table, tables, sizes, self.tensors, plan.sample_ids)
+
+
+def form(dtype: str = "float32", layout: str = "NCHW") -> OutputFormat:
+    """Torch tensors of a number type and layout."""
+    return OutputFormat(dtype=dtype, layout=layout, framework="torch")
+
+
+def std_of(recipe: Recipe) -> float:
+    """The largest standard deviation that the recipe divides by, in levels; 1 where it does not normalise."""
+    found = [255.0 * max(op.std) for view in recipe.all_views for op in view.ops if op.op == "normalize"]
+    return found[0] if found else 1.0
+
+
+def levels_apart(one: torch.Tensor, other: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+    """Absolute differences of two batches of a recipe in 8-bit levels, on the CPU; never less than they are."""
+    return (one.cpu().double() - other.cpu().double()).abs() * std_of(recipe)
+
+
+def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
+    """Least, median and most, and how many there were."""
+    found = {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    return {name: round(value, digits) for name, value in found.items()} | {"times": len(values)}
+
+
+def is_on_cuda() -> bool:
+    """False in the simulator."""
+    return not is_simulated()
+
+
+def synchronize() -> None:
+    """Wait for the device."""
+    if is_on_cuda():
+        torch.cuda.synchronize()
+
+
+def stream_number() -> int:
+    """The current stream as a `cudaStream_t`."""
+    return torch.cuda.current_stream().cuda_stream if is_on_cuda() else 0
+
+
+def event_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3) -> list[float]:
+    """Seconds that the device spent on each of `times` calls `work(i)`, between events on the current stream.
+
+    The calls are queued behind a spin, so that the host is ahead and only the device's own time is seen; where the
+    spin was over too early, all is done again behind a longer one.
+    """
+    if not is_on_cuda():
+        return wall_seconds(work, 2, 0)
+    for turn in range(warm_up):
+        work(turn)
+    cycles = SPIN_CYCLES
+    while True:
+        torch.cuda.synchronize()
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+        torch.cuda._sleep(cycles)
+        events[0].record()
+        for turn in range(times):
+            work(turn)
+            events[turn + 1].record()
+        was_ahead = not events[0].query()
+        torch.cuda.synchronize()
+        if was_ahead or cycles >= MAX_SPIN_CYCLES:
+            break
+        cycles *= 4
+    if not was_ahead:
+        print("event_seconds: the host could not stay ahead of the device, so gaps between launches are in the times")
+    return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
+
+
+def wall_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3) -> list[float]:
+    """Seconds of each of `times` calls `work(i)` by the host's clock, the device waited for after each."""
+    seconds = []
+    for turn in range(-warm_up, times):
+        begin = time.perf_counter()
+        work(turn)
+        synchronize()
+        if turn >= 0:
+            seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def host_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3, at_once: int = 4) -> list[float]:
+    """Seconds until each of `times` calls `work(i)` returns; the device is waited for every few calls, untimed."""
+    seconds = []
+    for turn in range(-warm_up, times):
+        if turn % at_once == 0:
+            synchronize()
+        begin = time.perf_counter()
+        work(turn)
+        if turn >= 0:
+            seconds.append(time.perf_counter() - begin)
+    synchronize()
+    return seconds
+
+
+def copy_bandwidth(num_bytes: int = 4 << 30, times: int = 20) -> dict[str, Any]:
+    """Bytes a second of a device-to-device copy, those read and those written counted."""
+    device = "cuda" if is_on_cuda() else "cpu"
+    num_bytes = min(num_bytes, torch.cuda.mem_get_info()[0] // 4) if is_on_cuda() else 1 << 16
+    source = torch.randint(0, 256, (num_bytes,), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    seconds = event_seconds(lambda _: target.copy_(source), times)
+    return {
+        "what": f"copy_ of {num_bytes / 2**30:.2f} GiB, bytes read and written",
+        "bytes_per_second": round(2 * num_bytes / statistics.median(seconds)),
+        "milliseconds": spread([value * 1e3 for value in seconds]),
+    }
+
+
+def rates(seconds_an_item: Sequence[float], digits: int = 1) -> dict[str, float]:
+    """Items a second of the seconds each took: slowest, median and fastest round."""
+    return {
+        "slowest": round(1 / max(seconds_an_item), digits),
+        "median": round(1 / statistics.median(seconds_an_item), digits),
+        "fastest": round(1 / min(seconds_an_item), digits),
+        "rounds": len(seconds_an_item),
+    }

@@ -1,0 +1,47 @@
+"""Section of `gpu_check`: every test that is marked `gpu`, by pytest in a process of its own."""
+
+import importlib.util
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from gpu_common import Findings, Run
+
+ROOT = Path(__file__).resolve().parents[1]
+MISSING = "pytest", "hypothesis", "scipy"
+
+
+def run(run: Run, findings: Findings) -> None:
+    lacking = [name for name in MISSING if importlib.util.find_spec(name) is None]
+    if lacking:
+        findings.leave_out("tests", f"not installed: {', '.join(lacking)}")
+        return
+    # named one by one: the others may want packages that a machine with a GPU lacks
+    files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
+    outcome = run.work / "outcome.xml"
+    # warnings of versions that this checkout does not pin are no failures
+    options = ["-o", "filterwarnings=default", "-p", "no:cacheprovider", "-q", "-rs", f"--junitxml={outcome}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *files, "-m", "gpu", *options], cwd=ROOT, capture_output=True, text=True
+    )
+    lines = done.stdout.splitlines()
+    if not outcome.exists():
+        findings.check("tests", False, lines[-20:] + done.stderr.splitlines()[-10:])
+        return
+    cases = list(ElementTree.parse(outcome).getroot().iter("testcase"))
+    names = {
+        kind: [f"{case.get('classname')}::{case.get('name')}" for case in cases if case.find(kind) is not None]
+        for kind in ("failure", "error", "skipped")
+    }
+    findings.keep("tests", {"run": len(cases), **{kind: len(found) for kind, found in names.items()}})
+    skipped = {
+        f"{case.get('classname')}::{case.get('name')}": found.get("message", "")
+        for case in cases
+        if (found := case.find("skipped")) is not None
+    }
+    for name, reason in skipped.items():
+        findings.leave_out(name, reason)
+    bad = names["failure"] + names["error"]
+    num_run = len(cases) - len(skipped)
+    findings.check("tests", not bad and num_run > 0, {"failed": bad, "last_lines": lines[-40:]} if bad else None)

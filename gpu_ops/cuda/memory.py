@@ -1,0 +1,87 @@
+"""What kernels are made of beside leaves: read-only loads, stores, and instructions that numba lacks.
+
+On the device these are LLVM (`ld.global.nc` and so on), in the simulator plain Python over host memory. Nothing is
+bounds-checked: kernels clamp.
+
+- `load_<type>(address)`; the memory must not change while the kernel runs. `store_<type>(address, value)`, and
+  `store_<type>_pair(address, first, second)`: one write of both, at a multiple of their common size.
+- `float32_bits(value)`, and `float16_bits(value)`: those of the nearest float16, halves to even; uint32 both.
+- `floor_index(value)`: the largest int32 not above a float32.
+- `kept(value)`: an int32 as it is, which the compiler cannot look behind: so it does not work it out anew.
+- `raised_red(pixel, raised)` and so on: 2^23 + a channel of RGBX, float32, given the bits of 2^23; the
+  difference of two is exact.
+- `reciprocal(value)`: 1 / value, at most one unit in the last place off.
+- `saturated(value, factor, shift)`: value * factor + shift within 0..1.
+"""
+
+from augpipe.gpu_ops.cuda.simulation import IS_SIMULATED
+
+if IS_SIMULATED:
+    from augpipe.gpu_ops.cuda.host_memory import (
+        float16_bits,
+        float16_pair_bits,
+        float32_bits,
+        floor_index,
+        kept,
+        load_f32,
+        load_i32,
+        load_i64,
+        load_u8,
+        load_u32,
+        raised_blue,
+        raised_green,
+        raised_red,
+        reciprocal,
+        saturated,
+        store_f32,
+        store_f32_pair,
+        store_u8,
+        store_u16,
+        store_u32,
+    )
+else:
+    from augpipe.gpu_ops.cuda.device_memory import (
+        float16_bits,
+        float16_pair_bits,
+        float32_bits,
+        floor_index,
+        kept,
+        load_f32,
+        load_i32,
+        load_i64,
+        load_u8,
+        load_u32,
+        raised_blue,
+        raised_green,
+        raised_red,
+        reciprocal,
+        saturated,
+        store_f32,
+        store_f32_pair,
+        store_u8,
+        store_u16,
+        store_u32,
+    )
+
+__all__ = [
+    "float16_bits",
+    "float16_pair_bits",
+    "float32_bits",
+    "floor_index",
+    "kept",
+    "load_f32",
+    "load_i32",
+    "load_i64",
+    "load_u8",
+    "load_u32",
+    "raised_blue",
+    "raised_green",
+    "raised_red",
+    "reciprocal",
+    "saturated",
+    "store_f32",
+    "store_f32_pair",
+    "store_u8",
+    "store_u16",
+    "store_u32",
+]
