@@ -37,14 +37,14 @@ CACHES = ["off", "device", "host"]
 PLENTY = 1_000_000
 
 FILES: list[Any] = [
-    encoded(scene(40, 50, 0), "JPEG", quality=90),
-    encoded(scene(38, 30, 1), "JPEG", quality=90),
-    encoded(scene(31, 41, 2)[..., 0], "JPEG", quality=90),
-    encoded(scene(36, 33, 3), "JPEG", quality=90, exif=exif(6)),
-    encoded(scene(33, 35, 4), "PNG"),
-    scene(34, 32, 5),
+    encoded(scene(20, 25, 0), "JPEG", quality=90),
+    encoded(scene(19, 15, 1), "JPEG", quality=90),
+    encoded(scene(16, 21, 2)[..., 0], "JPEG", quality=90),
+    encoded(scene(18, 17, 3), "JPEG", quality=90, exif=exif(6)),
+    encoded(scene(16, 18, 4), "PNG"),
+    scene(17, 16, 5),
 ]
-SIZES = [(40, 50), (38, 30), (31, 41), (33, 36), (33, 35), (34, 32)]
+SIZES = [(20, 25), (19, 15), (16, 21), (17, 18), (16, 18), (17, 16)]
 NUM = len(FILES)
 NEEDED = sum(-(-height * width * 4 // 16) * 16 for height, width in SIZES)
 JPEGS = [0, 1, 2]
@@ -52,7 +52,7 @@ JPEGS = [0, 1, 2]
 
 CROPS = Recipe(name="crops", ops=(RandomResizedCrop(size=(5, 4)), Rotate(), Flip(), Vignette(p=1.0), Normalize()))
 LEVELS = Recipe(name="levels", border="edge", ops=(MultiResolutionCrop(size=(5, 4), scales=(8, 12)), Rotate(p=1.0)))
-CENTRE = Recipe(name="centre", ops=(CenterCrop(size=(4, 3), scale=30),))
+CENTRE = Recipe(name="centre", ops=(CenterCrop(size=(4, 3), scale=14),))
 VIEWS = Recipe(
     name="views",
     views=(
@@ -187,8 +187,8 @@ def test_whole_photographs() -> None:
 
 
 def test_photographs_decoded_at_a_scale() -> None:
-    files = [encoded(scene(side, side + 20, side), "JPEG", quality=80) for side in (60, 120, 200)]
-    recipe = Recipe(ops=(MultiResolutionCrop(size=5, scales=(6, 12, 30)), Normalize()))
+    files = [encoded(scene(side, side + 20, side), "JPEG", quality=80) for side in (20, 40, 70)]
+    recipe = Recipe(ops=(MultiResolutionCrop(size=4, scales=(5, 9, 18)), Normalize()))
     loader, on_cpu = make("cuda", files, recipe, cache="device"), make("cpu", files, recipe)
     for _ in range(3):
         assert_near(list(loader), list(on_cpu))
@@ -231,7 +231,7 @@ def test_a_budget_of_exactly_what_there_is_and_one_byte_less(backend: str, cache
 
 @pytest.mark.parametrize(("backend", "cache"), WITH_CACHE)
 def test_a_budget_too_small_keeps_what_came_first(backend: str, cache: str) -> None:
-    budget = 40 * 50 * 4 + 38 * 30 * 4  # the first two
+    budget = 20 * 25 * 4 + 1152  # the first two, 19 x 15 x 4 rounded up to 16
     options: dict[str, Any] = {"recipe": CENTRE, "shuffle": False, "batch_size": 1, "prefetch": 1, "num_threads": 1}
     loader = make("cuda", backend=backend, cache=cache, cache_bytes=budget, **options)
     plain = make("cpu", **options)
@@ -299,7 +299,7 @@ def test_two_sticky_ranks_read_their_samples_once(cache: str) -> None:
 
 def without_tables() -> bytes:
     """A JPEG whose header is sound, and which no decoder makes anything of."""
-    data = encoded(scene(36, 34, 8), "JPEG", quality=90)
+    data = encoded(scene(18, 17, 8), "JPEG", quality=90)
     while (start := data.find(b"\xff\xdb")) >= 0:
         data = data[:start] + data[start + 2 + int.from_bytes(data[start + 2 : start + 4], "big") :]
     return data

@@ -193,8 +193,19 @@ def test_a_device_cache_stops_where_a_model_took_the_memory(
 
 def test_a_device_cache_with_a_budget_takes_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "SEGMENT_BYTES", 4096)
-    cache = device.device_cache(5, 8192, device_with(monkeypatch, [0]))
+    cache = device.device_cache(5, 8192, device_with(monkeypatch, [GIB]))
     assert fill(cache, 5, 32) == [True, True, False, False, False]
+
+
+def test_a_device_cache_leaves_the_last_memory_to_batches(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(device, "SEGMENT_BYTES", 4096)
+    left = device.LEAST_FREE_BYTES
+    cache = device.device_cache(5, 10**6, device_with(monkeypatch, [left + 4096, left + 4095]))
+    assert fill(cache, 5, 32) == [True, False, False, False, False]
+    assert f"({left + 4095} bytes of cpu are free, and others need some)" in caplog.text
+    assert len(caplog.records) == 1
 
 
 def test_a_device_that_is_full(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
