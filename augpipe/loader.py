@@ -48,8 +48,8 @@ class Loader:
         prefetch: batches made ahead of the one in use.
         backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
             "auto" chooses "dali" for a CUDA device where DALI is installed, else "native".
-        device: "cpu", "cuda" or "cuda:1": where batches are made. On CUDA they are ready on the stream that is current
-            when the loader hands them out.
+        device: "cpu", "cuda", "cuda:1" or a torch.device: where batches are made. On CUDA they are ready on the stream
+            that is current when the loader hands them out.
         cache: "off"; "device" keeps decoded photographs where batches are made, "host" in host memory, so that from the
             second epoch on they are neither read nor decoded. It changes no pixel.
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
@@ -80,7 +80,7 @@ class Loader:
         num_threads: int | None = None,
         prefetch: int = 2,
         backend: BackendName = "auto",
-        device: str = "cpu",
+        device: Any = "cpu",
         cache: CacheName = "off",
         cache_bytes: int | None = None,
         pin_memory: bool = False,
@@ -274,7 +274,7 @@ class Loader:
             self._backend = self._cache = None
         if self._backend is None:
             if self._choice.reason is not None:
-                logger.info("%s; %d threads", self._choice.reason, self._num_threads)
+                logger.info("%s; threads: %d", self._choice.reason, self._num_threads)
             if self._cache is None:
                 self._cache = self._choice.make_cache(self._num_samples)
             settings = Settings(

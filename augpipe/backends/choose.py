@@ -65,7 +65,7 @@ class Choice:
 def choose(
     *,
     backend: BackendName,
-    device: str,
+    device: Any,
     cache: CacheName,
     cache_bytes: int | None,
     pin_memory: bool,
@@ -80,10 +80,12 @@ def choose(
     """
     check_choice("backend", backend, get_args(BackendName))
     check_choice("cache", cache, get_args(CacheName))
+    check_choice("pin_memory", pin_memory, (False, True))
     cache_bytes = as_cache_bytes(cache_bytes)
     if cache_bytes is not None and cache == "off":
         raise ValueError(f'cache_bytes={cache_bytes} sizes a cache that is off. Choose cache="device" or cache="host".')
-    is_on_cuda = str(device).partition(":")[0] == "cuda"
+    device = str(device)  # a torch.device's name is what it is called here
+    is_on_cuda = device.partition(":")[0] == "cuda"
     if not is_on_cuda and device != "cpu":
         raise ValueError(
             f'device={device!r} is not known. Choose "cpu", "cuda", or "cuda:1" and so on for one of several.'

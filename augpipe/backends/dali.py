@@ -178,7 +178,7 @@ class DaliStage:
         opened = failed[0].assembly.opened()
         self._failures.update(opened[position].sample_id for position in failed[0].positions)
         self._discard_decoder()
-        logger.info("DALI failed, so our own decoder takes the %d batches under way: %s", len(failed), problem)
+        logger.info("DALI failed: our own decoder takes what was under way (batches: %d). %s", len(failed), problem)
         for batch in failed:
             self._proceed(batch.assembly)
 

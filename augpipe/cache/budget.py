@@ -18,6 +18,8 @@ def as_cache_bytes(value: Any) -> int | None:
     if value is None:
         return None
     num_bytes = as_whole("cache_bytes", value)
+    if isinstance(value, bool):
+        raise ValueError(f"cache_bytes={value} is not a number of bytes. Leave it out to take what is free.")
     if num_bytes < 0:
         raise ValueError(f"cache_bytes={num_bytes} must be at least 0. Leave it out to take what is free.")
     return num_bytes

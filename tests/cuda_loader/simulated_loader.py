@@ -417,4 +417,4 @@ def test_auto_tells_what_it_chose(is_there: bool, monkeypatch: pytest.MonkeyPatc
     list(make("cuda", FILES[:1], CENTRE))
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("backend auto: dali, " if is_there else "backend auto: native on ")
-    assert line.endswith("; 2 threads")
+    assert line.endswith("; threads: 2")

@@ -51,7 +51,7 @@ def test_auto_is_native_on_the_cpu_whatever_is_installed(caplog: pytest.LogCaptu
     caplog.set_level(logging.INFO, "augpipe")
     list(make())
     assert [record.getMessage() for record in caplog.records] == [
-        "backend auto: native, as the device is the CPU; 1 threads"
+        "backend auto: native, as the device is the CPU; threads: 1"
     ]
 
 

@@ -43,7 +43,7 @@ def numbers(loader: Loader) -> CacheStatistics:
 def test_epochs_are_the_same_bits_as_natives_without_a_cache(name: str, cache_bytes: int) -> None:
     with_cache = cached(FILES, RECIPES[name], cache_bytes=cache_bytes, batch_size=16)
     without = make("native", FILES, RECIPES[name], batch_size=16)
-    for _ in range(3):
+    for _ in range(2):
         assert assert_same_batches(with_cache, without) == len(FILES)
     assert (numbers(with_cache).hits > 0) == (cache_bytes > 0)
 

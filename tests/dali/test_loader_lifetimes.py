@@ -163,7 +163,6 @@ def test_a_decoder_serves_one_epoch_after_the_other(monkeypatch: pytest.MonkeyPa
 
 ENDINGS = {
     "an unfinished iterator": "it = iter(make(prefetch=4)); next(it)",
-    "an iterator of a module": "it = iter(make()); next(it); sys.modules['augpipe'].kept = it; del it",
     "an iterator in a cycle": "it = iter(make()); next(it); cycle = {'it': it}; cycle['itself'] = cycle; del it",
     "an iterator in a daemon thread": (
         "def f():\n  while True:\n    for batch in make(): pass\n"

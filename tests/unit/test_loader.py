@@ -345,7 +345,7 @@ def test_the_backend_chosen_is_told_in_one_line(caplog: pytest.LogCaptureFixture
     list(loader)
     list(loader)
     (record,) = caplog.records
-    assert record.getMessage() == "backend auto: native, as the device is the CPU; 2 threads"
+    assert record.getMessage() == "backend auto: native, as the device is the CPU; threads: 2"
     caplog.clear()
     list(make(backend="native"))
     assert caplog.records == []
