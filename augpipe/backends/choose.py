@@ -84,26 +84,26 @@ def choose(
     cache_bytes = as_cache_bytes(cache_bytes)
     if cache_bytes is not None and cache == "off":
         raise ValueError(f'cache_bytes={cache_bytes} sizes a cache that is off. Choose cache="device" or cache="host".')
-    device = str(device)  # a torch.device's name is what it is called here
-    is_on_cuda = device.partition(":")[0] == "cuda"
-    if not is_on_cuda and device != "cpu":
+    name = str(device)  # that of a torch.device too
+    is_on_cuda = name.partition(":")[0] == "cuda"
+    if not is_on_cuda and name != "cpu":
         raise ValueError(
             f'device={device!r} is not known. Choose "cpu", "cuda", or "cuda:1" and so on for one of several.'
         )
     if is_on_cuda and framework != "torch":
         raise ValueError(
-            f'framework="{framework}" cannot hold batches on device="{device}". Choose framework="torch": its tensors '
+            f'framework="{framework}" cannot hold batches on device="{name}". Choose framework="torch": its tensors '
             "have __dlpack__ and __cuda_array_interface__, which CuPy and JAX take without copying."
         )
     if pin_memory and is_on_cuda:
-        raise ValueError(f'pin_memory=True is for batches on the CPU, and device="{device}". Leave it out.')
+        raise ValueError(f'pin_memory=True is for batches on the CPU, and device="{name}". Leave it out.')
     if pin_memory and not import_torch().cuda.is_available():
         raise ValueError("pin_memory=True needs a CUDA device, and torch finds none. Leave it out.")
     found: Any = None
     if is_on_cuda:
         from augpipe.cuda.device import require_device
 
-        found = require_device(device)
+        found = require_device(name)
     chosen, reason = _backend(backend, found)
     if chosen == "dali":
         from augpipe.dali.install import require_dali

@@ -74,6 +74,22 @@ def test_unknown_devices(device: Any) -> None:
     )
 
 
+def test_a_torch_device_is_a_name_too() -> None:
+    torch = pytest.importorskip("torch")
+    assert len(list(make(device=torch.device("cpu")))) == len(list(make(device="cpu")))
+    with refused() as caught:
+        make(device=torch.device("meta"))
+    assert "device=device(type='meta') is not known." in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"pin_memory": "no"}, {"cache": "host", "cache_bytes": True}])
+def test_words_and_truths_that_are_no_such_thing(options: dict[str, Any]) -> None:
+    name = list(options)[-1]
+    with refused() as caught:
+        make(**options)
+    assert str(caught.value).startswith(f"{name}={options[name]!r} ")
+
+
 @pytest.mark.parametrize("device", ["cuda:", "cuda:-1", "cuda:x", "cuda:01"])
 def test_malformed_cuda_devices(device: str) -> None:
     with pytest.raises(ValueError, match=f'device=\'{device}\' is no CUDA device. Write "cuda", or "cuda:1" for the'):
