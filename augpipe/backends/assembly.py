@@ -106,6 +106,11 @@ class Assembly:
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def is_on_device(self) -> bool:
+        """Whether a cache on the device holds every photograph: then nothing is left to be decoded or put."""
+        return self.cache is not None and not self.cache.is_on_host and len(self.held) == len(self.photographs)
+
     def opened(self) -> list[Photograph]:
         """The photographs, once every position has one."""
         return [photograph for photograph in self.photographs if photograph is not None]

@@ -81,12 +81,12 @@ class DeviceOutput:
             )
             for position, (height, width, first) in target.staged.items()
         } | assembly.on_device
-        table = np.zeros((len(assembly.photographs), 5), np.int64)
-        for position, held in assembly.held.items():
-            table[position] = held.place.address, held.width, 0, 0, 4
-        for position, pixels in decoded.items():
-            table[position] = pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels
-        target.table = table
+        rows = {position: (held.place.address, held.width, 0, 0, 4) for position, held in assembly.held.items()} | {
+            position: (pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels)
+            for position, pixels in decoded.items()
+        }
+        target.table = np.zeros((len(assembly.photographs), 5), np.int64)
+        target.table[np.array([*rows], np.int64)] = np.array([*rows.values()], np.int64).reshape(-1, 5)
         if self._writer is not None:
             target.new = self._whole(assembly, decoded)
 
@@ -105,7 +105,7 @@ class DeviceOutput:
             target.staging.wait()
             if self._writer is not None:
                 self._writer.wait()
-                keep += self._writer.memory
+                keep.append(self._writer.memory)
                 keep += self._writer.write(target.new, stream)
             return list(self._renderer.render(target.table, assembly.tables, assembly.sizes, keep, ids))
 

@@ -99,9 +99,15 @@ class Engine:
                 self._stage.start(lambda assembly: self._spread(pool, assembly, 1))
             ahead: deque[Assembly] = deque()
             for request in requests:
+                finished = None
+                if len(ahead) == self._settings.prefetch and ahead[0].done.is_set():
+                    # before the next one is begun: threads that wake for it would hold Python's lock meanwhile
+                    finished = self._finish(pool, ahead.popleft())
                 ahead.append(self._start(pool, request))
-                if len(ahead) > self._settings.prefetch:
-                    yield self._finish(pool, ahead.popleft())
+                if finished is None and len(ahead) > self._settings.prefetch:
+                    finished = self._finish(pool, ahead.popleft())
+                if finished is not None:
+                    yield finished
             while ahead:
                 yield self._finish(pool, ahead.popleft())
         finally:
@@ -112,8 +118,19 @@ class Engine:
 
     def _start(self, pool: WorkerPool, request: Request) -> Assembly:
         assembly = Assembly(request=request, cache=self._cache, photographs=[None] * len(request.sample_ids))
-        self._spread(pool, assembly, 0)
+        if self._cache is not None and self._cache.sizes_of(request.sample_ids).are_known.all():
+            pool.submit((request.number, 0), partial(self._open_known, pool, assembly))
+        else:
+            self._spread(pool, assembly, 0)
         return assembly
+
+    def _open_known(self, pool: WorkerPool, assembly: Assembly) -> None:
+        """The first stage of a batch that the cache knows all samples of: nothing is read, so it is one task."""
+        try:
+            assembly.photographs = [*self._samples.known(assembly)]
+        except BaseException as problem:
+            assembly.problems[0] = problem
+        self._go_on(pool, assembly, 0)
 
     def _spread(self, pool: WorkerPool, assembly: Assembly, stage: int) -> None:
         """Queue the tasks of a stage; the one that ends last goes on to the next stage."""
@@ -151,6 +168,8 @@ class Engine:
                 assembly.problems[0] = problem
         if stage == 1 or assembly.problems:
             assembly.done.set()
+        elif assembly.is_on_device:
+            self._go_on(pool, assembly, 1)
         elif self._stage is not None:
             self._stage.submit(assembly)
         else:

@@ -25,8 +25,8 @@ def plan_batch(assembly: Assembly, settings: Settings) -> None:
         for view, rows in zip(settings.recipe.all_views, assembly.plan.views, strict=True)
     )
     assembly.held.clear()
-    for position in range(len(photographs)):
-        _look_up(assembly, position)
+    if assembly.cache is not None:
+        assembly.held.update(assembly.cache.find_all(assembly.plan.sample_ids, assembly.factors))
 
 
 def plan_replacement(assembly: Assembly, position: int, photograph: Photograph, settings: Settings) -> bool:

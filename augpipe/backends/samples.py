@@ -37,6 +37,17 @@ class Samples:
         reason = assembly.skipped[wanted].removeprefix(f"{name}: ")
         raise SampleError(name, f"it cannot be used, {after}. The first reason: {reason}")
 
+    def known(self, assembly: Assembly) -> list[Photograph]:
+        """The photographs of a batch whose samples are all known to the cache."""
+        assert assembly.cache is not None
+        ids = assembly.request.sample_ids
+        sizes = assembly.cache.sizes_of(ids)
+        rows = zip(ids.tolist(), sizes.heights.tolist(), sizes.widths.tolist(), sizes.may_scale.tolist(), strict=True)
+        return [
+            Photograph(sample_id=sample_id, content=None, size=(height, width), may_scale=may_scale, header=None)
+            for sample_id, height, width, may_scale in rows
+        ]
+
     def read(self, photograph: Photograph) -> None:
         """Give the photograph its content, where so far the cache alone knew it.
 

@@ -40,7 +40,7 @@ class Place:
 class Arena:
     """Segments that are allocated when they are needed, and cut up in the order in which pieces are asked for.
 
-    A piece goes to the first gap that is large enough. Safe from several threads; they wait for each other while a
+    A piece goes to the newest gap that is large enough. Safe from several threads; they wait for each other while a
     segment is allocated.
 
     Args:
@@ -127,7 +127,8 @@ class Arena:
             self._gaps.append(Place(segment=place.segment, offset=start, num_bytes=end - start))
 
     def _cut(self, wanted: int) -> Place | None:
-        for position, gap in enumerate(self._gaps):
+        for position in reversed(range(len(self._gaps))):  # the ends of full segments, too small mostly, come last
+            gap = self._gaps[position]
             if gap.num_bytes < wanted:
                 continue
             rest = gap.num_bytes - wanted

@@ -146,6 +146,29 @@ class PixelCache:
         place = self._place(address, height * width * 4)
         return Held(place=place, height=height, width=width, is_on_host=self.is_on_host)
 
+    def find_all(self, sample_ids: Ints, factors: Ints) -> dict[int, Held]:
+        """`find` for (B,) samples at (B,) factors: position -> the picture, for those that are held."""
+        addresses = self.addresses_of(sample_ids, factors)
+        positions = np.flatnonzero(addresses)
+        if not len(positions):
+            return {}
+        sizes, divisors = self.sizes_of(sample_ids[positions]), factors[positions]
+        heights, widths = -(-sizes.heights // divisors), -(-sizes.widths // divisors)
+        segments = sorted(self._arena.segments, key=lambda segment: segment.address)  # asked for after the addresses
+        firsts = np.array([segment.address for segment in segments])
+        which = np.searchsorted(firsts, addresses[positions], side="right") - 1
+        offsets = addresses[positions] - firsts[which]
+        columns = (positions, which, offsets, heights, widths)
+        return {
+            position: Held(
+                place=Place(segment=segments[number], offset=offset, num_bytes=aligned(height * width * 4)),
+                height=height,
+                width=width,
+                is_on_host=self.is_on_host,
+            )
+            for position, number, offset, height, width in zip(*(column.tolist() for column in columns), strict=True)
+        }
+
     def addresses_of(self, sample_ids: Ints, factors: Ints) -> Ints:
         """(B,) int64: where the pixels of (B,) samples at (B,) factors begin, 0 where they are not held.
 

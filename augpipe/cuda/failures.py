@@ -37,7 +37,7 @@ def is_cuda_error(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | KernelError):
         return False
     kinds = {kind.__name__ for kind in type(error).__mro__}  # by name: torch 2.6 has no AcceleratorError
-    return bool(kinds & {"AcceleratorError", "CudaAPIError"}) or (
+    return bool(kinds & {"AcceleratorError", "CudaAPIError", "CUDAError"}) or (
         isinstance(error, RuntimeError) and "CUDA error:" in str(error)
     )
 

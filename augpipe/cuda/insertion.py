@@ -38,9 +38,12 @@ class CacheWriter:
         self._written: Event | None = None
 
     @property
-    def memory(self) -> list[Any]:
-        """What owns the cache's memory; whoever reads from it keeps this until the stream has passed the last use."""
-        return [segment.memory for segment in self._cache.arena.segments]
+    def memory(self) -> Any:
+        """What owns the cache's memory; whoever reads from it keeps this until the stream has passed the last use.
+
+        One object, and no tensors: a large cache has hundreds of segments, and lending each takes as long as all else.
+        """
+        return self._cache.arena
 
     def wait(self) -> None:
         """Let the current stream's further work wait for all that was written, perhaps on another stream."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 
+from augpipe.cuda.requirements import check_capability
 from augpipe.gpu_ops.cuda.launch import is_simulated
 
 
@@ -55,10 +56,12 @@ class CudaStreams:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self._is_capable = False
 
     @contextmanager
     def on_current(self) -> Generator[int, None, None]:
         with torch.cuda.device(self.device):
+            self._require_capable()
             if torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
                     "the current stream is being captured into a CUDA graph, and a batch is planned anew each time. "
@@ -82,10 +85,18 @@ class CudaStreams:
         torch.cuda.current_stream(self.device).wait_event(event)
 
     def pinned(self, num_bytes: int) -> torch.Tensor:
-        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
+        # a thread's current device is the first one, and the first page-locked memory may begin a context there
+        with torch.cuda.device(self.device):
+            return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
 
     def lend(self, tensor: torch.Tensor) -> None:
         tensor.record_stream(torch.cuda.current_stream(self.device))
+
+    def _require_capable(self) -> None:
+        """Raise DeviceError where no kernel can be compiled for the device; asked once CUDA is initialised."""
+        if not self._is_capable:
+            check_capability(torch.cuda.get_device_capability(self.device), torch.cuda.get_device_name(self.device))
+            self._is_capable = True
 
     @cached_property
     def _own(self) -> torch.cuda.Stream:

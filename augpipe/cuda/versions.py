@@ -56,7 +56,17 @@ def toolkit() -> Toolkit | None:
     found = parse(compiler) if compiler else _nvrtc_version()
     if found is None:
         return None
-    return Toolkit(compiler=found, linker=parse(linker) if linker else None)
+    return Toolkit(compiler=found, linker=parse(linker) if linker else _nvjitlink_version())
+
+
+def _nvjitlink_version() -> Version | None:
+    try:
+        from cuda.bindings import nvjitlink
+
+        major, minor = nvjitlink.version()
+    except (ImportError, RuntimeError):  # the second: the library is not to be found
+        return None
+    return major, minor
 
 
 def _nvrtc_version() -> Version | None:

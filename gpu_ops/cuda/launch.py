@@ -30,6 +30,9 @@ PIXELS_PER_PACK_THREAD = 8
 MAX_GRID_ROWS = 65_535
 """CUDA's limit along y and z: larger tables take several launches."""
 
+LEGACY_STREAM = 1
+"""cudaStreamLegacy: the default stream by a name that means no other one."""
+
 NUM_CONFIGURATIONS = 256
 """Launch configurations kept; a training run has one or two for each view."""
 
@@ -161,6 +164,7 @@ def _configured(kernel: Any, grid: tuple[int, ...], block: Any, stream: int) -> 
         previous = config.CUDA_LOW_OCCUPANCY_WARNINGS
         config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         try:
-            return kernel[grid, block, cuda.external_stream(stream) if stream else 0]
+            # numba's own 0 is the thread's default stream where the user's environment says so, and torch's never is
+            return kernel[grid, block, cuda.external_stream(stream or LEGACY_STREAM)]
         finally:
             config.CUDA_LOW_OCCUPANCY_WARNINGS = previous

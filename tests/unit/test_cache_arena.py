@@ -94,7 +94,7 @@ def test_the_ends_of_full_segments_are_used() -> None:
     arena = Arena(320, 160, allocate)
     first, second, third, fourth = take_all(arena, [112, 112, 48, 48])
     assert allocate.sizes == [160, 160]
-    assert first.segment is third.segment and second.segment is fourth.segment
+    assert second.segment is third.segment and first.segment is fourth.segment
     assert_apart([first, second, third, fourth])
     assert arena.take(1) is None
 

@@ -224,13 +224,18 @@ def test_the_toolkit_is_that_of_the_bindings(
 ) -> None:
     monkeypatch.setattr(versions, "installed", packages.get)
     monkeypatch.setattr(versions, "_nvrtc_version", lambda: None)
+    monkeypatch.setattr(versions, "_nvjitlink_version", lambda: None)
     assert versions.toolkit() == expected
 
 
-def test_a_toolkit_without_packages_is_known_by_its_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("linker", [None, (12, 6)])
+def test_a_toolkit_without_packages_is_known_by_its_libraries(
+    linker: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(versions, "installed", lambda package: None)
     monkeypatch.setattr(versions, "_nvrtc_version", lambda: (12, 6))
-    assert versions.toolkit() == Toolkit(compiler=(12, 6), linker=None)
+    monkeypatch.setattr(versions, "_nvjitlink_version", lambda: linker)
+    assert versions.toolkit() == Toolkit(compiler=(12, 6), linker=linker)
 
 
 def test_this_machine_gives_a_device_or_says_what_it_lacks() -> None:
