@@ -90,6 +90,8 @@ class Assembly:
     """(B,) the DCT factor that each photograph is decoded at."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
+    rectangles: npt.NDArray[np.int32] | None = None
+    """(B, 4) left, top, right, bottom of what the views look at, where some photograph can be decoded in part."""
     held: dict[int, Held] = field(default_factory=dict)
     """Position -> pixels that the cache holds."""
     regions: dict[int, Region] = field(default_factory=dict)

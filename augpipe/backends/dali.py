@@ -99,12 +99,16 @@ class DaliStage:
             return
         regions = self._regions(assembly, positions)
         photographs = assembly.opened()
-        encoded = [content for position in positions if isinstance(content := photographs[position].content, bytes)]
+        encoded, cuts = [], regions.copy()
+        for number, position in enumerate(positions):
+            content, first_x, first_y = photographs[position].cut(regions[number])
+            encoded.append(content)
+            cuts[number] -= np.array([first_x, first_y, first_x, first_y], np.int32)
         if self._decoder is None:
             self._decoder = self._build()
         self._in_flight.append(_InFlight(assembly=assembly, positions=positions, regions=regions))
         try:
-            self._decoder.submit(encoded, regions)
+            self._decoder.submit(encoded, cuts)
         except DaliDecodeError as problem:
             self._start_anew(problem)
             return

@@ -228,26 +228,20 @@ class Engine:
             self._output.put(assembly, position, pixels, (region.first_x, region.first_y))
         else:
             assert assembly.factors is not None
-            self._put_whole(assembly, position, photograph, int(assembly.factors[position]))
+            self._put_decoded(assembly, position, photograph, int(assembly.factors[position]))
 
-    def _put_whole(self, assembly: Assembly, position: int, photograph: Photograph, factor: int) -> None:
+    def _put_decoded(self, assembly: Assembly, position: int, photograph: Photograph, factor: int) -> None:
         """Decode a photograph, into the cache where it has room, and put it into the output."""
-        region = assembly.regions.get(position)
-        if region is None:
+        if position not in assembly.regions:
             self._samples.read(photograph)
         cache, slot = assembly.cache, None
-        height, width = photograph.size
         if cache is not None and cache.is_on_host:
+            height, width = photograph.size
             slot = cache.reserve(
                 photograph.sample_id, factor, height=height, width=width, may_scale=photograph.may_scale
             )
-        if slot is not None and slot.pixels is not None:
-            buffer = slot.pixels.reshape(-1)
-        else:
-            height, width, channels = photograph.shape(factor)
-            buffer = self._output.room(assembly, position, height * width * channels)
         try:
-            pixels = pack_into(buffer, region.pixels) if region is not None else photograph.decode_into(buffer, factor)
+            pixels, first = self._decoded(assembly, position, photograph, factor, None if slot is None else slot.pixels)
         except BaseException as problem:
             if cache is not None and slot is not None:
                 cache.cancel(slot)
@@ -256,7 +250,24 @@ class Engine:
             raise
         if cache is not None and slot is not None:
             cache.commit(slot)
-        self._output.put(assembly, position, pixels)
+        self._output.put(assembly, position, pixels, first)
+
+    def _decoded(
+        self, assembly: Assembly, position: int, photograph: Photograph, factor: int, target: Pixels | None
+    ) -> tuple[Pixels, tuple[int, int]]:
+        """A photograph's RGBX pixels, all of them in `target` where that is given, and where in it they start."""
+        region, cache = assembly.regions.get(position), assembly.cache
+        room = partial(self._output.room, assembly, position)
+        is_wanted_whole = target is not None or (
+            cache is not None and not cache.is_on_host and not cache.has_no_room_for(photograph.sample_id, factor)
+        )
+        if region is None and photograph.may_crop and assembly.rectangles is not None and not is_wanted_whole:
+            return photograph.decode_region(assembly.rectangles[position], room, factor)
+        height, width, channels = photograph.shape(factor)
+        buffer = room(height * width * channels) if target is None else target.reshape(-1)
+        if region is not None:
+            return pack_into(buffer, region.pixels), (0, 0)
+        return photograph.decode_into(buffer, factor), (0, 0)
 
     def _finish(self, pool: WorkerPool, assembly: Assembly) -> tuple[Batch, dict[int, str]]:
         if not assembly.done.is_set():

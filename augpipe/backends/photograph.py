@@ -1,11 +1,13 @@
 """One photograph as its source gave it: opened, checked against the recipe, and decoded when its turn comes."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from augpipe.backends.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
+from augpipe.decoding.jpeg import decode_stored
 from augpipe.errors import SampleError
 from augpipe.planning.plan import refusals
 from augpipe.recipe import Recipe
@@ -40,6 +42,45 @@ class Photograph:
             return pack_into(buffer, self.content)
         assert self.header is not None and self.content is not None
         return decode(self.content, self.header, dct_factor=factor, buffer=buffer)
+
+    @property
+    def may_crop(self) -> bool:
+        """Whether a rectangle of it may be decoded alone."""
+        return self.header is not None and self.header.may_crop
+
+    def decode_region(
+        self, rectangle: Sequence[int], room: Callable[[int], Pixels], factor: int = 1
+    ) -> tuple[Pixels, tuple[int, int]]:
+        """RGBX of the tiles that hold a rectangle, and the column and row of the photograph at which they start.
+
+        Args:
+            rectangle: left, top, right, bottom, in pixels of the photograph at 1/`factor`.
+            room: gives flat memory of so many bytes to decode into.
+            factor: the DCT factor.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        assert self.header is not None and self.header.tiles is not None and isinstance(self.content, bytes)
+        left, top, right, bottom = (int(side) for side in rectangle)
+        cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
+        num_bytes = -(-cut.height // factor) * -(-cut.width // factor) * 4
+        pixels = decode_stored(memoryview(cut.jpeg), cut.height, cut.width, factor, room(num_bytes)[:num_bytes])
+        return pixels, (cut.first_x, cut.first_y)
+
+    def cut(self, rectangle: Sequence[int]) -> tuple[bytes, int, int]:
+        """A file that holds a rectangle, and the column and row at which it starts: of tiles, or all of it.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        assert isinstance(self.content, bytes)
+        if not self.may_crop:
+            return self.content, 0, 0
+        assert self.header is not None and self.header.tiles is not None
+        left, top, right, bottom = (int(side) for side in rectangle)
+        cut = self.header.tiles.extract(self.content, left, top, right, bottom)
+        return cut.jpeg, cut.first_x, cut.first_y
 
     def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
         """`shape(factor)` uint8 RGBX in the calling thread's `scratch`; raises as `decode_into`."""

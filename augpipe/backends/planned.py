@@ -7,6 +7,7 @@ from augpipe.backends.assembly import Assembly, Settings
 from augpipe.backends.photograph import Photograph
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.plan import Plan, plan
+from augpipe.planning.regions import source_regions
 
 Rows = npt.NDArray[np.void]
 
@@ -24,6 +25,9 @@ def plan_batch(assembly: Assembly, settings: Settings) -> None:
         view.out_size or _common_size(rows, photographs, settings)
         for view, rows in zip(settings.recipe.all_views, assembly.plan.views, strict=True)
     )
+    assembly.rectangles = None
+    if any(photograph.may_crop for photograph in photographs):
+        assembly.rectangles = source_regions(assembly.tables, assembly.sizes)
     assembly.held.clear()
     if assembly.cache is not None:
         assembly.held.update(assembly.cache.find_all(assembly.plan.sample_ids, assembly.factors))
@@ -54,6 +58,10 @@ def plan_replacement(assembly: Assembly, position: int, photograph: Photograph, 
         assembly.plan.views[view][position] = rows[0]
         assembly.tables[view][position] = tables[view][0]
     assembly.factors[position] = factors[0]
+    if photograph.may_crop:
+        if assembly.rectangles is None:
+            assembly.rectangles = np.zeros((len(assembly.photographs), 4), np.int32)
+        assembly.rectangles[position] = source_regions(tables, assembly.sizes)[0]
     _look_up(assembly, position)
     return False
 

@@ -12,6 +12,8 @@ from augpipe.cli.inspect import inspect
 from augpipe.cli.preview import preview
 from augpipe.cli.recipe import recipe, schema
 from augpipe.cli.sample import sample
+from augpipe.cli.stats import stats
+from augpipe.cli.verify import verify
 
 app = typer.Typer(
     name="augpipe",
@@ -21,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, preview, inspect, recipe, schema, sample, bench, doctor):
+for command in (demo, preview, inspect, recipe, schema, sample, stats, verify, bench, doctor):
     app.command()(command)
 
 

@@ -1,7 +1,9 @@
 """What is known of a picture before its pixels are decoded, and the limit on how many there may be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from augpipe.decoding.tiles import Tiles
 
 Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
 
@@ -17,9 +19,9 @@ class Header:
     """Size and kind of one picture file."""
 
     height: int
-    """Rows in pixels, after the EXIF orientation is applied."""
+    """Rows in pixels, after the EXIF orientation is applied; without the padding of a tile-addressable JPEG."""
     width: int
-    """Columns in pixels, after the EXIF orientation is applied."""
+    """Columns in pixels, likewise."""
     orientation: int
     """EXIF orientation, 1..8; 1 where the file has none or an impossible one."""
     format: Format
@@ -29,6 +31,16 @@ class Header:
 
     False for the JPEGs that Pillow decodes: CMYK, YCCK, and chroma sampled in an unusual way.
     """
+    tiles: Tiles | None = field(default=None, compare=False)
+    """Where the file's tiles lie, for a tile-addressable JPEG; their pixels count as stored, before the orientation."""
+
+    @property
+    def may_crop(self) -> bool:
+        """Whether a rectangle may be decoded alone, from what `tiles.extract` gives.
+
+        Not of a turned one: its rectangles would have to be turned back.
+        """
+        return self.tiles is not None and self.orientation == 1
 
     @property
     def may_scale(self) -> bool:

@@ -1,12 +1,15 @@
 """JPEG: reading the frame header, and decoding by libjpeg-turbo."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-_SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
+from augpipe.decoding.tile_table import IDENTIFIER as _TILES
+from augpipe.decoding.tile_table import MARKER as _TILES_MARKER
+
+_SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
@@ -14,19 +17,24 @@ _MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; photographs have about te
 _HARMLESS = "extraneous bytes before marker 0xd9"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """What stands before a JPEG's first scan."""
 
     height: int
     width: int
     num_components: int
+    size_at: int
+    """Where height and width stand, in the frame header."""
+    restart_interval: int
+    """MCUs from one restart marker to the next; 0 where there are none."""
     exif: bytes
     """The first EXIF block, empty where there is none."""
     kept: tuple[tuple[int, int], ...]
     """(start, stop) of the segments that the pixels depend on: all but the notes (EXIF, XMP, ICC, comments)."""
     scan_start: int
     """Where the first scan's marker stands."""
+    tile_tables: tuple[tuple[int, int], ...]
+    """(start, stop) of what the markers of a tile table hold; empty for nearly every JPEG."""
 
 
 def read_frame(data: memoryview) -> Frame:
@@ -37,8 +45,10 @@ def read_frame(data: memoryview) -> Frame:
     """
     position, end = 2, len(data)
     size: tuple[int, int, int] | None = None
+    size_at = restart_interval = 0
     exif = b""
     kept: list[tuple[int, int]] = []
+    tile_tables: list[tuple[int, int]] = []
     while True:
         while position < end and data[position] != 0xFF:
             position += 1
@@ -58,7 +68,15 @@ def read_frame(data: memoryview) -> Frame:
                 raise ValueError("damaged JPEG: a scan without a frame header")
             height, width, components = size
             return Frame(
-                height=height, width=width, num_components=components, exif=exif, kept=tuple(kept), scan_start=start
+                height=height,
+                width=width,
+                num_components=components,
+                size_at=size_at,
+                restart_interval=restart_interval,
+                exif=exif,
+                kept=tuple(kept),
+                scan_start=start,
+                tile_tables=tuple(tile_tables),
             )
         stop = position + (data[position] << 8 | data[position + 1])
         if stop < position + 2:
@@ -69,10 +87,15 @@ def read_frame(data: memoryview) -> Frame:
             if size is not None:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
+            size_at = position + 3
             if marker == _PROGRESSIVE:
                 _check_num_scans(data)
         elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
             exif = bytes(data[position + 2 : stop])
+        elif marker == _DRI and stop == position + 4:
+            restart_interval = data[position + 2] << 8 | data[position + 3]
+        elif marker == _TILES_MARKER and bytes(data[position + 2 : position + 2 + len(_TILES)]) == _TILES:
+            tile_tables.append((position + 2, stop))
         if marker in (_APP0, _APP14) or marker < _APP0:
             kept.append((start, stop))
         position = stop

@@ -4,6 +4,7 @@ from augpipe.decoding.header import Format, Header, check_size
 from augpipe.decoding.jpeg import libjpeg_turbo_takes, read_frame
 from augpipe.decoding.orientation import read_orientation, swaps_sides
 from augpipe.decoding.pillow import open_pillow
+from augpipe.decoding.tiles import tiles_of
 
 _BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -27,10 +28,12 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         max_pixels: a picture of more pixels (height times width) is refused; `MAX_PIXELS` is a sound choice.
 
     Raises:
-        ValueError: the reason, without the file's name: empty, not a picture, truncated, damaged, too many pixels.
+        ValueError: the reason, without the file's name: empty, not a picture, truncated, damaged, too many pixels,
+            a tile table that does not fit the file.
     """
     view = memoryview(data).cast("B")
     kind = _format_of(view)
+    tiles = None
     if kind != "JPEG":
         image, orientation = open_pillow(bytes(view), kind, max_pixels)
         stored, is_jpeg = (image.height, image.width), False
@@ -40,10 +43,15 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         check_size(*stored, max_pixels)
         orientation = read_orientation(frame.exif) if frame.exif else 1
         is_jpeg = libjpeg_turbo_takes(view, frame)
+        tiles = tiles_of(view, frame)
+        if tiles:
+            stored = tiles.height, tiles.width
         if not is_jpeg:
+            if tiles:
+                raise ValueError("damaged JPEG: it has a tile table, and libjpeg-turbo cannot read its header")
             open_pillow(bytes(view), kind, max_pixels)
     height, width = reversed(stored) if swaps_sides(orientation) else stored
-    return Header(height=height, width=width, orientation=orientation, format=kind, is_jpeg=is_jpeg)
+    return Header(height=height, width=width, orientation=orientation, format=kind, is_jpeg=is_jpeg, tiles=tiles)
 
 
 def _format_of(data: memoryview) -> Format:

@@ -1,0 +1,86 @@
+"""`augpipe verify`: whether a prepared data set is as it was written."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augpipe.cli.common import JsonOption, console, count, print_json, say
+from augpipe.cli.errors import FAILURE
+
+if TYPE_CHECKING:
+    from augpipe.datasets.shards.manifest import Manifest
+    from augpipe.datasets.shards.verify import Fault
+
+
+def verify(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder that augpipe prepare wrote.", show_default=False)
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Decode every photograph, and check its table of tiles.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check sums, indices and samples of a prepared data set; list exactly what is damaged.
+
+    Nothing is changed. Exits with 1 where anything is damaged.
+    """
+    from augpipe.datasets.shards.manifest import Manifest
+
+    manifest = Manifest.load(out)
+    faults = run(out, manifest, deep=deep)
+    if json:
+        print_json(as_json(manifest, faults, deep=deep))
+    else:
+        for fault in faults:
+            say(str(fault))
+        say(summary(out, manifest, faults, deep=deep))
+    if faults:
+        raise typer.Exit(FAILURE)
+
+
+def run(out: Path, manifest: "Manifest", *, deep: bool) -> "list[Fault]":
+    """Check behind a progress bar, which goes to stderr and only where that is a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from augpipe.datasets.shards.verify import verify
+
+    screen = console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("checking shards", total=sum(scale.num_bytes for scale in manifest.scales))
+        return verify(out, deep=deep, progress=lambda num_bytes: bar.update(task, advance=num_bytes))
+
+
+def as_json(manifest: "Manifest", faults: "list[Fault]", *, deep: bool) -> dict[str, Any]:
+    """What was checked, and the faults: `key` and `sample_id` are null where a whole file is at fault."""
+    return {
+        "is_well": not faults,
+        "deep": deep,
+        "samples": manifest.num_samples,
+        "scales": [
+            {"name": scale.name, "shards": len(scale.shards), "bytes": scale.num_bytes} for scale in manifest.scales
+        ],
+        "faults": [
+            {"path": fault.path, "key": fault.key, "sample_id": fault.sample_id, "reason": fault.reason}
+            for fault in faults
+        ],
+    }
+
+
+def summary(out: Path, manifest: "Manifest", faults: "list[Fault]", *, deep: bool) -> str:
+    """One line on the whole."""
+    scales = ", ".join(scale.name for scale in manifest.scales)
+    shards = count(sum(len(scale.shards) for scale in manifest.scales), "shard")
+    what = f"{out}: {count(manifest.num_samples, 'sample')} at {scales} in {shards}"
+    if not faults:
+        return f"{what}: all is well" + ("" if deep else " (photographs were not decoded: --deep does that)")
+    samples = len({(fault.path, fault.sample_id) for fault in faults if fault.sample_id is not None})
+    return f"{what}: {count(len(faults), 'fault')}, {count(samples, 'damaged sample')}"

@@ -1,0 +1,257 @@
+"""Tile-addressable JPEGs: which bytes hold a rectangle of pixels, and a small valid JPEG made of them.
+
+Such a file is a baseline JPEG of one scan with a restart marker every few MCUs, so that each row of MCUs ends with one.
+What stands between two of these markers decodes by itself: it is a tile. Any run of whole tiles under a header with
+the run's own size, its restart markers numbered anew, is a valid JPEG (ITU-T T.81, E.1.4).
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.decoding.jpeg import Frame, read_frame
+from augpipe.decoding.tile_scan import ALL_RIGHT, OTHER_MARKERS, TOO_SHORT, place_segments, renumber
+from augpipe.decoding.tile_table import unpack_table
+
+_SOF0 = 0xC0
+_SAMPLINGS = {b"\x11": (1, 1), b"\x11\x11\x11": (1, 1), b"\x21\x11\x11": (1, 2), b"\x22\x11\x11": (2, 2)}
+"""Rows and columns of blocks in an MCU by the sampling factors in SOF0: gray, 4:4:4, 4:2:2, 4:2:0."""
+
+
+class Region(NamedTuple):
+    """Whole tiles: which, where, and what to read for them. All pixels count from the picture's first as stored."""
+
+    left: int
+    top: int
+    right: int
+    """Excluded, as is `bottom`; padding may belong to the region."""
+    bottom: int
+    tiles: tuple[int, int, int, int]
+    """First row of tiles, last row, first column, last column, both last ones excluded."""
+    ranges: list[tuple[int, int]]
+    """(start, stop) in the file, one of each row of tiles."""
+
+
+class Cut(NamedTuple):
+    """A small JPEG of whole tiles."""
+
+    jpeg: bytes
+    first_x: int
+    """Column of the picture, decoded at the DCT factor, that the JPEG's first column is."""
+    first_y: int
+    """Row of the picture, likewise."""
+    height: int
+    """Rows of the JPEG in pixels at factor 1: decoded at 1/f it has ceil(height / f)."""
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tiles:
+    """The tiles of one file, compared with its content by `read_tiles`; they count as stored, before orientation."""
+
+    height: int
+    """True height in pixels."""
+    width: int
+    """True width in pixels."""
+    stored_height: int
+    """Rows in the file, padding included."""
+    stored_width: int
+    """Columns in the file, padding included."""
+    tile_height: int
+    """Rows of a tile in pixels: one MCU. The last row of tiles may be cut short by the picture's end."""
+    tile_width: int
+    """Columns of a tile in pixels. The last one of a row may be cut short likewise."""
+    num_columns: int
+    """Tiles side by side."""
+    margin_x: int
+    """Columns of pixels beside a rectangle that its colours depend on: chroma is enlarged with its neighbours' help."""
+    margin_y: int
+    """Rows, likewise."""
+    head: bytes = field(repr=False)
+    """All that stands before the coded data, but notes and the table."""
+    size_at: int
+    """Where height and width stand in `head`."""
+    bounds: npt.NDArray[np.int64] = field(repr=False)
+    """(num_tiles + 1,) where the first tile starts in the file, then where each stops, behind its closing marker."""
+
+    def region(self, left: int, top: int, right: int, bottom: int, *, dct_factor: int = 1) -> Region:
+        """The tiles that a decoder needs for a rectangle of pixels.
+
+        Args:
+            left: of the rectangle, in pixels of the picture decoded at 1/`dct_factor`, as are the others.
+            top: likewise.
+            right: excluded, at most ceil(width / dct_factor).
+            bottom: excluded, at most ceil(height / dct_factor).
+            dct_factor: 1, 2, 4 or 8.
+
+        Raises:
+            ValueError: the rectangle is empty or reaches out of the picture.
+        """
+        f = dct_factor
+        height, width = -(-self.height // f), -(-self.width // f)
+        if not (0 <= left < right <= width and 0 <= top < bottom <= height):
+            raise ValueError(
+                f"left={left}, top={top}, right={right}, bottom={bottom} is no rectangle in {width}x{height} pixels; "
+                "keep 0 <= left < right <= width, and 0 <= top < bottom <= height"
+            )
+        first_column, last_column = _tiles_of(left, right, self.stored_width, self.tile_width, self.margin_x, f)
+        first_row, last_row = _tiles_of(top, bottom, self.stored_height, self.tile_height, self.margin_y, f)
+        start, stop = first_row * self.num_columns, (last_row - 1) * self.num_columns + 1
+        starts = self.bounds[start + first_column : stop + first_column : self.num_columns]
+        stops = self.bounds[start + last_column : stop + last_column : self.num_columns]
+        return Region(
+            first_column * self.tile_width,
+            first_row * self.tile_height,
+            min(last_column * self.tile_width, self.stored_width),
+            min(last_row * self.tile_height, self.stored_height),
+            (first_row, last_row, first_column, last_column),
+            list(zip(starts.tolist(), stops.tolist(), strict=True)),
+        )
+
+    def join(self, region: Region, pieces: Sequence[bytes | memoryview], *, dct_factor: int = 1) -> Cut:
+        """The JPEG of a region from what stands in the file at `region.ranges`.
+
+        Raises:
+            ValueError: a piece is not what stood there when the table was checked.
+        """
+        if [len(piece) for piece in pieces] != [stop - start for start, stop in region.ranges]:
+            raise ValueError("the pieces are not as long as the region's ranges: the file has changed")
+        jpeg = bytearray().join((self.head, *pieces))
+        height, width = region.bottom - region.top, region.right - region.left
+        struct.pack_into(">HH", jpeg, self.size_at, height, width)
+        coded = np.frombuffer(jpeg, np.uint8, offset=len(self.head))
+        if not renumber(coded, self.bounds, self.num_columns, *region.tiles):
+            raise ValueError("a tile does not end with its restart marker: the file has changed")
+        return Cut(bytes(jpeg), region.left // dct_factor, region.top // dct_factor, height, width)
+
+    def extract(
+        self, data: bytes | memoryview, left: int, top: int, right: int, bottom: int, *, dct_factor: int = 1
+    ) -> Cut:
+        """A small JPEG that holds a rectangle: decoded, its pixels there are the whole decode's, bit for bit.
+
+        Args:
+            data: the file that `read_tiles` was given.
+            left: of the rectangle in pixels, as `region` takes it, and so are the others.
+            top: likewise.
+            right: likewise.
+            bottom: likewise.
+            dct_factor: the factor that the JPEG will be decoded with.
+
+        Raises:
+            ValueError: the rectangle is empty or reaches out of the picture, or the file has changed.
+        """
+        region = self.region(left, top, right, bottom, dct_factor=dct_factor)
+        return self.join(region, [data[start:stop] for start, stop in region.ranges], dct_factor=dct_factor)
+
+
+def read_tiles(data: bytes | memoryview) -> Tiles | None:
+    """The tiles of a JPEG; None for one without a table.
+
+    The table is never trusted: sizes and counts are compared with the frame header and the restart interval, and each
+    end of a tile with the markers in the coded data, so nothing outside the file is read and no tile taken for another.
+    Whether the coded data decode is another question: damage shows when they do not.
+
+    Args:
+        data: the whole file.
+
+    Raises:
+        ValueError: the reason: the JPEG is damaged, or its table is, or is another file's.
+    """
+    view = memoryview(data).cast("B")
+    return tiles_of(view, read_frame(view))
+
+
+def tiles_of(data: memoryview, frame: Frame) -> Tiles | None:
+    """As `read_tiles`, of a file whose `frame` has been read."""
+    if not frame.tile_tables:
+        return None
+    table = unpack_table([bytes(data[start:stop]) for start, stop in frame.tile_tables])
+    head, size_at, factors = _read_head(data, frame)
+    interval = frame.restart_interval
+    if factors not in _SAMPLINGS or interval == 0:
+        raise _mismatch("the JPEG is no baseline one of gray, 4:4:4, 4:2:2 or 4:2:0 with restart markers")
+    if not (1 <= table.height <= frame.height and 1 <= table.width <= frame.width):
+        raise _mismatch(f"it speaks of {table.width}x{table.height} pixels, the header of {frame.width}x{frame.height}")
+    blocks_y, blocks_x = _SAMPLINGS[factors]
+    row_mcus = -(-frame.width // (8 * blocks_x))
+    if row_mcus % interval:
+        raise _mismatch(f"rows of {row_mcus} MCUs do not end with a restart marker, which comes every {interval}")
+    num_columns = row_mcus // interval
+    num_tiles = num_columns * -(-frame.height // (8 * blocks_y))
+    if table.lengths.size != num_tiles:
+        raise _mismatch(f"it has {table.lengths.size} tiles, the header {num_tiles}")
+    return Tiles(
+        height=table.height,
+        width=table.width,
+        stored_height=frame.height,
+        stored_width=frame.width,
+        tile_height=8 * blocks_y,
+        tile_width=8 * blocks_x * interval,
+        num_columns=num_columns,
+        margin_x=blocks_x - 1,
+        margin_y=blocks_y - 1,
+        head=head,
+        size_at=size_at,
+        bounds=_checked_bounds(data, frame, table.lengths),
+    )
+
+
+def _tiles_of(start: int, stop: int, stored: int, tile: int, margin: int, factor: int) -> tuple[int, int]:
+    """First and last (excluded) tile along one side that hold the pixels [start, stop) at 1/factor, with a margin.
+
+    No fewer than eight pixels after scaling: libjpeg-turbo enlarges the chroma of narrower pictures in a simpler way.
+    """
+    first = max(0, min((start - margin) * factor, stored - 8 * factor))
+    last = min(stored, max((stop + margin) * factor, first + 8 * factor))
+    return first // tile, -(-last // tile)
+
+
+def _read_head(data: memoryview, frame: Frame) -> tuple[bytes, int, bytes]:
+    """The header of a small JPEG, where the size stands in it, and the sampling factors of the file.
+
+    The factors are empty where the file is not a baseline JPEG of one scan.
+    """
+    size_at = 2
+    for start, stop in frame.kept:
+        if start < frame.size_at < stop:
+            size_at += frame.size_at - start
+            break
+        size_at += stop - start
+    scan = data[frame.scan_start : _coded_start(data, frame)]
+    head = b"".join([b"\xff\xd8", *(data[start:stop] for start, stop in frame.kept), scan])
+    num = frame.num_components
+    factors_at = frame.size_at + 6
+    factors = bytes(data[factors_at : factors_at + 3 * num : 3])
+    is_baseline = data[frame.size_at - 4] == _SOF0
+    is_one_scan = len(scan) == 8 + 2 * num and scan[4] == num
+    return head, size_at, factors if is_baseline and is_one_scan else b""
+
+
+def _coded_start(data: memoryview, frame: Frame) -> int:
+    start = frame.scan_start
+    if start + 4 > len(data) or data[start + 1] == 0xFF:
+        raise _mismatch("the scan's header is not where it belongs")
+    return start + 2 + (data[start + 2] << 8 | data[start + 3])
+
+
+def _checked_bounds(data: memoryview, frame: Frame, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    bounds = np.empty(lengths.size + 1, np.int64)
+    found = place_segments(np.frombuffer(data, np.uint8), _coded_start(data, frame), lengths, bounds)
+    if found == ALL_RIGHT:
+        return bounds
+    if found == TOO_SHORT:
+        raise ValueError(f"truncated JPEG: its {len(data)} bytes are fewer than its tile table speaks of")
+    if found == OTHER_MARKERS:
+        raise _mismatch("there are more markers in the coded data than tiles")
+    raise _mismatch(f"tile {found} of {lengths.size} does not end with the marker that belongs there")
+
+
+def _mismatch(reason: str) -> ValueError:
+    return ValueError(
+        f"damaged JPEG: its tile table does not fit ({reason}); "
+        "write the file anew, or remove its APP9 markers to have it decoded without them"
+    )

@@ -1,0 +1,59 @@
+"""The cards as a page: `python -m augpipe.datasets.cards.table docs/cards.md` brings that one up to date."""
+
+import sys
+from pathlib import Path
+
+from augpipe.datasets.cards.card import Card
+from augpipe.datasets.cards.load import list_cards, load_card
+
+START, END = "<!-- cards: made by augpipe.datasets.cards.table -->", "<!-- end of cards -->"
+
+
+def cards_as_markdown() -> str:
+    """One table of all cards, and a section on each."""
+    cards = [load_card(name) for name in list_cards()]
+    table = ["| card | dataset | classes | samples of each split |", "|---|---|---|---|"]
+    for card in cards:
+        splits = ", ".join(f"`{name}` {_number(split.num_samples)}" for name, split in card.splits.items())
+        table.append(f"| `{card.name}` | [{card.title}]({card.home}) | {_number(card.num_classes)} | {splits} |")
+    return "\n".join([*table, "", *("\n".join(_section(card)) for card in cards)])
+
+
+def updated(page: str) -> str:
+    """`page` with what lies between the two marks made anew.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    head, start, rest = page.partition(START)
+    _, end, tail = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"the page lacks its marks. Put {START} and {END} where the cards belong.")
+    return f"{head}{START}\n\n{cards_as_markdown()}\n{END}{tail}"
+
+
+def _section(card: Card) -> list[str]:
+    return [
+        f"### {card.name}",
+        "",
+        f"{card.title}, {card.home}",
+        "",
+        f"- Licence: {card.licence}",
+        f"- Cite: {card.citation}",
+        f"- Archives: {', '.join(f'`{archive}`' for archive in card.archives)}",
+        *([f"- Notes: {card.notes}"] if card.notes else []),
+        "",
+        "```",
+        card.layout.strip("\n"),
+        "```",
+        "",
+    ]
+
+
+def _number(number: int | None) -> str:
+    return "not known" if number is None else f"{number:,}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,154 @@
+"""What a file or a folder is, by its content: which source reads it."""
+
+import os
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from augpipe.datasets.cifar import PICKLED, CifarSource, kind_in, looks_pickled
+from augpipe.datasets.files import is_photograph_name
+from augpipe.datasets.idx import IdxSource
+from augpipe.datasets.names import listed, printable
+from augpipe.datasets.parquet import ParquetSource
+from augpipe.datasets.tar import TarSource, refuse_compressed
+from augpipe.source import Source
+
+_TAR_MAGIC = slice(257, 262)
+_SNIFFED_BYTES = 512
+_IDX_IMAGES = re.compile(r"images.?idx[34].*ubyte(\.gz)?")
+_COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz)", re.IGNORECASE)
+_TF_RECORD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$|-\d{5}-of-\d{5}$", re.IGNORECASE)
+
+
+class Opener(NamedTuple):
+    """A source that reads many files of one kind."""
+
+    extension: str
+    open: Callable[[str | Sequence[str]], Source]
+
+
+_MANY = (Opener(".tar", TarSource), Opener(".parquet", ParquetSource), Opener(".bin", CifarSource))
+
+
+def open_container(path: str) -> Source | None:
+    """The source for a file that holds many images; None if it is none of those.
+
+    Raises:
+        ImportError: pyarrow is needed and not installed.
+        ValueError: the file is damaged, or of a kind that is not read; says what to do.
+        OSError: it cannot be read.
+    """
+    name = os.path.basename(path)
+    with open(path, "rb") as file:
+        start = file.read(_SNIFFED_BYTES)
+    if start[_TAR_MAGIC] == b"ustar" or name.lower().endswith(".tar"):
+        return TarSource(path)
+    if _COMPRESSED.search(name):
+        refuse_compressed(path)
+    if start.startswith(b"PAR1") or name.lower().endswith(".parquet"):
+        return ParquetSource(path)
+    if _is_idx(_expanded(start)):
+        return IdxSource(path)
+    if looks_pickled(start):
+        raise ValueError(f"{printable(path)} is {PICKLED}.")
+    if name.lower().endswith(".bin"):
+        return CifarSource(path)
+    if _TF_RECORD.search(name):
+        raise ValueError(
+            f"{printable(path)} seems to be a TFRecord file, which is not read. "
+            "Write its images into WebDataset tar files or Parquet."
+        )
+    return None
+
+
+def open_container_folder(path: str) -> Source | None:
+    """The source for a folder of tar, Parquet, IDX or CIFAR files; None if it holds none of those.
+
+    Where photographs or other folders lie beside tar or Parquet files, it is not plain what is meant: None.
+
+    Raises:
+        ImportError: pyarrow is needed and not installed.
+        ValueError: a file is damaged, or the folder holds several splits; says which to give.
+        OSError: it cannot be read.
+    """
+    if kind_in(path) is not None:
+        return CifarSource(path)
+    files, has_others = _look_into(path)
+    images = [name for name in files if _IDX_IMAGES.search(name)]
+    if images:
+        plain = sorted({name.removesuffix(".gz") for name in images})
+        if len(plain) > 1:
+            raise ValueError(
+                f"{printable(path)} holds several files of images: {listed(plain)}. Give one of them, e.g. "
+                f"{printable(os.path.join(path, sorted(images)[-1]))}"
+            )
+        return IdxSource(os.path.join(path, sorted(images)[0]))
+    if not has_others:
+        kinds = [opener for opener in _MANY[:2] if any(name.lower().endswith(opener.extension) for name in files)]
+        if len(kinds) > 1:
+            raise ValueError(f"{printable(path)} holds tar files and Parquet files. Give a pattern, e.g. *.tar in it.")
+        if kinds:
+            return kinds[0].open(path)
+    if "data.mdb" in files:
+        raise ValueError(
+            f"{printable(path)} is an LMDB database, which is not read: no layout of images and labels in it is agreed "
+            "upon. Write its images into WebDataset tar files or Parquet."
+        )
+    pickled = [name for name in ("data_batch_1", "train") if name in files and _is_pickle(os.path.join(path, name))]
+    if pickled:
+        raise ValueError(f"{printable(os.path.join(path, pickled[0]))} is {PICKLED}.")
+    return None
+
+
+def open_pattern(pattern: str, paths: Sequence[str]) -> Source:
+    """The source for the files that a pattern names, which must be of one kind by their extension.
+
+    Raises:
+        ImportError: pyarrow is needed and not installed.
+        ValueError: they are of several kinds, or of none; or a file is damaged.
+        OSError: a file cannot be read.
+    """
+    for opener in _MANY:
+        if all(path.lower().endswith(opener.extension) for path in paths):
+            return opener.open(paths)
+    kinds = ", ".join(f"*{opener.extension}" for opener in _MANY)
+    raise ValueError(
+        f"{printable(pattern)!r} names {len(paths)} files ({listed(paths)}), and only one kind of {kinds} is taken by "
+        "a pattern. Write their names into a list, or give their folder."
+    )
+
+
+def _look_into(path: str) -> tuple[list[str], bool]:
+    """A folder's files, without the hidden, and whether it holds folders; no files where photographs are among them."""
+    files, has_others = [], False
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if is_photograph_name(entry.name):
+                return [], True  # a folder of a million photographs is listed once, by who reads it
+            if entry.is_dir():
+                has_others = True
+            elif entry.is_file():
+                files.append(entry.name)
+    return files, has_others
+
+
+def _is_idx(start: bytes) -> bool:
+    return len(start) >= 4 and start[:2] == b"\0\0" and 0x08 <= start[2] <= 0x0E and 1 <= start[3] <= 4
+
+
+def _expanded(start: bytes) -> bytes:
+    """The first bytes behind gzip's header, or `start` itself."""
+    if not start.startswith(b"\x1f\x8b"):
+        return start
+    try:
+        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 4)
+    except zlib.error:
+        return b""
+
+
+def _is_pickle(path: str) -> bool:
+    with open(path, "rb") as file:
+        return looks_pickled(file.read(4))

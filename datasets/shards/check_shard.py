@@ -1,0 +1,236 @@
+"""What is wrong with one shard and its index: sums, lengths, and every sample in one pass over the tar file."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from augpipe.datasets.shards.check_sample import (
+    EXTENSIONS,
+    Contents,
+    check_crc,
+    check_photograph,
+    compare,
+    follow_each_other,
+    read_sample,
+)
+from augpipe.datasets.shards.index import ShardIndex, index_path, open_regular
+from augpipe.datasets.shards.manifest import ShardInfo
+from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
+from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is damaged."""
+
+    path: str
+    """The file in the data set's folder, e.g. `256/000003.tar`."""
+    reason: str
+    key: str | None = None
+    """The sample's, where one sample is damaged; None where it is the file as a whole, or the key cannot be read."""
+    sample_id: int | None = None
+    """The sample's id in its scale, where one sample is damaged."""
+
+    def __str__(self) -> str:
+        place = self.path if self.key is None else f"{self.path}/{self.key}"
+        sample = "" if self.sample_id is None else f", sample {self.sample_id}"
+        return f"{place}{sample}: {self.reason}"
+
+
+@dataclass(kw_only=True)
+class ShardReport:
+    """What the check of one shard found."""
+
+    faults: list[Fault]
+    label_counts: dict[int, int]
+    """Label -> samples, of those that could be read."""
+
+
+class ShardCheck:
+    """The check of one shard.
+
+    Args:
+        folder: the data set's.
+        scale: the scale's folder.
+        shard: what the manifest says of it.
+        first_id: the sample id of its first sample.
+        num_classes: labels are below this.
+        deep: decode every photograph.
+        progress: told of the bytes read since it was told last; what it raises ends the check.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        scale: str,
+        shard: ShardInfo,
+        *,
+        first_id: int,
+        num_classes: int,
+        deep: bool,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._tar = os.path.join(folder, scale, shard.name)
+        self._tar_name = f"{scale}/{shard.name}"
+        self._index_name = index_path(self._tar_name)
+        self._shard = shard
+        self._first_id = first_id
+        self._num_classes = num_classes
+        self._deep = deep
+        self._progress = progress
+        self._faults: list[Fault] = []
+        self._label_counts: dict[int, int] = {}
+        self._sum = hashlib.sha256()
+        self._is_lost = False
+        """Whether a header could not be read, so that nothing behind it could."""
+
+    def run(self) -> ShardReport:
+        """Check index and tar file; whatever is wrong with them is in the report, in the order of the samples."""
+        index, is_trusted = self._check_index()
+        try:
+            with open(open_regular(self._tar), "rb", buffering=_CHUNK_BYTES) as file:
+                self._check_tar(file, index, is_trusted)
+        except FileNotFoundError:
+            self._add(self._tar_name, f"is missing, with its {self._shard.num_samples} samples")
+        except OSError as error:
+            self._add(self._tar_name, f"cannot be read: {error.strerror or error}")
+        except ValueError as error:
+            self._add(self._tar_name, str(error))
+        return ShardReport(faults=self._faults, label_counts=self._label_counts)
+
+    def _add(self, path: str, reason: str) -> None:
+        self._faults.append(Fault(path=path, reason=reason))
+
+    def _check_index(self) -> tuple[ShardIndex | None, bool]:
+        """The index, where it can be opened, and whether it is the one that the manifest knows."""
+        path, name, shard = index_path(self._tar), self._index_name, self._shard
+        try:
+            with open(open_regular(path), "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != shard.index_sha256:
+                self._add(name, _sums_differ(found, shard.index_sha256))
+            index = ShardIndex.open(path)
+        except FileNotFoundError:
+            self._add(name, "is missing")
+            return None, False
+        except OSError as error:
+            self._add(name, f"cannot be read: {error.strerror or error}")
+            return None, False
+        except ValueError as error:
+            self._add(name, str(error))
+            return None, False
+        is_trusted = found == shard.index_sha256
+        if not index.is_whole():
+            self._add(name, "its records or keys are damaged: their CRC-32 differs")
+            is_trusted = False
+        if index.num_samples != shard.num_samples:
+            self._add(name, f"holds {index.num_samples} samples, and the manifest says {shard.num_samples}")
+        if (index.shard_bytes, index.shard_sha256) != (shard.num_bytes, shard.sha256):
+            self._add(name, "belongs to another tar file than the manifest's")
+            is_trusted = False
+        if not follow_each_other(index.records, index.shard_bytes, len(END)):
+            self._add(name, "its samples do not follow each other from the tar file's begin to its end")
+            is_trusted = False
+        return index, is_trusted
+
+    def _check_tar(self, file: BinaryIO, index: ShardIndex | None, is_trusted: bool) -> None:
+        num_bytes = os.fstat(file.fileno()).st_size
+        if num_bytes != self._shard.num_bytes:
+            self._add(self._tar_name, f"has {num_bytes} bytes, and the manifest says {self._shard.num_bytes}")
+        seen: set[str] = set()
+        position = 0
+        groups = self._by_index(file, index) if index is not None and is_trusted else self._by_headers(file, num_bytes)
+        for position, group in enumerate(groups, start=1):
+            self._check_group(position - 1, group, index, is_trusted, seen)
+        if not is_trusted and position != self._shard.num_samples:
+            self._add(
+                self._tar_name, f"{position} samples can be read, and the manifest says {self._shard.num_samples}"
+            )
+        if self._read(file, len(END)) != END and not self._is_lost:
+            self._add(self._tar_name, "does not end with two blocks of zeros as a tar file does")
+        while self._read(file, _CHUNK_BYTES):
+            pass
+        found = self._sum.hexdigest()
+        if found != self._shard.sha256:
+            self._add(self._tar_name, _sums_differ(found, self._shard.sha256))
+
+    def _by_index(self, file: BinaryIO, index: ShardIndex) -> Iterator[bytes]:
+        """The samples where the index has them: one that is damaged does not hide those after it."""
+        starts = index.records["offset"].astype(np.int64) - BLOCK_BYTES
+        for length in np.diff(np.append(starts, index.shard_bytes - len(END))).tolist():
+            yield self._read(file, length)
+
+    def _by_headers(self, file: BinaryIO, num_bytes: int) -> Iterator[bytes]:
+        """The samples as the tar headers have them, up to the first header that is damaged."""
+        at = 0
+        while True:
+            parts: list[bytes] = []
+            for extension in EXTENSIONS:
+                block = _peek(file, BLOCK_BYTES)
+                if not parts and (block == bytes(BLOCK_BYTES) or not block):
+                    return
+                try:
+                    member = parse_header(block)
+                    most = MAX_JPEG_BYTES if extension == "jpg" else MAX_NOTE_BYTES
+                    if member.num_bytes > min(most, num_bytes):
+                        raise ValueError(f"{member.name!r} claims {member.num_bytes} bytes")
+                except ValueError as error:
+                    self._add(self._tar_name, f"cannot be read from byte {at} on: {error}")
+                    self._is_lost = True
+                    return
+                parts.append(self._read(file, BLOCK_BYTES + padded(member.num_bytes)))
+                at += len(parts[-1])
+            yield b"".join(parts)
+
+    def _read(self, file: BinaryIO, num_bytes: int) -> bytes:
+        data = file.read(num_bytes)
+        self._sum.update(data)
+        self._progress(len(data))
+        return data
+
+    def _check_group(
+        self, position: int, group: bytes, index: ShardIndex | None, is_trusted: bool, seen: set[str]
+    ) -> None:
+        key: str | None = None
+        sample: Contents | None = None
+        try:
+            if index is not None and position < index.num_samples:
+                record = index[position]
+                if is_trusted:
+                    key = index.key(position)
+                    check_crc(group, record)
+                sample = read_sample(group)
+                compare(sample, record, index.key(position))
+            else:
+                sample = read_sample(group)
+            key = sample.key
+            if key in seen:
+                raise ValueError("another sample of the shard has the same key")
+            if not -1 <= sample.label < self._num_classes:
+                raise ValueError(f"its label {sample.label} is none of the {self._num_classes} classes")
+            if self._deep:
+                check_photograph(sample)
+        except ValueError as error:
+            key = sample.key if sample is not None else key
+            id_ = self._first_id + position
+            self._faults.append(Fault(path=self._tar_name, key=key, sample_id=id_, reason=str(error)))
+        if sample is not None:
+            seen.add(sample.key)
+            self._label_counts[sample.label] = self._label_counts.get(sample.label, 0) + 1
+
+
+def _peek(file: BinaryIO, num_bytes: int) -> bytes:
+    at = file.tell()
+    data = file.read(num_bytes)
+    file.seek(at)
+    return data
+
+
+def _sums_differ(found: str, expected: str) -> str:
+    return f"its SHA-256 is {found}, and the manifest says {expected}"

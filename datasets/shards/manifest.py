@@ -1,0 +1,206 @@
+"""The manifest of a data set: what was made of which settings, and the sum of every shard."""
+
+import json
+import os
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError, model_validator
+
+from augpipe.datasets.names import printable
+from augpipe.datasets.shards.atomic import write_atomically
+from augpipe.datasets.shards.index import open_regular
+
+MANIFEST_NAME = "manifest.json"
+FORMAT: Literal["augpipe shards"] = "augpipe shards"
+SHARD_NAME = r"^[0-9]{6,12}\.tar$"
+_MAX_MANIFEST_BYTES = 1 << 28
+_SNIFFED_BYTES = 256
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]  # what every reader of JSON can hold
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+PerChannel = tuple[FiniteFloat, FiniteFloat, FiniteFloat]
+ScaleName = Annotated[str, Field(pattern=r"^(full|[1-9][0-9]{0,5})$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ShardInfo(_Part):
+    """One shard: a tar file and its index."""
+
+    name: str = Field(pattern=SHARD_NAME)
+    """The tar file in its scale's folder, e.g. `000003.tar`; its index is `000003.idx`."""
+    num_samples: Count
+    num_bytes: Count
+    """Of the tar file."""
+    sha256: Sha256
+    """Of the tar file."""
+    index_sha256: Sha256
+    """Of the index file."""
+
+
+class Scale(_Part):
+    """One rendition of all photographs: a folder of shards."""
+
+    name: ScaleName
+    """The folder: the short side in pixels, or `full`."""
+    shards: tuple[ShardInfo, ...] = Field(min_length=1)
+    """In the order of the samples."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of all its shards."""
+        return sum(shard.num_samples for shard in self.shards)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all its tar files."""
+        return sum(shard.num_bytes for shard in self.shards)
+
+
+class Histogram(_Part):
+    """How many values lie between neighbouring edges."""
+
+    edges: tuple[FiniteFloat, ...] = Field(min_length=2)
+    """Rising; bin i holds edges[i] <= value < edges[i + 1], the last one its upper edge too."""
+    counts: tuple[Count, ...]
+    """One less than edges."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Histogram":
+        if len(self.edges) != len(self.counts) + 1 or any(
+            a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)
+        ):
+            raise ValueError(
+                f"{len(self.edges)} edges and {len(self.counts)} counts: the edges must rise, one more than counts."
+            )
+        return self
+
+
+class Manifest(_Part):
+    """What OUT/manifest.json says; written last, so that a data set with a manifest is whole."""
+
+    format: Literal["augpipe shards"] = FORMAT
+    version: Literal[1] = 1
+    """Of this file and of the shards."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Program or library -> its version, of those that the bytes depend on."""
+    num_samples: Count
+    """Of each scale: all scales hold the same samples under the same ids."""
+    num_rejected: Count = 0
+    """Photographs of the source that could not be used; rejects.csv lists them."""
+    scales: tuple[Scale, ...] = Field(min_length=1)
+    classes: tuple[str, ...] = ()
+    """Label -> class name."""
+    class_counts: tuple[Count, ...] = ()
+    """Label -> samples; those without a label are in none."""
+    mean: PerChannel | None = None
+    """Of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
+    std: PerChannel | None = None
+    """Standard deviation, likewise."""
+    histograms: dict[str, Histogram] = Field(default_factory=dict)
+    """What was measured -> how it is spread, e.g. `height` and `width` of the originals in pixels."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """What `augpipe prepare` was asked for."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Manifest":
+        names = [scale.name for scale in self.scales]
+        if len(set(names)) != len(names):
+            raise ValueError(f"scales are {', '.join(names)}: each may be there once.")
+        for scale in self.scales:
+            if scale.num_samples != self.num_samples:
+                raise ValueError(
+                    f"the shards of scale {scale.name} hold {scale.num_samples} samples, and num_samples is "
+                    f"{self.num_samples}."
+                )
+            if len({shard.name for shard in scale.shards}) != len(scale.shards):
+                raise ValueError(f"scale {scale.name} names a shard twice.")
+        if len(self.class_counts) != len(self.classes) or sum(self.class_counts) > self.num_samples:
+            raise ValueError(
+                f"{len(self.classes)} classes have {len(self.class_counts)} class_counts of {sum(self.class_counts)} "
+                f"samples, and there are {self.num_samples}: one count a class, and no sample in two."
+            )
+        return self
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Manifest":
+        """Read FOLDER/manifest.json.
+
+        Raises:
+            ValueError: there is none, it is none of ours, is damaged, or contradicts itself; says where.
+            OSError: it cannot be read.
+        """
+        path = os.path.join(os.fspath(folder), MANIFEST_NAME)
+        if not os.path.lexists(path):
+            raise ValueError(
+                f"{printable(os.fspath(folder))} holds no {MANIFEST_NAME}: it is no data set that augpipe prepare "
+                "wrote, or not a finished one. Give the folder that was its OUT, or finish it with --resume."
+            )
+        with open(open_regular(path), "rb") as file:
+            text = file.read(_MAX_MANIFEST_BYTES + 1)
+        if len(text) > _MAX_MANIFEST_BYTES:
+            raise ValueError(f"{printable(path)} has more than {_MAX_MANIFEST_BYTES} bytes: it is no manifest of ours.")
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"{printable(path)} cannot be used: {_first_problem(error)}") from error
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write FOLDER/manifest.json, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_atomically(os.path.join(os.fspath(folder), MANIFEST_NAME), self.to_json())
+
+    def to_json(self) -> bytes:
+        """The file's bytes: the same for the same values, in whatever order settings and histograms came."""
+        data = self.model_dump(mode="json")
+        for name in ("versions", "histograms", "settings"):
+            data[name] = json.loads(json.dumps(data[name], sort_keys=True))
+        return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+    def scale(self, name: str | int | None = None) -> Scale:
+        """The scale of this name; the largest one where none is named.
+
+        Raises:
+            ValueError: there is none such.
+        """
+        if name is None:
+            return max(self.scales, key=lambda scale: float("inf") if scale.name == "full" else float(scale.name))
+        for scale in self.scales:
+            if scale.name == str(name):
+                return scale
+        raise ValueError(f"scale={name} is not there. The scales: {', '.join(scale.name for scale in self.scales)}.")
+
+
+def locate(path: str) -> tuple[str, str | None] | None:
+    """(folder of the manifest, scale) for the folder of a data set (scale None) or of one of its scales; else None."""
+    if _holds_manifest(path):
+        return path, None
+    absolute = os.path.abspath(path)
+    above, name = os.path.split(absolute)
+    if (name == "full" or name.isdecimal()) and _holds_manifest(above):
+        return above, name
+    return None
+
+
+def _holds_manifest(folder: str) -> bool:
+    # not by the file's name alone: a folder of photographs may hold a manifest.json of another program
+    path = os.path.join(folder, MANIFEST_NAME)
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return f'"{FORMAT}"'.encode() in file.read(_SNIFFED_BYTES)
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+    message = problem["msg"].removeprefix("Value error, ")
+    found = (
+        "" if problem["type"] in ("value_error", "json_invalid", "missing") else f" (found {problem['input']!r:.100})"
+    )
+    return f"{place}: {message}{found}" if place else f"{message}{found}"

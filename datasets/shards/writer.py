@@ -1,0 +1,154 @@
+"""Writing a shard: a WebDataset tar file whose bytes depend on its samples alone, and the index to it."""
+
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from augpipe.datasets.names import printable
+from augpipe.datasets.shards.atomic import AtomicFile, write_atomically
+from augpipe.datasets.shards.index import RECORD, Record, index_path, pack_index
+from augpipe.datasets.shards.keys import check_key
+from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
+from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, header, padding
+
+MAX_JPEG_BYTES = 1 << 28
+"""A longer photograph is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""
+MAX_NOTE_BYTES = 1 << 20
+"""Of a sample's .json."""
+_MAX_LABEL = 2**31 - 1
+_MAX_SIDE = 65_500
+"""Of a JPEG, in pixels, as libjpeg has it."""
+
+
+class ShardWriter:
+    """Writes `NUMBER.tar` and `NUMBER.idx`; neither is there before `close`, and the index comes after the tar.
+
+    Use it with `with`: at its end, what was not closed is removed. For one thread; about 200 bytes a sample are held
+    until `close`.
+
+    Args:
+        path: of the tar file, `NUMBER.tar` with six digits or more; its folder must be there.
+
+    Raises:
+        ValueError: the name is no shard's.
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        if not re.fullmatch(SHARD_NAME, os.path.basename(self.path)):
+            raise ValueError(
+                f"{printable(self.path)} is no name of a shard: NUMBER.tar is, with six digits or more, as 000003.tar."
+            )
+        self._file = AtomicFile(self.path)
+        self._sum = hashlib.sha256()
+        self._records: list[bytes] = []
+        self._keys: dict[str, None] = {}
+        self._key_bytes = 0
+        self._num_bytes = 0
+
+    @property
+    def num_samples(self) -> int:
+        """Samples so far."""
+        return len(self._records)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tar file so far, without its 1,024 bytes of end marks."""
+        return self._num_bytes
+
+    def add(self, key: str, jpeg: bytes, label: int, meta: Mapping[str, Any]) -> None:
+        """Append a sample: `KEY.jpg`, `KEY.cls` (the label in decimal digits) and `KEY.json` (`meta`).
+
+        Args:
+            key: as `keys.sample_key` gives it, and no other sample of the shard has.
+            jpeg: the encoded photograph.
+            label: the class, or -1.
+            meta: what JSON can hold; "height" and "width" in pixels (as seen, without padding) must be there.
+
+        Raises:
+            ValueError: one of them cannot be written; nothing is.
+            OSError: the disk is full, or fails.
+        """
+        check_key(key)
+        if key in self._keys:
+            raise ValueError(f"key={key!r} is in the shard already: no two samples of a shard share a key.")
+        if not jpeg.startswith(b"\xff\xd8\xff") or len(jpeg) > MAX_JPEG_BYTES:
+            raise ValueError(
+                f"{key}: {len(jpeg)} bytes that begin with {jpeg[:4]!r} are no JPEG, or one of more than "
+                f"{MAX_JPEG_BYTES} bytes. Encode the photograph as JPEG."
+            )
+        if not -1 <= label <= _MAX_LABEL:
+            raise ValueError(f"{key}: label={label}, and a label is a class number from 0, or -1 for none.")
+        height, width = meta.get("height"), meta.get("width")
+        for side in (height, width):
+            if type(side) is not int or not 1 <= side <= _MAX_SIDE:
+                raise ValueError(
+                    f"{key}: meta has height={height!r} and width={width!r}, and both are whole numbers of pixels, "
+                    f"1 to {_MAX_SIDE}."
+                )
+        note = json.dumps(meta, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        if len(note) > MAX_NOTE_BYTES:
+            raise ValueError(
+                f"{key}: meta takes {len(note)} bytes as JSON, and {MAX_NOTE_BYTES} is the most. Leave some of it out."
+            )
+        group = b"".join(
+            part
+            for extension, content in (("jpg", jpeg), ("cls", b"%d" % label), ("json", note))
+            for part in (header(f"{key}.{extension}", len(content)), content, padding(len(content)))
+        )
+        self._key_bytes += len(key)
+        assert height is not None and width is not None
+        record = Record(
+            offset=self._num_bytes + BLOCK_BYTES,
+            length=len(jpeg),
+            label=label,
+            height=height,
+            width=width,
+            key_end=self._key_bytes,
+            crc=zlib.crc32(group),
+        )
+        self._records.append(RECORD.pack(*record))
+        self._keys[key] = None
+        self._write(group)
+
+    def close(self) -> ShardInfo:
+        """End the tar file, put it on the disk under its name, then the index; returns what the manifest says of it.
+
+        Raises:
+            OSError: it cannot be written; what was written so far is removed.
+        """
+        with self._file:
+            self._write(END)
+            self._file.commit()
+        index = pack_index(self._records, tuple(self._keys), self._num_bytes, self._sum.digest())
+        write_atomically(index_path(self.path), index)
+        return ShardInfo(
+            name=os.path.basename(self.path),
+            num_samples=self.num_samples,
+            num_bytes=self._num_bytes,
+            sha256=self._sum.hexdigest(),
+            index_sha256=hashlib.sha256(index).hexdigest(),
+        )
+
+    def abort(self) -> None:
+        """Remove what was written so far, unless the shard is closed."""
+        self._file.discard()
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._sum.update(data)
+        self._num_bytes += len(data)
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()

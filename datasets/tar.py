@@ -1,0 +1,175 @@
+"""WebDataset tar files as they are: photographs by sample id, nothing unpacked."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.datasets.files import EXTENSIONS
+from augpipe.datasets.names import listed, printable
+from augpipe.datasets.patterns import expand, refuse_splits
+from augpipe.datasets.sample_ids import check_sample_id
+from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
+from augpipe.datasets.tar_index import TarIndexer
+
+
+class TarSource:
+    """The images of one tar file or of many; sample ids count through the files, and in each in its own order.
+
+    Members that follow one another and whose names agree up to the first dot are one sample, as in WebDataset. Its
+    image is the member with an extension of `files.EXTENSIONS`. Its label is its `.cls` member, else the field `label`
+    of its `.json` member, else none: integers, or class names, which are then sorted by their bytes. A tar file of
+    nothing but photographs is taken as well, all with label -1.
+
+    Opening reads every header once, and keeps 24 bytes a sample beside the image's name. Any number of threads may
+    read; a copy made by pickle takes the index along.
+
+    Args:
+        paths: a tar file, a folder whose tar files are taken sorted by name, a pattern such as
+            `shard-{000000..000009}.tar` or `shard-*.tar`, or a sequence of tar files.
+        extension: which member is the image, where a sample has several: "jpg", "left.png".
+        label_key: the field of the JSON member that holds the label.
+        classes: label -> class name.
+
+    Raises:
+        ValueError: no such file; one that is no tar file, is compressed, truncated or damaged, holds a link, a device
+            or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit. Says where.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        extension: str | None = None,
+        label_key: str = "label",
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        self._paths = _tar_files(paths)
+        indexer = TarIndexer(extension, label_key)
+        for path in self._paths:
+            refuse_compressed(path)
+            indexer.add(path)
+        if not indexer.offsets:
+            raise ValueError(_nothing_found(self._paths, extension, indexer))
+        self._offsets = np.frombuffer(indexer.offsets, np.uint64)
+        self._lengths = np.frombuffer(indexer.lengths, np.uint32)
+        self._names = indexer.names
+        self._ends = indexer.ends
+        self._labels, self.classes = indexer.labels.numbered(classes, self.name)
+        self._files = FileSet(self._paths, most_descriptors())
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def read(self, sample_id: int) -> bytes:
+        """The image's bytes, copied out of the tar file.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: the tar file has become shorter; the reason alone.
+            OSError: it cannot be read.
+        """
+        check_sample_id(sample_id, len(self))
+        length = int(self._lengths[sample_id])
+        data = self._files.read(self._file(sample_id), length, int(self._offsets[sample_id]))
+        if len(data) != length:
+            raise ValueError(f"the tar file ends after {len(data)} of its {length} bytes: it was cut short meanwhile")
+        return data
+
+    def label(self, sample_id: int) -> int:
+        """The class, or -1 where there is none.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        return int(self._labels[sample_id])
+
+    def labels(self) -> npt.NDArray[np.int64]:
+        """All labels, int64 of shape (N,); a copy."""
+        return self._labels.astype(np.int64)
+
+    def name(self, sample_id: int) -> str:
+        """The tar file's path and the image's name in it.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        return printable(f"{self._paths[self._file(sample_id)]}/{self._names[sample_id]}")
+
+    def _file(self, sample_id: int) -> int:
+        return bisect_right(self._ends, sample_id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_files"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._files = FileSet(self._paths, most_descriptors())
+
+    def __repr__(self) -> str:
+        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
+        return f"TarSource({where!r}: {len(self)} images, {len(self.classes)} classes)"
+
+
+def refuse_compressed(path: str) -> None:
+    """Refuse a compressed file, which cannot be read at any place but from its beginning.
+
+    Raises:
+        ValueError: it is compressed by gzip, bzip2, xz or zstd.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        start = file.read(6)
+    for beginning, program in (
+        (b"\x1f\x8b", "gunzip"),
+        (b"BZh", "bunzip2"),
+        (b"\xfd7zXZ\0", "unxz"),
+        (b"\x28\xb5\x2f\xfd", "unzstd"),
+    ):
+        if start.startswith(beginning):
+            raise ValueError(
+                f"{printable(path)} is compressed, and can only be read from its beginning to its end. Expand it once: "
+                f"{program} --keep {printable(path)}"
+            )
+
+
+def _tar_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    if not isinstance(paths, (str, os.PathLike)):
+        found = [os.fspath(path) for path in paths]
+        if not found:
+            raise ValueError("paths is empty: TarSource takes at least one tar file. Pass one.")
+        return [_checked(path) for path in found]
+    path = os.fspath(paths)
+    if os.path.isdir(path):
+        names = [name for name in os.listdir(path) if name.lower().endswith(".tar") and not name.startswith(".")]
+        if not names:
+            raise ValueError(f"{printable(path)} holds no tar file (*.tar). Give the folder that they lie in.")
+        refuse_splits(path, names)
+        return [_checked(os.path.join(path, name)) for name in sorted(names, key=os.fsencode)]
+    if os.path.lexists(path):
+        return [_checked(path)]
+    return [_checked(name) for name in expand(path)]
+
+
+def _checked(path: str) -> str:
+    if not os.path.isfile(path):  # a pipe would be waited for
+        what = "does not exist" if not os.path.lexists(path) else "is no regular file"
+        raise ValueError(f"{printable(path)} {what}; TarSource takes tar files. Check the spelling.")
+    return path
+
+
+def _nothing_found(paths: Sequence[str], extension: str | None, indexer: TarIndexer) -> str:
+    wanted = f".{extension.lstrip('.')}" if extension else ", ".join(EXTENSIONS)
+    found = "no samples at all"
+    if indexer.num_without_image:
+        found = f"{indexer.num_without_image} samples of other members ({listed(sorted(indexer.found_extensions))})"
+    return (
+        f"no image in {listed(paths)}: looked for members that end with {wanted}, and found {found}. "
+        "Pass extension=, the one of the images, if they are there under another name."
+    )
