@@ -3,6 +3,7 @@
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from augpipe.datasets.names import listed, printable
 from augpipe.datasets.patterns import expand
 from augpipe.datasets.sample_ids import check_sample_id
+from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
 
 Pixels = npt.NDArray[np.uint8]
 Kind = Literal["cifar10", "cifar100"]
@@ -49,7 +51,7 @@ SPLITS: dict[Kind, dict[str, tuple[str, ...]]] = {
 class CifarSource:
     """The images of CIFAR's binary files, uint8 of shape (32, 32, 3), file after file in the order given.
 
-    The files are memory-mapped. Class names are read from `batches.meta.txt` (CIFAR-10) or `fine_label_names.txt` and
+    One byte a sample is held in memory, its label. Class names are read from `batches.meta.txt` (CIFAR-10) or `fine_label_names.txt` and
     `coarse_label_names.txt` (CIFAR-100) beside the first file; without them the classes are "0", "1", .... Any number
     of threads may read; a copy made by pickle opens the files anew.
 
@@ -84,12 +86,13 @@ class CifarSource:
             raise ValueError(f"labels={labels!r} is not in {self.kind}. Valid: {', '.join(layout.label_bytes)}.")
         self._which = labels
         byte = layout.label_bytes.index(labels)
-        self._records = [
-            _mapped(path, size, layout.record_bytes) for path, size in zip(self._paths, sizes, strict=True)
+        self._layout = layout
+        columns = [
+            _label_column(path, size, layout.record_bytes, byte) for path, size in zip(self._paths, sizes, strict=True)
         ]
-        self._skipped = len(layout.label_bytes)
-        self._ends = np.cumsum([len(records) for records in self._records]).tolist()
-        self._labels = np.concatenate([records[:, byte] for records in self._records])
+        self._ends = list(accumulate(map(len, columns)))
+        self._labels = np.concatenate(columns)
+        self._files = FileSet(self._paths, most_descriptors())
         self.classes: Sequence[str] = _class_names(self._paths[0], layout, byte)
         wrong = np.flatnonzero(self._labels >= len(self.classes))
         if len(wrong):
@@ -106,11 +109,17 @@ class CifarSource:
 
         Raises:
             IndexError: no such sample.
+            ValueError: the file was cut short meanwhile.
+            OSError: it cannot be read.
         """
         check_sample_id(sample_id, len(self))
         file = bisect_right(self._ends, sample_id)
         row = sample_id - (self._ends[file - 1] if file else 0)
-        planes = self._records[file][row, self._skipped :].reshape(3, _SIDE, _SIDE)
+        begin = row * self._layout.record_bytes + len(self._layout.label_bytes)
+        data = self._files.read(file, _IMAGE_BYTES, begin)
+        if len(data) != _IMAGE_BYTES:
+            raise ValueError(f"the file ends after {len(data)} of {_IMAGE_BYTES} bytes: it was cut short meanwhile")
+        planes = np.frombuffer(data, np.uint8).reshape(3, _SIDE, _SIDE)
         return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
     def label(self, sample_id: int) -> int:
@@ -251,13 +260,15 @@ def _kind_of(paths: Sequence[str], sizes: Sequence[int]) -> Kind:
     )
 
 
-def _mapped(path: str, size: int, record_bytes: int) -> Pixels:
+def _label_column(path: str, size: int, record_bytes: int, byte: int) -> Pixels:
+    """One byte of each record."""
     if size == 0 or size % record_bytes:
         raise ValueError(
             f"{printable(path)} has {size} bytes, which is no whole number of records of {record_bytes}: it is "
             "truncated, or of another kind. Copy it again."
         )
-    return np.asarray(np.memmap(path, np.uint8, mode="r", shape=(size // record_bytes, record_bytes)))
+    records = np.fromfile(path, np.uint8, size).reshape(-1, record_bytes)
+    return records[:, byte].copy()
 
 
 def _class_names(path: str, layout: _Layout, byte: int) -> tuple[str, ...]:

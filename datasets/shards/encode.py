@@ -74,8 +74,9 @@ def segment_lengths(data: bytes) -> npt.NDArray[np.int64]:
     coded = np.frombuffer(data, np.uint8, offset=start)
     escapes = np.flatnonzero(coded[:-1] == 0xFF)
     # a zero is stuffed behind each 0xff that is no marker
-    stops = escapes[coded[escapes + 1] != 0] + 2
-    lengths: npt.NDArray[np.int64] = np.diff(stops, prepend=0)
+    stops: npt.NDArray[np.int64] = escapes[coded[escapes + 1] != 0] + 2
+    lengths = stops.copy()
+    lengths[1:] -= stops[:-1]
     return lengths
 
 

@@ -10,7 +10,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-HEAVY = ("torch", "nvidia.dali", "numba.cuda", "cupy", "cv2", "matplotlib", "pyarrow", "ray", "fsspec", "typer", "rich")
+HEAVY = (
+    "torch",
+    "nvidia.dali",
+    "numba.cuda",
+    "cupy",
+    "cv2",
+    "imagehash",
+    "matplotlib",
+    "pyarrow",
+    "ray",
+    "fsspec",
+    "typer",
+    "rich",
+)
 """Not scipy: numba imports it wherever it is installed."""
 
 

@@ -79,11 +79,24 @@ def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     for arguments in (["--help"], ["-h"], []):
         text = run(*arguments)
-        for command in ("demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor"):
+        for command in (
+            "demo",
+            "preview",
+            "inspect",
+            "recipe",
+            "schema",
+            "sample",
+            "bench",
+            "doctor",
+            "verify",
+            "stats",
+        ):
             assert f" {command} " in text
 
 
-@pytest.mark.parametrize("command", ["demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor", "verify", "stats"]
+)
 def test_every_command_has_help(command: str) -> None:
     text = run(command, "-h")
     assert text == run(command, "--help") and "Usage" in text

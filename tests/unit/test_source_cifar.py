@@ -1,5 +1,6 @@
 """CIFAR's binary files as a source."""
 
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_pickles_and_threads(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for i, image in enumerate(pool.map(copy.read, range(4))):
             np.testing.assert_array_equal(image, picture(i))
+
+
+def test_file_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
+    source = CifarSource(cifar10(tmp_path), "test")
+    os.truncate(tmp_path / "test_batch.bin", 3100)
+    np.testing.assert_array_equal(source.read(0), picture(10))
+    with pytest.raises(ValueError, match="the file ends after 26 of 3072 bytes: it was cut short meanwhile"):
+        source.read(1)
 
 
 def test_without_names_the_length_tells(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from augpipe import Loader
-from augpipe.datasets.idx import IdxSource, read_idx
+from augpipe.datasets.idx import IdxSource
+from augpipe.datasets.idx_array import IdxArray
 from augpipe.datasets.open import open_source
 from augpipe.recipes import evaluation
 from augpipe.source import is_source
@@ -88,9 +89,10 @@ def test_folder_of_both_splits_is_refused(tmp_path: Path) -> None:
 def test_any_array_comes_back(tmp_path_factory: pytest.TempPathFactory, array: Any, packed: bool) -> None:
     path = tmp_path_factory.getbasetemp() / "any.idx"
     path.write_bytes(gzip.compress(idx(array)) if packed else idx(array))
-    found = read_idx(path)
-    np.testing.assert_array_equal(found, array)
+    found = IdxArray(str(path))
     assert found.shape == array.shape
+    np.testing.assert_array_equal(found.whole(), array)
+    np.testing.assert_array_equal(found[array.shape[0] - 1], array[-1])
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refuse(idx(PIXELS.astype(np.float32), 0x0D), "it holds float32")
     refuse(idx(PIXELS[:4]), r"labels of shape \(5,\), and .* has 4 images. Give the two files that belong together")
     refuse(idx(LABELS), r"holds an array of shape \(5,\), and images are \(N, H, W\). Labels alone\?")
-    refuse(idx(PIXELS[:0]), r"train-images-idx3-ubyte: images is empty|labels of shape")
+    refuse(idx(PIXELS[:0]), r"holds an array of shape \(0, 4, 3\), and images are \(N, H, W\) or .* each at least 1")
     absurd = bytes([0, 0, 8, 3]) + b"\xff" * 12
     refuse(absurd, r"damaged: (16 bytes are there|\d+ bytes cannot expand to the \d+ that its header speaks of)")
     path.write_bytes(gzip.compress(whole)[:-12])
@@ -121,7 +123,16 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no IDX file of uint8, or damaged: .*CRC"):
         IdxSource(path)
     with pytest.raises(ValueError, match="nowhere is no regular file; an IDX file is wanted"):
-        read_idx(tmp_path / "nowhere")
+        IdxSource(tmp_path / "nowhere")
+
+
+def test_file_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
+    path = put(tmp_path, PIXELS, LABELS)
+    source = IdxSource(path)
+    os.truncate(path, 50)
+    with pytest.raises(ValueError, match="the file ends after 0 of 12 bytes: it was cut short meanwhile"):
+        source.read(4)
+    assert source.read(0).shape == (4, 3, 1)
 
 
 def test_real_digits_and_a_loader(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_a_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
 def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert isinstance(open_source(tmp_path / "pipe"), SingleSource)
+    os.mkfifo(tmp_path / "pipe.bin")
     with pytest.raises(ValueError, match=r"pipe.bin' is neither a photograph nor a list"):
-        os.mkfifo(tmp_path / "pipe.bin")
         open_source(tmp_path / "pipe.bin")
 
 
