@@ -35,7 +35,8 @@ class Loader:
     resuming do not change a bit, and batch size and world size only change how the same samples are cut into batches.
 
     Args:
-        source: a `Source`, or a path: a folder of class folders, a flat folder, a CSV or TSV list, a photograph.
+        source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
+            a CSV or TSV list, a photograph, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
         recipe: what is done to each photograph.
         batch_size: photographs in a batch of this rank.
         seed: 0..2^64 - 1.

@@ -51,9 +51,9 @@ SPLITS: dict[Kind, dict[str, tuple[str, ...]]] = {
 class CifarSource:
     """The images of CIFAR's binary files, uint8 of shape (32, 32, 3), file after file in the order given.
 
-    One byte a sample is held in memory, its label. Class names are read from `batches.meta.txt` (CIFAR-10) or `fine_label_names.txt` and
-    `coarse_label_names.txt` (CIFAR-100) beside the first file; without them the classes are "0", "1", .... Any number
-    of threads may read; a copy made by pickle opens the files anew.
+    One byte a sample is held in memory, its label. Class names are read from `batches.meta.txt` (CIFAR-10) or
+    `fine_label_names.txt` and `coarse_label_names.txt` (CIFAR-100) beside the first file; without them the classes are
+    "0", "1", .... Any number of threads may read; a copy made by pickle opens the files anew.
 
     Args:
         paths: a file, a pattern such as `data_batch_{1..5}.bin`, a sequence of files, or the folder of the data set.

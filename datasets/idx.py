@@ -19,7 +19,7 @@ _IMAGES = re.compile(r"images(.?)idx[34]")
 
 
 class IdxSource:
-    """The images of an IDX file, uint8 of shape (H, W, 1), or (H, W, C) where the file has four dimensions.
+    """The images of an IDX file, uint8 of shape (H, W), or (H, W, C) where the file has four dimensions.
 
     Of a plain file only the labels are held in memory; a `.gz` file is expanded there. Any number of threads may read;
     a copy made by pickle opens the files anew.
@@ -69,7 +69,7 @@ class IdxSource:
         return self._array.shape[0]
 
     def read(self, sample_id: int) -> Pixels:
-        """The image, uint8 of shape (H, W, 1) or (H, W, C); do not write to it.
+        """The image, uint8 of shape (H, W) or (H, W, C); do not write to it.
 
         Raises:
             IndexError: no such sample.
@@ -77,9 +77,7 @@ class IdxSource:
             OSError: it cannot be read.
         """
         check_sample_id(sample_id, len(self))
-        # gray images of 3 columns are not to be taken for colours
-        height, width, *channels = self._array.shape[1:]
-        return self._array[sample_id].reshape(height, width, *(channels or (1,)))
+        return self._array[sample_id]
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.

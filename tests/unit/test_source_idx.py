@@ -49,7 +49,7 @@ def test_images_and_labels(tmp_path: Path, packed: bool) -> None:
         assert isinstance(source, IdxSource)
         assert is_source(source)
         assert source.classes == ("0", "1", "2", "3")
-        np.testing.assert_array_equal(np.stack([source.read(i) for i in range(5)]), PIXELS[..., None])
+        np.testing.assert_array_equal(np.stack([source.read(i) for i in range(5)]), PIXELS)
         assert [source.label(i) for i in range(5)] == LABELS.tolist()
         assert source.name(4) == f"{path}, image 4"
         with pytest.raises(IndexError, match="sample_id=5 is out of range"):
@@ -57,7 +57,7 @@ def test_images_and_labels(tmp_path: Path, packed: bool) -> None:
     copy = pickle.loads(pickle.dumps(source))
     assert len(pickle.dumps(source)) < 1000
     with ThreadPoolExecutor(4) as pool:
-        np.testing.assert_array_equal(np.stack(list(pool.map(copy.read, range(5)))), PIXELS[..., None])
+        np.testing.assert_array_equal(np.stack(list(pool.map(copy.read, range(5)))), PIXELS)
     with pytest.raises(ValueError, match="read-only"):
         copy.read(0)[0, 0] = 1
 
@@ -132,7 +132,15 @@ def test_file_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
     os.truncate(path, 50)
     with pytest.raises(ValueError, match="the file ends after 0 of 12 bytes: it was cut short meanwhile"):
         source.read(4)
-    assert source.read(0).shape == (4, 3, 1)
+    np.testing.assert_array_equal(source.read(0), PIXELS[0])
+
+
+def test_images_as_narrow_as_colours_are_gray(tmp_path: Path) -> None:
+    for width in (1, 3, 4):
+        pixels = np.full((2, 9, width), 200, np.uint8)
+        path = put(tmp_path / str(width), pixels, LABELS[:2])
+        batch = next(iter(Loader(str(path), evaluation(1, 1), batch_size=2, shuffle=False, framework="numpy")))
+        assert batch.images.shape == (2, 3, 1, 1)
 
 
 def test_real_digits_and_a_loader(tmp_path: Path) -> None:
@@ -143,7 +151,7 @@ def test_real_digits_and_a_loader(tmp_path: Path) -> None:
         pixels, labels = arrays["test_images"], arrays["test_labels"].astype(np.uint8)
     source = open_source(put(tmp_path, pixels, labels, split="t10k", packed=True))
     assert len(source) == 10000
-    np.testing.assert_array_equal(source.read(4321), pixels[4321][..., None])
+    np.testing.assert_array_equal(source.read(4321), pixels[4321])
     assert source.classes == tuple("0123456789")
     batch = next(iter(Loader(source, evaluation(28, 28), batch_size=8, shuffle=False, framework="numpy")))
     assert batch.images.shape == (8, 3, 28, 28)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -292,6 +293,17 @@ def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r'Parquet files are read with pyarrow: pip install "augpipe\[parquet\]"'):
         open_source(path)
+
+
+def test_nothing_of_it_is_imported_before_it_is_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from augpipe.datasets.open import open_source; "
+        f"open_source({str(tmp_path)!r}); print([m for m in ('pyarrow', 'datasets', 'pandas') if m in sys.modules]); "
+        f"open_source({str(standard(tmp_path / 'p' / 'a.parquet'))!r}); print('pyarrow' in sys.modules)"
+    )
+    (tmp_path / "a.jpg").write_bytes(b"")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.split("\n")[:2] == ["[]", "True"]
 
 
 def test_metadata_of_others_is_passed_over(tmp_path: Path) -> None:
