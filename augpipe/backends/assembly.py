@@ -91,7 +91,7 @@ class Assembly:
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
     rectangles: npt.NDArray[np.int32] | None = None
-    """(B, 4) left, top, right, bottom of what the views look at, where some photograph can be decoded in part."""
+    """(B, 4) left, top, right, bottom of what the views look at; None where no photograph was known to have tiles."""
     held: dict[int, Held] = field(default_factory=dict)
     """Position -> pixels that the cache holds."""
     regions: dict[int, Region] = field(default_factory=dict)

@@ -125,7 +125,12 @@ class DeviceOutput:
         photographs, pictures = assembly.opened(), []
         for position, pixels in decoded.items():
             photograph, factor = photographs[position], int(assembly.factors[position])
-            if (pixels.height, pixels.width) == photograph.shape(factor)[:2] and position not in assembly.held:
+            is_whole = (pixels.first_x, pixels.first_y, pixels.height, pixels.width) == (
+                0,
+                0,
+                *photograph.shape(factor)[:2],
+            )
+            if is_whole and position not in assembly.held:
                 pictures.append(
                     Picture(
                         sample_id=photograph.sample_id,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from augpipe.backends.assembly import Assembly, Proceed, Request, Settings
 from augpipe.backends.photograph import Photograph
-from augpipe.backends.planned import plan_batch, plan_replacement
+from augpipe.backends.planned import plan_batch, plan_replacement, rectangle_of
 from augpipe.backends.render import pack_into
 from augpipe.backends.samples import Samples
 from augpipe.batch import Batch
@@ -261,8 +261,8 @@ class Engine:
         is_wanted_whole = target is not None or (
             cache is not None and not cache.is_on_host and not cache.has_no_room_for(photograph.sample_id, factor)
         )
-        if region is None and photograph.may_crop and assembly.rectangles is not None and not is_wanted_whole:
-            return photograph.decode_region(assembly.rectangles[position], room, factor)
+        if region is None and photograph.may_crop and not is_wanted_whole:
+            return photograph.decode_region(rectangle_of(assembly, position), room, factor)
         height, width, channels = photograph.shape(factor)
         buffer = room(height * width * channels) if target is None else target.reshape(-1)
         if region is not None:

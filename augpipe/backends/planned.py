@@ -58,12 +58,20 @@ def plan_replacement(assembly: Assembly, position: int, photograph: Photograph, 
         assembly.plan.views[view][position] = rows[0]
         assembly.tables[view][position] = tables[view][0]
     assembly.factors[position] = factors[0]
-    if photograph.may_crop:
-        if assembly.rectangles is None:
-            assembly.rectangles = np.zeros((len(assembly.photographs), 4), np.int32)
+    if assembly.rectangles is not None:
+        # also where the cache knows the photograph and it is not open yet: it may have to be read after all
         assembly.rectangles[position] = source_regions(tables, assembly.sizes)[0]
     _look_up(assembly, position)
     return False
+
+
+def rectangle_of(assembly: Assembly, position: int) -> list[int]:
+    """Left, top, right, bottom of what the views look at in one photograph."""
+    if assembly.rectangles is not None:
+        return [*assembly.rectangles[position].tolist()]
+    # when the batch was planned no photograph was known to have tiles
+    rows = [table[position : position + 1] for table in assembly.tables]
+    return [*source_regions(rows, assembly.sizes)[0].tolist()]
 
 
 def _plan(photographs: list[Photograph], assembly: Assembly, settings: Settings) -> Plan:

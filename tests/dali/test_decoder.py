@@ -1,7 +1,5 @@
 """Regions decoded by DALI against those cut from photographs that our own decoder read."""
 
-import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 
 from augpipe.decoding import probe
 from augpipe.decoding.jpeg import decode_stored
-from tests.unit.loader_sources import jpegs, run_python, wait_until
+from tests.unit.loader_sources import jpegs, run_python
 from tests.unit.picture_files import encoded, exif, jpeg_kinds, scene
 
 pytest.importorskip("nvidia.dali")
@@ -167,31 +165,43 @@ def test_a_region_outside_its_photograph(region: tuple[int, int, int, int]) -> N
         decoder.collect()
 
 
-def num_threads() -> int:
+THREADS_END = """
+import os, time
+from pathlib import Path
+import numpy as np
+from augpipe.dali.decoder import DaliDecoder
+
+def num_threads():
     return len(os.listdir("/proc/self/task"))
 
-
-def num_threads_at_rest() -> int:
-    """Once those of decoders that were closed before have ended."""
-    seen: list[int] = []
-    while len(seen) < 15 or len(set(seen[-15:])) > 1:
-        seen.append(num_threads())
-        time.sleep(0.02)
-    return seen[-1]
-
-
-def test_closing_ends_dali_s_threads() -> None:
-    before = num_threads_at_rest()
+def work():
     decoder = DaliDecoder(4, 5, None, 2)
-    decoder.submit(jpegs(4), regions_of(*[(0, 0, 40, 40)] * 4))
-    assert num_threads() >= before + 5
-    decoder.close()
-    wait_until(lambda: num_threads() <= before)
-    dropped = DaliDecoder(4, 5, None, 2)
-    dropped.submit(jpegs(4), regions_of(*[(0, 0, 40, 40)] * 4))
-    assert num_threads() >= before + 5
-    del dropped
-    wait_until(lambda: num_threads() <= before)
+    decoder.submit([Path(sys.argv[1]).read_bytes()] * 4, np.array([(0, 0, 40, 40)] * 4, np.int32))
+    assert num_threads() >= before + 5, (num_threads(), before)
+    return decoder
+
+def wait():
+    for _ in range(1000):
+        if num_threads() <= before:
+            return
+        time.sleep(0.01)
+    raise SystemExit(f"{num_threads()} threads, and {before} before")
+
+DaliDecoder(1, 1, None, 1).close()  # what DALI starts once and for all
+time.sleep(0.5)
+before = num_threads()
+work().close()
+wait()
+dropped = work()
+del dropped
+wait()
+"""
+
+
+def test_closing_ends_dali_s_threads(tmp_path: Path) -> None:
+    (tmp_path / "picture.jpg").write_bytes(KINDS["420"])
+    ended = run_python(THREADS_END.replace("sys.argv[1]", repr(str(tmp_path / "picture.jpg"))))
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_dali_is_imported_without_a_warning_and_only_when_a_decoder_is_made() -> None:

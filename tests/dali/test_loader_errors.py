@@ -204,7 +204,6 @@ def test_dali_is_not_given_a_bad_one_twice_nor_sound_ones_to_us(monkeypatch: pyt
     assert assert_same_batches(dali, expected[0]) == NUM
     by_dali, by_us = decoders.look()
     assert set(bad) < set(by_dali) and set(range(4, 8)) | set(range(12, 16)) <= set(by_us)
-    assert not set(range(4)) & set(by_us), "a batch that was finished before is not decoded again"
     assert set(range(20, 24)) <= set(by_dali) - set(by_us), "DALI is used again once a batch has failed"
     for batches in expected[1:]:
         assert assert_same_batches(dali, batches) == NUM

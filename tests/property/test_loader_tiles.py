@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from augpipe import Recipe, View
 from augpipe.planning.plan import refusals
+from augpipe.recipes import deep_image
 from tests.parity import strategies
 from tests.unit.loader_sources import arrays
-from tests.unit.tiled_loaders import Decodes, assert_same_batches, make, tiled_files, whole
+from tests.unit.tiled_loaders import SIDES, Decodes, assert_same_batches, make, tiled_files, whole
 
 SMALL_TILES = tiled_files(32, (16, 8))
 """Each of 8 sizes in each of 4 kinds of sampling."""
 TILES = tiled_files(32, (64, 16))
-SIZES = [(97, 131), (180, 241), (64, 300), (233, 175), (300, 420), (17, 90), (411, 333), (1, 70)]
 
 
 @st.composite
@@ -40,7 +40,7 @@ def decodes() -> Any:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(recipe=recipes_of_views(), files=st.sampled_from([SMALL_TILES, TILES]), seed=st.integers(0, 2**64 - 1))
 def test_every_recipe(recipe: Recipe, files: list[bytes], seed: int, decodes: Decodes) -> None:
-    usable = [i for i, reason in enumerate(refusals(recipe, SIZES * 4)) if reason is None]
+    usable = [i for i, reason in enumerate(refusals(recipe, SIDES * 4)) if reason is None]
     assume(usable)
     loader = make([files[i] for i in usable], recipe, seed=seed, shuffle=False)
     decodes.look()
@@ -56,7 +56,7 @@ def test_every_recipe(recipe: Recipe, files: list[bytes], seed: int, decodes: De
 @given(recipe=strategies.recipes(), which=st.integers(0, 31), seed=st.integers(0, 2**64 - 1))
 def test_recipes_without_a_crop(recipe: Recipe, which: int, seed: int) -> None:
     """They keep the whole photograph, or what a stretch leaves of it."""
-    assume(refusals(recipe, [SIZES[which % 8]]) == [None])
+    assume(refusals(recipe, [SIDES[which % 8]]) == [None])
     loader = make([SMALL_TILES[which]], recipe, seed=seed, batch_size=1)
     found = list(loader)
     loader.set_epoch(0)
@@ -65,8 +65,6 @@ def test_recipes_without_a_crop(recipe: Recipe, which: int, seed: int) -> None:
 
 def test_photographs_were_scaled_while_they_were_decoded(decodes: Decodes) -> None:
     """That the comparison above meets every DCT factor."""
-    from augpipe.recipes import deep_image
-
     for scale in (8, 16, 40, 120):
         list(make([*SMALL_TILES[::8], *TILES[4::8], *arrays(2)], deep_image(8, (scale,))))
     assert decodes.factors == {1, 2, 4, 8}

@@ -1,6 +1,5 @@
 """A `datasets.Dataset` as a source: a stand-in that has its interface, and the library itself where it is installed."""
 
-import importlib
 import pickle
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -159,10 +158,8 @@ def test_loader_reads_from_it() -> None:
 
 
 def test_the_library_itself() -> None:
-    try:
-        library = importlib.import_module("datasets")
-        library.Dataset.from_dict  # noqa: B018
-    except (ImportError, AttributeError):
+    library = pytest.importorskip("datasets")  # from the checkout this can be the folder of that name
+    if not hasattr(library, "Dataset"):
         pytest.skip("Hugging Face's datasets is not installed")
     contents = [encoded(scene(20, 30, i), "JPEG") for i in range(4)]
     features = library.Features({"image": library.Image(), "label": library.ClassLabel(names=["a", "b"])})
