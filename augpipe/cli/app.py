@@ -9,6 +9,7 @@ from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.errors import Group
 from augpipe.cli.inspect import inspect
+from augpipe.cli.prepare import prepare
 from augpipe.cli.preview import preview
 from augpipe.cli.recipe import recipe, schema
 from augpipe.cli.sample import sample
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, preview, inspect, recipe, schema, sample, stats, verify, bench, doctor):
+for command in (demo, preview, inspect, recipe, schema, sample, stats, prepare, verify, bench, doctor):
     app.command()(command)
 
 

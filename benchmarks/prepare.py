@@ -1,0 +1,92 @@
+"""`augpipe prepare` beside a bare loop of decode, resize and encode on the same cores, which writes nothing.
+
+The bare loop is what one would type: simplejpeg's decode, Pillow's Lanczos, Pillow's JPEG encoder, in one process a
+core, without profiles, orientation, sums, restart markers, tar files or the disk. Both take the same JPEG files (in the
+page cache) to the same scale and quality. Start-up of the processes counts for both.
+"""
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import simplejpeg
+from common import in_turn, photographs, ratio, save, summary
+from PIL import Image
+
+from augpipe.datasets.folder import FolderSource
+from augpipe.datasets.prepare.engines.local import LocalEngine
+from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.prepare.settings import PrepareSettings
+
+COPIES = 4
+ROUNDS = 3
+SCALE, QUALITY = 256, 90
+
+
+def bare(paths: list[str]) -> int:
+    num_bytes = 0
+    for path in paths:
+        pixels = simplejpeg.decode_jpeg(Path(path).read_bytes(), "RGB")
+        image = Image.fromarray(pixels)
+        if min(image.size) > SCALE:
+            factor = SCALE / min(image.size)
+            image = image.resize((round(image.width * factor), round(image.height * factor)), Image.Resampling.LANCZOS)
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=QUALITY)
+        num_bytes += len(file.getvalue())
+    return num_bytes
+
+
+def main() -> None:
+    cores = len(os.sched_getaffinity(0))
+    encoded, origin = photographs()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        for copy in range(COPIES):
+            for number, data in enumerate(encoded):
+                folder = root / f"photos/{copy}"
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{number:04}.jpg").write_bytes(data)
+        paths = sorted(map(str, root.rglob("*.jpg")))
+        source = FolderSource(root / "photos")
+        made: list[int] = []
+
+        def run_bare() -> int:
+            parts = [paths[start::cores] for start in range(cores)]
+            with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+                made.append(sum(pool.map(bare, parts)))
+            return len(paths)
+
+        def run_prepare() -> int:
+            out = root / "out"
+            shutil.rmtree(out, ignore_errors=True)
+            settings = PrepareSettings(scales=(str(SCALE),), quality=QUALITY)
+            manifest = prepare(source, out, settings, engine=LocalEngine(cores))
+            assert manifest.num_rejected == 0
+            made.append(manifest.scales[0].num_bytes)
+            return len(paths)
+
+        seconds = in_turn({"bare": run_bare, "prepare": run_prepare}, ROUNDS)
+        save(
+            "prepare",
+            {
+                "photographs": origin,
+                "files": len(paths),
+                "scale": SCALE,
+                "quality": QUALITY,
+                "processes": cores,
+                "ms_a_photograph": summary(seconds),
+                "rate_of_prepare_over_bare": round(ratio(seconds, "bare", "prepare"), 3),
+                "bytes_bare": made[-2],
+                "bytes_of_tar_files": made[-1],
+            },
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""The end of a run: the journal becomes rejects.csv, report.html and the manifest, in this order."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator
+
+from augpipe.datasets.names import printable
+from augpipe.datasets.prepare.job import ChunkResult, Reject
+from augpipe.datasets.prepare.journal import read_entry
+from augpipe.datasets.prepare.plan import Plan
+from augpipe.datasets.prepare.report import write_report
+from augpipe.datasets.prepare.tally import Tally, TallyBuilder
+from augpipe.datasets.shards.atomic import AtomicFile
+from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
+
+REJECTS_NAME = "rejects.csv"
+REPORT_NAME = "report.html"
+_MOST_SHOWN = 50
+
+
+def finish(folder: str, plan: Plan, classes: tuple[str, ...]) -> Manifest:
+    """Write what stands beside the shards; the manifest comes last, so that a data set with a manifest is whole.
+
+    Raises:
+        ValueError: no photograph could be used; rejects.csv says why.
+        OSError: something cannot be read or written.
+    """
+    tally, num_rejected = TallyBuilder(), 0
+    shown: list[Reject] = []
+    shards: dict[str, list[ShardInfo]] = {scale: [] for scale in plan.settings.scales}
+    with AtomicFile(os.path.join(folder, REJECTS_NAME)) as file:
+        file.write(_csv_line("path", "reason"))
+        for result in _results(folder, plan):
+            tally.merge(result.tally)
+            num_rejected += len(result.rejects)
+            shown += result.rejects[: _MOST_SHOWN - len(shown)]
+            for reject in result.rejects:
+                file.write(_csv_line(reject.name, reject.reason))
+            for scale, shard in result.shards.items():
+                shards[scale].append(shard)
+        file.commit()
+    total = tally.build()
+    if total.num == 0:
+        raise ValueError(
+            f"none of the {num_rejected} photographs can be used: {_first(shown)}. "
+            f"{printable(os.path.join(folder, REJECTS_NAME))} lists them all; remove the folder to start anew."
+        )
+    manifest = _manifest(plan, classes, total, num_rejected, shards)
+    write_report(os.path.join(folder, REPORT_NAME), folder, manifest, total, shown)
+    manifest.save(folder)
+    return manifest
+
+
+def _results(folder: str, plan: Plan) -> Iterator[ChunkResult]:
+    for number in range(plan.num_shards):
+        result = read_entry(folder, number, plan.bounds(number))
+        if result is None:
+            raise ValueError(
+                f"shard {number:06} of {printable(folder)} was there and is not: something else changes the folder. "
+                "Run it again with --resume."
+            )
+        yield result
+
+
+def _manifest(
+    plan: Plan, classes: tuple[str, ...], total: Tally, num_rejected: int, shards: dict[str, list[ShardInfo]]
+) -> Manifest:
+    return Manifest(
+        versions=plan.versions,
+        num_samples=total.num,
+        num_rejected=num_rejected,
+        scales=tuple(Scale(name=scale, shards=tuple(found)) for scale, found in shards.items()),
+        classes=classes,
+        class_counts=tuple(total.labels.get(label, 0) for label in range(len(classes))),
+        mean=total.channels.mean,
+        std=total.channels.std,
+        histograms=total.manifest_histograms(),
+        settings=plan.manifest_settings(),
+    )
+
+
+def _first(shown: list[Reject]) -> str:
+    return f"{shown[0].name}: {shown[0].reason}"
+
+
+def _csv_line(*fields: str) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue().encode("utf-8", "backslashreplace")

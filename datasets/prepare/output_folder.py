@@ -1,0 +1,174 @@
+"""OUT: who may write there, what lies there already, and what is asked of it."""
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from augpipe.datasets.names import listed, printable
+from augpipe.datasets.prepare.journal import WORK_FOLDER, entry_path
+from augpipe.datasets.prepare.plan import Plan
+from augpipe.datasets.shards.atomic import remove_leftovers, sync_folder, write_atomically
+from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate
+
+_LOCK, _PLAN = "lock", "plan.json"
+
+
+def check_output(folder: str, *, resume: bool) -> None:
+    """Refuse a folder that a run would spoil.
+
+    Raises:
+        ValueError: it is a file, holds something else, or a data set while `resume` is False; says what to do.
+        OSError: it cannot be listed.
+    """
+    shown = printable(folder)
+    if not os.path.lexists(folder):
+        return
+    if not os.path.isdir(folder):
+        raise ValueError(f"{shown} is a file, and shards go to a folder. Name another one.")
+    there = sorted(os.listdir(folder))
+    if MANIFEST_NAME in there and locate(folder) is not None:
+        if not resume:
+            raise ValueError(
+                f"{shown} holds a finished data set. Name another folder, or remove it; with --resume, what is asked "
+                "for is compared with it and nothing is done again."
+            )
+        return
+    if read_plan(folder) is not None:
+        if not resume:
+            raise ValueError(
+                f"{shown} holds an unfinished data set. Pass --resume to finish it, or remove it to start anew."
+            )
+        return
+    if set(there) - {WORK_FOLDER}:
+        raise ValueError(
+            f"{shown} is not empty and holds no data set of ours ({listed(there)}). Name a new or an empty folder."
+        )
+
+
+def is_finished(folder: str) -> bool:
+    """Whether a manifest of ours lies there."""
+    return os.path.isfile(os.path.join(folder, MANIFEST_NAME)) and locate(folder) is not None
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Make the folder and be the only run there; the lock ends with the process, however that ends.
+
+    Raises:
+        ValueError: another run is at work there.
+        OSError: it cannot be made.
+    """
+    work = os.path.join(folder, WORK_FOLDER)
+    os.makedirs(work, exist_ok=True)
+    path = os.path.join(work, _LOCK)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise _busy(folder, os.pread(descriptor, 200, 0)) from error
+        if not _is_file(path, descriptor):  # the run that held it has just finished, and removed it
+            raise _busy(folder, b"")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_plan(folder: str) -> Plan | None:
+    """The plan of an unfinished data set; None where there is none.
+
+    Raises:
+        ValueError: it cannot be used.
+        OSError: it cannot be read.
+    """
+    path = os.path.join(folder, WORK_FOLDER, _PLAN)
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return Plan.model_validate_json(text)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise ValueError(
+            f"{printable(path)} cannot be used ({'.'.join(map(str, problem['loc']))}: {problem['msg']}): it was "
+            f"changed, or written by another version of augpipe. Remove {printable(folder)}, and start anew."
+        ) from error
+
+
+def start_folder(folder: str, plan: Plan) -> None:
+    """Lay out a new data set; the plan comes last, so that a folder with a plan has all that it needs.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    make_scale_folders(folder, plan)
+    write_atomically(os.path.join(folder, WORK_FOLDER, _PLAN), plan.model_dump_json(indent=2).encode() + b"\n")
+
+
+def make_scale_folders(folder: str, plan: Plan) -> None:
+    """A folder for each scale; those that are there stay.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    for scale in plan.settings.scales:
+        os.makedirs(os.path.join(folder, scale), exist_ok=True)
+    sync_folder(folder)
+
+
+def sweep(folder: str, plan: Plan) -> None:
+    """Remove what killed writers left; for the one run that holds the lock, with no worker at work.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    for name in (*plan.settings.scales, WORK_FOLDER, ""):
+        place = os.path.join(folder, name)
+        if os.path.isdir(place):
+            remove_leftovers(place)
+
+
+def remove_work_folder(folder: str, num_shards: int | None) -> None:
+    """Remove plan, journal and lock of a finished data set.
+
+    Args:
+        folder: OUT.
+        num_shards: as the plan has it; None where that is not known any more.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    work = os.path.join(folder, WORK_FOLDER)
+    names = os.listdir(work) if num_shards is None else [os.path.basename(entry_path("", n)) for n in range(num_shards)]
+    for name in (*(name for name in names if name != _LOCK), _PLAN, _LOCK):
+        if os.path.lexists(path := os.path.join(work, name)):
+            os.unlink(path)
+    os.rmdir(work)
+    sync_folder(folder)
+
+
+def _is_file(path: str, descriptor: int) -> bool:
+    held = os.fstat(descriptor)
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _busy(folder: str, holder: bytes) -> ValueError:
+    who = f" ({holder.decode('utf-8', 'replace')})" if holder else ""
+    return ValueError(
+        f"another augpipe prepare{who} is at work in {printable(folder)}. Wait for it, or name another folder."
+    )

@@ -1,0 +1,65 @@
+"""Resizing by Lanczos, so that the short side is a scale."""
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+MAX_SIDE = 65_500
+"""Of a JPEG, in pixels; libjpeg's own limit."""
+
+
+def target_size(height: int, width: int, scale: str, *, upscale: bool) -> tuple[int, int]:
+    """(height, width) in pixels at a scale: the short side is the scale, the long one rounded half up.
+
+    The size itself for `full`, and for a photograph that is smaller where `upscale` is False.
+    """
+    if scale == "full":
+        return height, width
+    wanted, short = int(scale), min(height, width)
+    if short == wanted or (short < wanted and not upscale):
+        return height, width
+    tall, wide = ((2 * side * wanted + short) // (2 * short) for side in (height, width))
+    return tall, wide
+
+
+def check_target(height: int, width: int, max_pixels: int) -> None:
+    """Refuse a size that no JPEG can have, or that has too many pixels.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if max(height, width) > MAX_SIDE or height * width > max_pixels:
+        raise ValueError(
+            f"it would have {width}x{height} pixels at its scale; a JPEG has at most {MAX_SIDE} along each side, and "
+            f"max_pixels={max_pixels}"
+        )
+
+
+def resize(image: Image.Image, height: int, width: int, *, linear_light: bool) -> Image.Image:
+    """The picture (RGB or L) at another size; the same object where the size is the same."""
+    if (image.height, image.width) == (height, width):
+        return image
+    if not linear_light:
+        # reducing_gap left out: it would average first, which is faster and blurs
+        return image.resize((width, height), Image.Resampling.LANCZOS)
+    pixels = np.asarray(image)
+    channels = [
+        _encode(Image.fromarray(_TO_LINEAR[plane]).resize((width, height), Image.Resampling.LANCZOS))
+        for plane in (pixels[..., None] if pixels.ndim == 2 else pixels).transpose(2, 0, 1)
+    ]
+    return Image.fromarray(channels[0] if len(channels) == 1 else np.stack(channels, axis=-1))
+
+
+def _light(level: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Light in 0..1 of levels in 0..1 (IEC 61966-2-1, sRGB)."""
+    light: npt.NDArray[np.float64] = np.where(level <= 0.04045, level / 12.92, ((level + 0.055) / 1.055) ** 2.4)
+    return light.astype(np.float32)
+
+
+_TO_LINEAR = _light(np.arange(256) / 255)
+_BORDERS = _light((np.arange(255) + 0.5) / 255)
+"""Light at which one 8-bit level ends and the next begins; comparing with them needs no power of a million pixels."""
+
+
+def _encode(light: Image.Image) -> npt.NDArray[np.uint8]:
+    return np.searchsorted(_BORDERS, np.asarray(light), side="right").astype(np.uint8)

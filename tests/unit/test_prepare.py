@@ -1,0 +1,379 @@
+"""Preparing a data set in this process: the same bytes however it is run, refusals, rejects, the report."""
+
+import csv
+import errno
+import json
+import os
+import re
+import tarfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from augpipe.datasets.arrays import ArraySource
+from augpipe.datasets.folder import FolderSource
+from augpipe.datasets.prepare.job import ChunkTask, prepare_chunk
+from augpipe.datasets.prepare.journal import WORK_FOLDER
+from augpipe.datasets.prepare.output_folder import locked
+from augpipe.datasets.prepare.run import Watcher, prepare
+from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.shards.manifest import Manifest
+from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.verify import verify
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.errors import SampleError
+from tests.unit.picture_files import bad_files, encoded, odd_files, scene, write_files
+from tests.unit.prepare_sources import InlineEngine, tree, write_photos
+
+NUM = 96
+"""Three shards."""
+SETTINGS = PrepareSettings(scales=("32", "48"))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_photos(tmp_path_factory.mktemp("data") / "photos", NUM)
+
+
+@pytest.fixture(scope="module")
+def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an undisturbed run makes."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    run(photos, out)
+    return out
+
+
+def run(photos: Path, out: Path, settings: PrepareSettings = SETTINGS, **options: Any) -> Manifest:
+    options.setdefault("engine", InlineEngine())
+    return prepare(FolderSource(photos), out, settings, source_path=str(photos), **options)
+
+
+def refused(photos: Path, out: Path, *args: Any, **options: Any) -> str:
+    before = tree(out) if out.is_dir() else {}
+    with pytest.raises(ValueError, match=".") as caught:
+        run(photos, out, *args, **options)
+    if out.is_dir():
+        assert tree(out).items() >= before.items()
+    return str(caught.value)
+
+
+def test_the_shards_hold_the_source(photos: Path, whole: Path) -> None:
+    assert not verify(whole, deep=True)
+    manifest = Manifest.load(whole)
+    assert (manifest.num_samples, manifest.num_rejected) == (NUM, 0)
+    assert [scale.name for scale in manifest.scales] == ["32", "48"] and len(manifest.scales[0].shards) == 3
+    assert set(os.listdir(whole)) == {"32", "48", "manifest.json", "rejects.csv", "report.html"}
+    source, made = FolderSource(photos), ShardSource(whole, "48")
+    assert list(made.classes) == list(source.classes)
+    for sample_id in range(NUM):
+        assert made.label(sample_id) == source.label(sample_id)
+        data = source.read(sample_id)
+        header = probe(data, max_pixels=MAX_PIXELS)
+        short = min(header.height, header.width)
+        assert made.size(sample_id) == (round(header.height * 48 / short), round(header.width * 48 / short))
+        small = Image.fromarray(decode(data, header)[..., :3]).resize(made.size(sample_id)[::-1], Image.Resampling.BOX)
+        jpeg = made.read(sample_id)
+        found = decode(jpeg, probe(jpeg, max_pixels=MAX_PIXELS))[..., :3].astype(np.int16)
+        assert np.abs(found - np.asarray(small, np.int16)).mean() < 6
+    stem = Path(source.name(5)).stem
+    assert made.name(5).endswith(f"/000000005-{stem}.jpg")
+
+
+def test_notes_tell_of_the_original(photos: Path, whole: Path) -> None:
+    with tarfile.open(whole / "32/000000.tar") as tar:
+        file = tar.extractfile("000000000-0000.json")
+        assert file is not None
+        note = json.load(file)
+    assert note == {
+        "height": 32,
+        "name": "class 0/0000.jpeg",
+        "original_format": "JPEG",
+        "original_height": 60,
+        "original_width": 80,
+        "width": 43,
+    }
+
+
+def test_mean_and_deviation_are_those_of_the_pixels_at_the_largest_scale(tmp_path: Path) -> None:
+    images = [scene(48, 48 + number, number) for number in range(5)]
+    manifest = prepare(ArraySource(images), tmp_path / "out", SETTINGS, engine=InlineEngine())
+    pixels = np.concatenate([image.reshape(-1, 3) for image in images]) / 255
+    np.testing.assert_allclose(manifest.mean, pixels.mean(axis=0))  # type: ignore[arg-type]
+    np.testing.assert_allclose(manifest.std, pixels.std(axis=0))  # type: ignore[arg-type]
+    height, width = manifest.histograms["height"], manifest.histograms["width"]
+    assert height.counts[height.edges.index(32)] == 5 == sum(height.counts) == sum(width.counts)
+
+
+def test_the_order_of_chunks_does_not_show(photos: Path, whole: Path, tmp_path: Path) -> None:
+    run(photos, tmp_path / "out", engine=InlineEngine(backwards=True))
+    assert tree(tmp_path / "out") == tree(whole)
+
+
+def test_where_the_source_lies_does_not_show(
+    photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    run(Path("photos"), tmp_path / "out")
+    assert tree(tmp_path / "out") == tree(whole)
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 3])
+def test_a_stopped_run_is_resumed(photos: Path, whole: Path, tmp_path: Path, done: int) -> None:
+    out = tmp_path / "out"
+    if done < 3:
+        with pytest.raises(KeyboardInterrupt):
+            run(photos, out, engine=InlineEngine(stop_before=done))
+        assert "unfinished data set. Pass --resume" in refused(photos, out)
+        assert not (out / "manifest.json").exists()
+    engine, told = InlineEngine(), []
+    run(photos, out, resume=True, engine=engine, watcher=Watcher(planned=lambda plan, num: told.append(num)))
+    assert engine.done == list(range(done if done < 3 else 0, 3))
+    assert len(told) == 1 and (told[0] > 0) == (0 < done < 3)
+    assert tree(out) == tree(whole)
+
+
+def test_nothing_half_written_is_taken_for_whole(photos: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, out, engine=InlineEngine(stop_before=2))
+    tar, entry = out / "32/000000.tar", out / WORK_FOLDER / "000001.json"
+    tar.write_bytes(tar.read_bytes()[:-512])  # no kill does that; whatever did, it is seen
+    entry.write_bytes(entry.read_bytes()[:-20])
+    (out / "48/000002.idx").unlink(missing_ok=True)
+    (out / "48/.000002.tar.0123456789abcdef0123456789abcdef.tmp").write_bytes(b"half")
+    engine = InlineEngine()
+    run(photos, out, resume=True, engine=engine)
+    assert engine.done == [0, 1, 2]
+    assert tree(out) == tree(whole)
+
+
+def test_a_finished_data_set_is_left_as_it_is(photos: Path, whole: Path) -> None:
+    before = tree(whole)
+    engine = InlineEngine()
+    assert run(photos, whole, resume=True, engine=engine) == Manifest.load(whole)
+    assert engine.done == [] and tree(whole) == before
+    assert "holds a finished data set. Name another folder, or remove it" in refused(photos, whole)
+
+
+def test_a_run_that_was_killed_after_the_manifest_is_cleaned_up(photos: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, out, engine=InlineEngine(stop_before=1))
+    (out / "manifest.json").write_bytes((whole / "manifest.json").read_bytes())
+    run(photos, out, resume=True)
+    assert not (out / WORK_FOLDER).exists()
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_other_settings_are_refused_by_name(photos: Path, tmp_path: Path, is_finished: bool) -> None:
+    out = tmp_path / "out"
+    try:
+        run(photos, out, engine=InlineEngine(stop_before=9 if is_finished else 1))
+    except KeyboardInterrupt:
+        assert not is_finished
+    changed = SETTINGS.model_copy(update={"quality": 80, "scales": ("32",)})
+    message = refused(photos, out, changed, resume=True)
+    assert "scales: 32,48 there, 32 asked for; quality: 90 there, 80 asked for. Ask for the same" in message
+    (photos / "class 0/extra.jpg").write_bytes(encoded(scene(50, 50), "JPEG"))
+    try:
+        assert f"photographs in the source: {NUM} there, {NUM + 1} asked for" in refused(photos, out, resume=True)
+    finally:
+        (photos / "class 0/extra.jpg").unlink()
+    moved = photos / "class 0/0000.jpeg"
+    moved.rename(photos / "class 0/00000.jpeg")
+    try:
+        assert "names and labels in the source (their SHA-256)" in refused(photos, out, resume=True)
+    finally:
+        (photos / "class 0/00000.jpeg").rename(moved)
+
+
+def test_other_versions_are_refused(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, out, engine=InlineEngine(stop_before=1))
+    monkeypatch.setattr("augpipe.datasets.prepare.plan.__version__", "9.9")
+    assert re.search(r"version of augpipe: \S+ there, 9\.9 asked for", refused(photos, out, resume=True))
+
+
+def test_what_is_not_ours_is_left_alone(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.tex").write_text("three years")
+    assert "is not empty and holds no data set of ours ('thesis.tex')" in refused(photos, tmp_path / "full")
+    assert "is not empty" in refused(photos, tmp_path / "full", resume=True)
+    assert "is a file, and shards go to a folder" in refused(photos, tmp_path / "full/thesis.tex")
+    assert "lies in the source" in refused(photos, photos / "out")
+    assert "lies in the source" in refused(photos, photos)
+    assert tree(tmp_path / "full") == {"thesis.tex": b"three years"}
+    with pytest.raises(ValueError, match="on_error='ignore' is neither"):
+        run(photos, tmp_path / "out", on_error="ignore")
+
+
+def test_one_run_at_a_time(photos: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with locked(str(out)):
+        message = refused(photos, out, resume=True)
+    assert f"another augpipe prepare (process {os.getpid()} on " in message and "is at work in" in message
+    run(photos, out)
+    assert tree(out) == tree(whole)
+
+
+def test_the_disk_fills_up(photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    written: list[int] = []
+
+    def full(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 30:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("augpipe.datasets.shards.atomic.os.fsync", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            run(photos, out)
+    assert str(out) in caught.value.filename
+    assert not [name for name in tree(out) if name.endswith(".tmp")]
+    run(photos, out, resume=True)
+    assert tree(out) == tree(whole)
+
+
+def odd_source(folder: Path) -> Path:
+    files = {name: data for name, (data, _) in odd_files().items()}
+    files |= {f"bad/{name}": data for name, (data, _) in bad_files().items()}
+    write_files(folder, {f"odd/{name}" if "/" not in name else name: data for name, data in files.items()})
+    (folder / "bad/dangling.jpg").symlink_to("nowhere.jpg")
+    (folder / 'bad/=1+1,"quoted"\n.jpg').write_bytes(b"hello")
+    return folder
+
+
+def test_rejects_are_listed_and_the_rest_is_there(tmp_path: Path) -> None:
+    folder = odd_source(tmp_path / "photos")
+    manifest = run(folder, tmp_path / "out")
+    assert manifest.num_samples == len(odd_files()) and manifest.num_rejected == len(bad_files()) + 2
+    assert not verify(tmp_path / "out", deep=True)
+    assert dict(zip(manifest.classes, manifest.class_counts, strict=True)) == {"bad": 0, "odd": len(odd_files())}
+    with open(tmp_path / "out/rejects.csv", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["path", "reason"]
+    reasons = dict(rows)
+    assert len(rows) == len(bad_files()) + 2
+    for name, (_, reason) in bad_files().items():
+        assert re.search(reason, reasons[f"bad/{name}"])
+    assert reasons["bad/dangling.jpg"] == "No such file or directory"
+    assert "not a picture" in reasons['bad/=1+1,"quoted"\n.jpg']
+
+
+def test_on_error_raise_names_the_photograph_and_skip_goes_on(tmp_path: Path) -> None:
+    folder = odd_source(tmp_path / "photos")
+    run(folder, tmp_path / "whole")
+    with pytest.raises(SampleError, match=r"^bad/=1\+1.*\n\.jpg: not a picture"):
+        run(folder, tmp_path / "out", on_error="raise")
+    run(folder, tmp_path / "out", resume=True)
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+def test_a_source_of_nothing_else_says_so(tmp_path: Path) -> None:
+    write_files(tmp_path / "photos", {f"{number}.jpg": b"hello" for number in range(3)})
+    message = refused(tmp_path / "photos", tmp_path / "out")
+    assert message.startswith("none of the 3 photographs can be used: 0.jpg: not a picture")
+    assert (tmp_path / "out/rejects.csv").read_text().count("\n") == 4
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_shard_of_rejects_is_left_out(tmp_path: Path) -> None:
+    files = {f"{number:03}.jpg": encoded(scene(40, 40, number), "JPEG") for number in range(NUM)}
+    files |= {f"{number:03}.jpg": b"hello" for number in range(32, 64)}
+    write_files(tmp_path / "photos", files)
+    manifest = run(tmp_path / "photos", tmp_path / "out")
+    assert [shard.name for shard in manifest.scales[0].shards] == ["000000.tar", "000002.tar"]
+    assert (manifest.num_samples, manifest.num_rejected) == (64, 32)
+    assert not verify(tmp_path / "out") and not (tmp_path / "out/32/000001.tar").exists()
+
+
+class Moody(ArraySource):
+    """Cannot read one of its photographs, for a reason; labels another with a class that it does not have."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(np.zeros((4, 20, 20, 3), np.uint8), [0, 1, 0, 1])
+        self.error = error
+
+    def read(self, sample_id: int) -> Any:
+        if sample_id == 2:
+            raise self.error
+        return super().read(sample_id)
+
+    def label(self, sample_id: int) -> int:
+        return 7 if sample_id == 3 else super().label(sample_id)
+
+
+def test_what_may_pass_ends_the_run_and_what_stays_is_rejected(tmp_path: Path) -> None:
+    manifest = prepare(Moody(OSError(errno.EACCES, "Permission denied")), tmp_path / "a", engine=InlineEngine())
+    assert (manifest.num_samples, manifest.num_rejected) == (2, 2)
+    rows = (tmp_path / "a/rejects.csv").read_text().splitlines()[1:]
+    assert rows == ["images[2],Permission denied", "images[3],its label 7 is none of the source's 2 classes"]
+    with pytest.raises(TimeoutError):
+        prepare(Moody(TimeoutError(errno.ETIMEDOUT, "timed out")), tmp_path / "b", engine=InlineEngine())
+    assert not (tmp_path / "b/manifest.json").exists()
+
+
+def test_a_bug_leaves_no_file_behind(tmp_path: Path) -> None:
+    (tmp_path / "512").mkdir()
+    task = ChunkTask(
+        number=0, start=0, stop=4, folder=str(tmp_path), prefix="", settings=PrepareSettings(), raises=False
+    )
+    with pytest.raises(ZeroDivisionError):
+        prepare_chunk(Moody(ZeroDivisionError()), task)
+    assert tree(tmp_path) == {}
+
+
+def test_shards_are_about_as_long_as_asked_for(tmp_path: Path) -> None:
+    images = [scene(120, 160, number) for number in range(80)]
+    settings = PrepareSettings(scales=("100",), shard_bytes=150_000)
+    manifest = prepare(ArraySource(images), tmp_path / "out", settings, engine=InlineEngine())
+    sizes = [shard.num_bytes for shard in manifest.scales[0].shards]
+    assert len(sizes) > 3 and all(110_000 < size < 180_000 for size in sizes), sizes
+
+
+def test_our_own_shards_are_kept_byte_by_byte(whole: Path, tmp_path: Path) -> None:
+    source = ShardSource(whole, "48")
+    prepare(source, tmp_path / "out", PrepareSettings(scales=("full",)), engine=InlineEngine())
+    made = ShardSource(tmp_path / "out")
+    assert [made.read(sample_id) for sample_id in range(NUM)] == [source.read(sample_id) for sample_id in range(NUM)]
+
+
+class Page(HTMLParser):
+    """The tags, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_is_one_page_and_names_are_text(tmp_path: Path) -> None:
+    files = {f"<b>&amp;{number}/<img src=x>{number}.jpg": encoded(scene(40, 50), "JPEG") for number in range(45)}
+    files["<b>&amp;0/<script>alert(1)<!--.jpg"] = b"hello"
+    for name in list(files):  # a slash ends a folder's name
+        assert "</" not in name
+    write_files(tmp_path / "<i>photos", files)
+    run(tmp_path / "<i>photos", tmp_path / "out")
+    page = Page((tmp_path / "out/report.html").read_text(encoding="utf-8"))
+    assert not {"b", "i", "script", "link"} & set(page.tags) - {"i"} and page.tags.count("img") == 24
+    for name, value in page.attributes:
+        if name in ("src", "href"):
+            assert value is not None and value.startswith("data:image/jpeg;base64,")
+    assert "<i>photos: 45 photographs in shards" in page.text
+    assert "<b>&amp;44" in page.text and "<script>alert(1)<!--.jpg" in page.text
+    assert "Classes (45), by size" in page.text and "polygon" in page.tags
