@@ -223,7 +223,7 @@ def test_demo_does_it_all_and_keeps_the_photographs(folder: Path, monkeypatch: p
 
 
 MISTAKES = [
-    ("prevew photos", "No such command 'prevew'. Did you mean 'preview'?"),
+    ("prevew photos", "No such command 'prevew'. Did you mean 'preview', 'prepare'?"),
     ("preview", "Missing argument 'SOURCE'"),
     ("preview nowhere", "'nowhere' does not exist"),
     ("preview empty", "no photograph in empty"),
