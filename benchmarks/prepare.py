@@ -23,8 +23,8 @@ from augpipe.datasets.prepare.engines.local import LocalEngine
 from augpipe.datasets.prepare.run import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 
-COPIES = 4
-ROUNDS = 3
+COPIES = 12
+ROUNDS = 2
 SCALE, QUALITY = 256, 90
 
 

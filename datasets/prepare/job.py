@@ -103,7 +103,7 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
             except ValueError as problem:
                 if task.raises:
                     raise SampleError(name, str(problem)) from problem
-                rejects.append(Reject(name=name, reason=str(problem)))
+                rejects.append(Reject(name=name, reason=printable(str(problem))))
             else:
                 _add(writers, sample_key(sample_id, name), label, name, picture, renditions)
                 _count(tally, label, picture, renditions, task.settings)

@@ -106,13 +106,12 @@ def read_plan(folder: str) -> Plan | None:
         ) from error
 
 
-def start_folder(folder: str, plan: Plan) -> None:
-    """Lay out a new data set; the plan comes last, so that a folder with a plan has all that it needs.
+def save_plan(folder: str, plan: Plan) -> None:
+    """Begin a data set: from now on the folder is one that can be resumed, so nothing of it is made before.
 
     Raises:
         OSError: it cannot be written.
     """
-    make_scale_folders(folder, plan)
     write_atomically(os.path.join(folder, WORK_FOLDER, _PLAN), plan.model_dump_json(indent=2).encode() + b"\n")
 
 

@@ -171,7 +171,7 @@ def _mean_bytes(source: Source, settings: PrepareSettings) -> tuple[int, int]:
     for sample_id in tried:
         try:
             _, renditions = prepare_sample(source, sample_id, settings)
-        except (ValueError, OSError):
+        except ValueError:
             continue
         usable += 1
         largest += len(renditions[settings.largest].jpeg)

@@ -11,11 +11,12 @@ from augpipe.decoding.pillow import PILLOW_ERRORS
 
 _ICC_MARK = b"ICC_PROFILE\0"
 _APP2, _SOS = 0xE2, 0xDA
+_STANDALONE = frozenset([0x00, 0x01, 0xFF, *range(0xD0, 0xD9)])  # no length follows
 _SPACES = {"RGB": b"RGB ", "L": b"GRAY", "CMYK": b"CMYK"}
 _LEVELS = (0, 1, 5, 12, 30, 63, 95, 127, 160, 191, 222, 245, 255)
 _INVISIBLE = 1
 """Levels by which a profile may differ from sRGB and still be taken for it: camera makers round it differently."""
-_MOST_BYTES = 1 << 24
+_MOST_BYTES = 1 << 22
 
 
 class BadProfileError(ValueError):
@@ -34,10 +35,10 @@ def jpeg_profile(data: memoryview) -> bytes | None:
     expected = 0
     position, end = 2, len(data)
     while position + 4 <= end:
-        if data[position] != 0xFF or data[position + 1] in (0xFF, 0x00) or 0xD0 <= data[position + 1] <= 0xD8:
+        marker = data[position + 1]
+        if data[position] != 0xFF or marker in _STANDALONE:
             position += 1
             continue
-        marker = data[position + 1]
         if marker == _SOS:
             break
         stop = position + 2 + (data[position + 2] << 8 | data[position + 3])
@@ -82,7 +83,7 @@ def to_srgb(picture: Image.Image, profile: bytes) -> Image.Image:
     return turned.getchannel(0) if picture.mode == "L" else turned
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """From the profile to sRGB; None where that changes nothing that shows. Few profiles serve a whole data set."""
     if len(profile) > _MOST_BYTES:

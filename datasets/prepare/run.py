@@ -10,7 +10,7 @@ from augpipe.datasets.prepare.engines.engine import Engine, Listener
 from augpipe.datasets.prepare.engines.local import LocalEngine
 from augpipe.datasets.prepare.finish import finish
 from augpipe.datasets.prepare.job import ChunkTask
-from augpipe.datasets.prepare.journal import read_entry
+from augpipe.datasets.prepare.journal import WORK_FOLDER, read_entry
 from augpipe.datasets.prepare.output_folder import (
     check_output,
     is_finished,
@@ -18,7 +18,7 @@ from augpipe.datasets.prepare.output_folder import (
     make_scale_folders,
     read_plan,
     remove_work_folder,
-    start_folder,
+    save_plan,
     sweep,
 )
 from augpipe.datasets.prepare.plan import (
@@ -94,19 +94,22 @@ def prepare(
         raise ValueError("the source holds no photograph. Give one that does.")
     prefix = name_prefix(source, source_path)
     identity = identify(source, prefix)
-    if is_finished(folder):
+    if is_finished(folder) and not os.path.isdir(os.path.join(folder, WORK_FOLDER)):
         return _finished(folder, settings, identity)
     with locked(folder):
         check_output(folder, resume=resume)  # another run may have come and gone
         if is_finished(folder):
-            return _finished(folder, settings, identity)
+            manifest = _finished(folder, settings, identity)
+            remove_work_folder(folder, None)  # that run was killed when all but this was done
+            return manifest
         plan = read_plan(folder)
         if plan is None:
-            plan = make_plan(source, settings, identity, os.path.basename(os.path.abspath(source_path or "")), prefix)
-            start_folder(folder, plan)
+            name = os.path.basename(os.path.abspath(source_path)) if source_path else ""
+            plan = make_plan(source, settings, identity, name, prefix)
+            save_plan(folder, plan)
         else:
             _check_same(folder, differences(plan_identity(plan), asked_identity(settings, identity)))
-            make_scale_folders(folder, plan)
+        make_scale_folders(folder, plan)
         sweep(folder, plan)
         todo, num_done = _todo(folder, plan)
         watcher.planned(plan, num_done)
@@ -164,12 +167,9 @@ def _check_same(folder: str, differing: Sequence[str]) -> None:
 
 
 def _finished(folder: str, settings: PrepareSettings, identity: SourceIdentity) -> Manifest:
-    """The manifest that is there, once it is known to be what is asked for; removes what a killed run left."""
+    """The manifest that is there, once it is known to be what is asked for."""
     manifest = Manifest.load(folder)
     _check_same(folder, differences(manifest_identity(manifest), asked_identity(settings, identity)))
-    if os.path.isdir(os.path.join(folder, ".prepare")):
-        with locked(folder):
-            remove_work_folder(folder, None)
     return manifest
 
 

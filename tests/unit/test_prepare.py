@@ -377,3 +377,44 @@ def test_the_report_is_one_page_and_names_are_text(tmp_path: Path) -> None:
     assert "<i>photos: 45 photographs in shards" in page.text
     assert "<b>&amp;44" in page.text and "<script>alert(1)<!--.jpg" in page.text
     assert "Classes (45), by size" in page.text and "polygon" in page.tags
+
+
+@pytest.mark.parametrize("num_renames", range(0, 19, 3))  # plan, 3 x (4 files, journal), rejects, report, manifest
+def test_killed_at_any_step(
+    photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_renames: int
+) -> None:
+    """Everything that a run makes gets its name by a rename, so the states between renames are all that there are."""
+
+    class KilledError(BaseException):
+        pass
+
+    out = tmp_path / "out"
+    made: list[str] = []
+    rename = os.replace
+
+    def killed(source: str, target: str) -> None:
+        if len(made) == num_renames:
+            raise KilledError
+        rename(source, target)
+        made.append(target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("augpipe.datasets.shards.atomic.os.replace", killed)
+        patch.setattr("augpipe.datasets.shards.atomic.AtomicFile.discard", lambda file: file._file.close())
+        patch.setattr("augpipe.datasets.prepare.run.sweep", lambda folder, plan: None)
+        with pytest.raises(KilledError):
+            run(photos, out)
+    assert any(name.endswith(".tmp") for name in tree(out))
+    run(photos, out, resume=True)
+    assert tree(out) == tree(whole)
+
+
+def test_killed_before_the_folders_are_made(
+    photos: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("augpipe.datasets.prepare.run.make_scale_folders", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(photos, tmp_path / "out")
+    run(photos, tmp_path / "out", resume=True)
+    assert tree(tmp_path / "out") == tree(whole)
