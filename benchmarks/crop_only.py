@@ -26,9 +26,10 @@ from augpipe.datasets.shards.encode import encode_tiled
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.jpeg import decode_stored
 
-BATCH_SIZE = 64
+BATCH_SIZE = 256
 ROUNDS = 7
-COPIES = 4
+SETTLE_S = 1.0
+COPIES = 8
 """Of each photograph, so that an epoch's start and end weigh less."""
 NUM_THREADS = len(os.sched_getaffinity(0))
 PREFETCH = 2
@@ -165,7 +166,7 @@ def decoders(plain: list[bytes], tiled: list[bytes]) -> tuple[dict[str, Callable
     def crop_only() -> int:
         for data, one, crop in zip(tiled, tiles, crops, strict=True):
             cut = one.extract(data, *crop)
-            decode_stored(memoryview(cut.jpeg), cut.height, cut.width, 1, None)
+            decode_stored(cut.jpeg, cut.height, cut.width, 1, None)
         return len(tiled)
 
     regions = [one.region(*crop) for one, crop in zip(tiles, crops, strict=True)]
@@ -205,7 +206,7 @@ def main() -> None:
             print(f"left out: {name}, for {reason}")
         loaders = {name: make() for name, make in makers.items() if name not in left_out}
         decode_seconds = in_turn(decoding, ROUNDS)
-        seconds = in_turn(loaders, ROUNDS)
+        seconds = in_turn(loaders, ROUNDS, settle_s=SETTLE_S)
     goals = {UNMARKED: 2.0, TORCH: 3.0, DALI: 2.5}
     rates = {name: {k: round(1e6 / v, 1) for k, v in row.items()} for name, row in summary(seconds, 1e6).items()}
     save(

@@ -42,8 +42,7 @@ class FileSource:
             IndexError: no such sample.
             OSError: the file cannot be read.
         """
-        with open(self._path(sample_id), "rb", buffering=0) as file:
-            return file.readall()
+        return read_file(self._path(sample_id))
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.
@@ -72,6 +71,29 @@ class FileSource:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({printable(self._root)!r}: {len(self)} photographs, {len(self.classes)} classes)"
+
+
+def read_file(path: str) -> bytes:
+    """A file's content, in few system calls: threads that read at once wait for Python's lock after each of them.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        content = os.read(descriptor, size + 1)
+        if len(content) == size and size > 0:
+            return content
+        # no plain file, or one of over two gigabytes, or somebody is writing it: whatever comes until its end
+        parts = [content]
+        while parts[-1]:
+            parts.append(os.read(descriptor, 1 << 20))
+        return b"".join(parts)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error  # as `open` does
+    finally:
+        os.close(descriptor)
 
 
 def is_photograph_name(name: str) -> bool:

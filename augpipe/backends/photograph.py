@@ -65,10 +65,10 @@ class Photograph:
         left, top, right, bottom = (int(side) for side in rectangle)
         cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
         num_bytes = -(-cut.height // factor) * -(-cut.width // factor) * 4
-        pixels = decode_stored(memoryview(cut.jpeg), cut.height, cut.width, factor, room(num_bytes)[:num_bytes])
+        pixels = decode_stored(cut.jpeg, cut.height, cut.width, factor, room(num_bytes)[:num_bytes])
         return pixels, (cut.first_x, cut.first_y)
 
-    def cut(self, rectangle: Sequence[int]) -> tuple[bytes, int, int]:
+    def cut(self, rectangle: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
         """A file that holds a rectangle, and the column and row at which it starts: of tiles, or all of it.
 
         Raises:

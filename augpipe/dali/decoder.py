@@ -67,7 +67,7 @@ class DaliDecoder:
         self._pipeline: Any = None
         self._pipeline = _build(require_dali(device_id), max_batch_size, num_threads, device_id, depth)
 
-    def submit(self, encoded: Sequence[bytes], regions: npt.NDArray[np.int32]) -> None:
+    def submit(self, encoded: Sequence[bytes | memoryview], regions: npt.NDArray[np.int32]) -> None:
         """Start decoding a batch and return; at most `depth` batches may be under way.
 
         Args:

@@ -1,4 +1,4 @@
-"""Restart segments in a JPEG's coded data: whether a table of them is right, and numbering those of a cut anew."""
+"""Restart segments in a JPEG's coded data: whether a table of them is right, and cutting some of them out."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _BLOCK_BYTES = 128
 count took 15.5."""
 
 
-@kernel()
+@kernel(nogil=False)
 def place_segments(data, start, lengths, bounds):  # type: ignore[no-untyped-def]  # numba compiles it
     """Fill in `bounds`: where each restart segment of a scan stops, if `lengths` are those of all of them.
 
@@ -55,7 +55,7 @@ def place_segments(data, start, lengths, bounds):  # type: ignore[no-untyped-def
     return ALL_RIGHT if num_markers == num else OTHER_MARKERS
 
 
-@kernel()
+@kernel(nogil=False)
 def renumber(coded, bounds, num_columns, first_row, last_row, first_column, last_column):  # type: ignore[no-untyped-def]
     """Number the restart markers of some tiles in turn, in place, and close the last with EOI.
 
@@ -85,3 +85,31 @@ def renumber(coded, bounds, num_columns, first_row, last_row, first_column, last
         return False
     coded[stop - 1] = 0xD9
     return True
+
+
+@kernel(nogil=False)
+def cut(data, bounds, num_columns, first_row, last_row, first_column, last_column, coded):  # type: ignore[no-untyped-def]
+    """Copy some tiles out of a file, row by row, and `renumber` them.
+
+    Args:
+        data: (num_bytes,) uint8, the whole file.
+        bounds: (n + 1,) int64, as `place_segments` wrote them for this file.
+        num_columns: tiles side by side in the file.
+        first_row: of the tiles to copy, as are the others; within the file.
+        last_row: excluded.
+        first_column: likewise.
+        last_column: excluded.
+        coded: (num_bytes,) uint8, written: as long as the tiles are together.
+
+    Returns:
+        False where the bytes are not those that `bounds` speaks of; nothing outside `data` and `coded` is touched.
+    """
+    stop = 0
+    for row in range(first_row, last_row):
+        begin = bounds[row * num_columns + first_column]
+        end = bounds[row * num_columns + last_column]
+        if begin < 0 or begin > end or end > data.size or end - begin > coded.size - stop:
+            return False
+        coded[stop : stop + end - begin] = data[begin:end]
+        stop += end - begin
+    return stop == coded.size and renumber(coded, bounds, num_columns, first_row, last_row, first_column, last_column)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.jpeg import Frame, read_frame
-from augpipe.decoding.tile_scan import ALL_RIGHT, OTHER_MARKERS, TOO_SHORT, place_segments, renumber
+from augpipe.decoding.tile_scan import ALL_RIGHT, OTHER_MARKERS, TOO_SHORT, cut, place_segments, renumber
 from augpipe.decoding.tile_table import unpack_table
 
 _SOF0 = 0xC0
@@ -39,7 +39,7 @@ class Region(NamedTuple):
 class Cut(NamedTuple):
     """A small JPEG of whole tiles."""
 
-    jpeg: bytes
+    jpeg: memoryview
     first_x: int
     """Column of the picture, decoded at the DCT factor, that the JPEG's first column is."""
     first_y: int
@@ -120,13 +120,9 @@ class Tiles:
         """
         if [len(piece) for piece in pieces] != [stop - start for start, stop in region.ranges]:
             raise ValueError("the pieces are not as long as the region's ranges: the file has changed")
-        jpeg = bytearray().join((self.head, *pieces))
-        height, width = region.bottom - region.top, region.right - region.left
-        struct.pack_into(">HH", jpeg, self.size_at, height, width)
-        coded = np.frombuffer(jpeg, np.uint8, offset=len(self.head))
-        if not renumber(coded, self.bounds, self.num_columns, *region.tiles):
-            raise ValueError("a tile does not end with its restart marker: the file has changed")
-        return Cut(bytes(jpeg), region.left // dct_factor, region.top // dct_factor, height, width)
+        jpeg = np.frombuffer(bytearray().join((self.head, *pieces)), np.uint8)
+        is_sound = renumber(jpeg[len(self.head) :], self.bounds, self.num_columns, *region.tiles)
+        return self._finished(jpeg, is_sound, region, dct_factor)
 
     def extract(
         self, data: bytes | memoryview, left: int, top: int, right: int, bottom: int, *, dct_factor: int = 1
@@ -145,7 +141,19 @@ class Tiles:
             ValueError: the rectangle is empty or reaches out of the picture, or the file has changed.
         """
         region = self.region(left, top, right, bottom, dct_factor=dct_factor)
-        return self.join(region, [data[start:stop] for start, stop in region.ranges], dct_factor=dct_factor)
+        head = len(self.head)
+        jpeg = np.empty(head + sum(stop - start for start, stop in region.ranges), np.uint8)
+        jpeg[:head] = np.frombuffer(self.head, np.uint8)
+        file = np.frombuffer(data, np.uint8)
+        is_sound = cut(file, self.bounds, self.num_columns, *region.tiles, jpeg[head:])
+        return self._finished(jpeg, is_sound, region, dct_factor)
+
+    def _finished(self, jpeg: npt.NDArray[np.uint8], is_sound: bool, region: Region, dct_factor: int) -> Cut:
+        if not is_sound:
+            raise ValueError("a tile does not end with its restart marker: the file has changed")
+        height, width = region.bottom - region.top, region.right - region.left
+        struct.pack_into(">HH", jpeg, self.size_at, height, width)
+        return Cut(jpeg.data, region.left // dct_factor, region.top // dct_factor, height, width)
 
 
 def read_tiles(data: bytes | memoryview) -> Tiles | None:
