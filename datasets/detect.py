@@ -12,6 +12,7 @@ from augpipe.datasets.idx import IdxSource
 from augpipe.datasets.names import listed, printable
 from augpipe.datasets.parquet import ParquetSource
 from augpipe.datasets.tar import TarSource, refuse_compressed
+from augpipe.datasets.tfrecord import TFRecordSource, is_tfrecord
 from augpipe.source import Source
 
 _TAR_MAGIC = slice(257, 262)
@@ -54,11 +55,8 @@ def open_container(path: str) -> Source | None:
         raise ValueError(f"{printable(path)} is {PICKLED}.")
     if name.lower().endswith(".bin"):
         return CifarSource(path)
-    if _TF_RECORD.search(name):
-        raise ValueError(
-            f"{printable(path)} seems to be a TFRecord file, which is not read. "
-            "Write its images into WebDataset tar files or Parquet."
-        )
+    if _TF_RECORD.search(name) or is_tfrecord(path):
+        return TFRecordSource(path)
     return None
 
 
@@ -112,6 +110,8 @@ def open_pattern(pattern: str, paths: Sequence[str]) -> Source:
     for opener in _MANY:
         if all(path.lower().endswith(opener.extension) for path in paths):
             return opener.open(paths)
+    if all(_TF_RECORD.search(path) for path in paths):
+        return TFRecordSource(paths)
     kinds = ", ".join(f"*{opener.extension}" for opener in _MANY)
     raise ValueError(
         f"{printable(pattern)!r} names {len(paths)} files ({listed(paths)}), and only one kind of {kinds} is taken by "

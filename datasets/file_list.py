@@ -14,6 +14,7 @@ from augpipe.datasets.names import NameTable, printable
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
 _MAX_LABEL = 1_000_000
 """Labels above this are ids of something, not class numbers: a model's last layer would be that wide."""
+_MOST_DIGITS = 18
 _NUM_CHECKED = 100
 """How many of the first files are looked for when a list is opened; at least one must be there."""
 
@@ -183,15 +184,17 @@ def _as_integers(
             _refuse(
                 path,
                 line,
-                f"label {cell!r} is a name, and other lines have integers. Fix it; if some names are digits, "
+                f"label {cell!r:.100} is a name, and other lines have integers. Fix it; if some names are digits, "
                 "pass classes=[...] with all names.",
             )
         if not -1 <= number <= _MAX_LABEL:
-            _refuse(path, line, f"label {number} is not a class number (0..{_MAX_LABEL}, or -1 for none). Renumber.")
+            _refuse(path, line, f"label {cell:.40} is not a class number (0..{_MAX_LABEL}, or -1 for none). Renumber.")
     labels = np.array([integers[cell] for cell in cells], dtype=np.int64)
     return labels, [str(number) for number in range(int(labels.max()) + 1)]
 
 
 def _as_integer(cell: str) -> int | None:
     digits = cell[1:] if cell[:1] in "+-" else cell
-    return int(cell) if digits.isascii() and digits.isdigit() else None
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(cell) if len(digits) <= _MOST_DIGITS else _MAX_LABEL + 1  # Python refuses thousands of digits

@@ -13,6 +13,8 @@ from augpipe.datasets.folder import FolderSource
 from augpipe.datasets.hugging_face import HuggingFaceSource, is_hugging_face
 from augpipe.datasets.names import printable
 from augpipe.datasets.patterns import expand, is_pattern
+from augpipe.datasets.remote.open import open_url
+from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.shards.manifest import locate
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.single import SingleSource
@@ -23,7 +25,9 @@ ACCEPTED = (
     f"a folder of photographs or of class folders; a list ({', '.join(LIST_EXTENSIONS)}) of path,label lines; "
     f"one photograph ({', '.join(EXTENSIONS)}); "
     "a WebDataset tar file, a folder of them, or a pattern such as shard-{000000..000009}.tar; a Parquet file, a "
-    "folder or a pattern of them; a file of MNIST (IDX) or CIFAR (binary); a datasets.Dataset of Hugging Face; "
+    "folder or a pattern of them; a URL (https://, s3://, gs://, ...) of shards, tar or Parquet files; "
+    "a TFRecord file or a pattern of them; a file of MNIST (IDX) or CIFAR (binary); "
+    "a datasets.Dataset of Hugging Face; "
     "an uint8 array (N, H, W, C) or a list of (H, W, C) arrays; "
     "or an object with classes, __len__, read, label and name (augpipe.source.Source)"
 )
@@ -33,9 +37,9 @@ def open_source(path_or_source: Any) -> Source:
     """The source for a path, by what it holds, for arrays or a data set of Hugging Face; a source is returned as it is.
 
     Raises:
-        ImportError: Parquet, and pyarrow is not installed.
+        ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
         ValueError: it is none of these; the message lists what is accepted. It is damaged, or holds several splits.
-        OSError: a folder or a file cannot be read.
+        OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if is_source(path_or_source):
         source: Source = path_or_source
@@ -52,6 +56,9 @@ def open_source(path_or_source: Any) -> Source:
 
 
 def _open_path(path: str) -> Source:
+    url = as_url(path)
+    if url is not None:
+        return open_url(url)
     if os.path.isdir(path):
         shards = locate(path)
         if shards is not None:

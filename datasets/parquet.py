@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ from augpipe.datasets.features import Columns, choose_columns, parse_features
 from augpipe.datasets.labels import LabelColumn, checked_numbers
 from augpipe.datasets.names import listed, printable
 from augpipe.datasets.patterns import expand, refuse_splits
+from augpipe.datasets.remote.file_set import RemoteFileSet
+from augpipe.datasets.remote.patterns import remote_files
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.urls import shown
 from augpipe.datasets.row_groups import GroupCache
 from augpipe.datasets.sample_ids import check_sample_id
 
@@ -37,17 +41,18 @@ class ParquetSource:
 
     Args:
         paths: a Parquet file, a folder whose `*.parquet` are taken sorted by name, a pattern such as
-            `data/train-*.parquet`, or a sequence of files.
+            `data/train-*.parquet`, or a sequence of files; paths or URLs.
         image: the column of images; found if left out.
         label: the column of labels; found if left out.
         classes: label -> class name, instead of those that the features name.
         cache_bytes: how much of decoded row groups is kept.
+        remote: limits and the cache of files at URLs; the environment's if left out.
 
     Raises:
-        ImportError: pyarrow is not installed.
+        ImportError: pyarrow is not installed, or a package for a URL.
         ValueError: no such file, one that is no Parquet or damaged, files of different columns, a folder of several
             splits, no column that fits, or labels that do not.
-        OSError: a file cannot be read.
+        OSError: a file cannot be read; `RemoteError` where no usable answer came.
     """
 
     def __init__(
@@ -58,19 +63,23 @@ class ParquetSource:
         label: str | None = None,
         classes: Sequence[str] | None = None,
         cache_bytes: int = CACHE_BYTES,
+        remote: RemoteSettings | None = None,
     ) -> None:
         arrow, parquet = _pyarrow()
-        self._paths = _parquet_files(paths)
+        urls = remote_files(paths, ".parquet", remote)
+        self._remote = None if urls is None else RemoteFileSet(urls, remote)
+        self._paths = _parquet_files(paths) if urls is None else [shown(url) for url in urls]
         self._cache_bytes = cache_bytes
         self._first_groups = [0]  # file -> its first row group among all
         self._groups: list[int] = []  # rows of each row group
         labels = LabelColumn()
         numbers: list[npt.NDArray[np.int64]] = []
         columns: Columns | None = None
-        for path in self._paths:
+        for file_number, path in enumerate(self._paths):
             try:
-                _check_ends(path)
-                with parquet.ParquetFile(path, memory_map=False) as file:
+                with self._opened(file_number) as plain:
+                    num_bytes = _check_ends(plain)
+                with parquet.ParquetFile(self._given(file_number), memory_map=False) as file:
                     schema = file.schema_arrow
                     found = _columns(arrow, schema, image, label)
                     columns = columns or found
@@ -79,7 +88,7 @@ class ParquetSource:
                             f"its columns or classes differ from those of {printable(self._paths[0])}: the files are "
                             "not of one data set. Give one split, and pass image= and label="
                         )
-                    self._groups += _row_counts(file)
+                    self._groups += _row_counts(file, num_bytes)
                     self._first_groups.append(len(self._groups))
                     if found.label is not None:
                         _read_labels(arrow, file, found.label, labels, numbers)
@@ -162,12 +171,21 @@ class ParquetSource:
             return labels.numbered(names, self.name)
         return checked_numbers(np.concatenate(numbers), names, self.name)
 
+    def _opened(self, number: int) -> BinaryIO:
+        if self._remote is not None:
+            return self._remote.open(number)
+        return open(self._paths[number], "rb")
+
+    def _given(self, number: int) -> str | BinaryIO:
+        """What pyarrow reads: by itself where it can."""
+        return self._paths[number] if self._remote is None else self._remote.open(number)
+
     def _load(self, group: int) -> tuple[Any, int]:
         """The column of images of one row group, and its bytes."""
         arrow, parquet = _pyarrow()
         number = bisect_right(self._first_groups, group) - 1
         try:
-            with parquet.ParquetFile(self._paths[number], memory_map=False) as file:
+            with parquet.ParquetFile(self._given(number), memory_map=False) as file:
                 name = self._columns.image
                 is_struct = arrow.types.is_struct(file.schema_arrow.field(name).type)
                 wanted = [f"{name}.bytes"] if is_struct else [name]
@@ -227,10 +245,12 @@ def _is_text(arrow: ModuleType, kind: Any) -> bool:
     return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind))
 
 
-def _row_counts(file: Any) -> list[int]:
+def _row_counts(file: Any, num_bytes: int) -> list[int]:
     counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     if any(count < 0 for count in counts) or sum(counts) != file.metadata.num_rows:
         raise ValueError(f"its row groups hold {counts} rows, and its footer speaks of {file.metadata.num_rows}")
+    if sum(counts) > num_bytes:  # one byte a row is less than any image has
+        raise ValueError(f"its footer speaks of {sum(counts)} rows, and the file has {num_bytes} bytes")
     return counts
 
 
@@ -251,18 +271,19 @@ def _read_labels(
             raise ValueError(f"column {label!r} holds numbers that are no class numbers: {_reason(error)}") from error
 
 
-def _check_ends(path: str) -> None:
-    size = os.stat(path).st_size
-    with open(path, "rb") as file:
-        begins = file.read(4)
-        file.seek(max(size - 4, 0))
-        ends = file.read(4)
+def _check_ends(file: BinaryIO) -> int:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    begins = file.read(4)
+    file.seek(max(size - 4, 0))
+    ends = file.read(4)
     if b"PARE" in (begins, ends):
         raise ValueError("it is encrypted, and only plain Parquet is read")
     if begins != b"PAR1":
         raise ValueError(f"it is no Parquet file: it begins with {begins!r}, and not with b'PAR1'")
     if ends != b"PAR1" or size < _END_BYTES:
         raise ValueError(f"it is truncated: of {size} bytes the last are {ends!r}, and not b'PAR1'. Copy it again")
+    return size
 
 
 def _reason(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from augpipe.datasets.names import listed, printable
 
-_MAX_FILES = 100_000
+MAX_FILES = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _SHARD = re.compile(r"(.+?)-\d{5,}-of-\d{5,}(-[0-9a-f]+)?\.\w+")
 _SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
@@ -30,7 +30,7 @@ def expand(pattern: str) -> list[str]:
     """
     paths: list[str] = []
     missing: list[str] = []
-    for path in _braces(pattern):
+    for path in braces(pattern):
         if any(letter in path for letter in "*?["):
             found = sorted(glob.glob(path), key=os.fsencode)
         else:
@@ -38,8 +38,8 @@ def expand(pattern: str) -> list[str]:
         paths += found
         if not found:
             missing.append(path)
-        if len(paths) + len(missing) > _MAX_FILES:
-            raise ValueError(f"{printable(pattern)!r} names more than {_MAX_FILES} files. Check the numbers in it.")
+        if len(paths) + len(missing) > MAX_FILES:
+            raise ValueError(f"{printable(pattern)!r} names more than {MAX_FILES} files. Check the numbers in it.")
     if missing:
         raise ValueError(
             f"{printable(pattern)!r} names {len(paths) + len(missing)} files, and {len(missing)} of them are not "
@@ -67,14 +67,19 @@ def refuse_splits(folder: str, names: Iterable[str]) -> None:
         )
 
 
-def _braces(pattern: str) -> Iterator[str]:
+def braces(pattern: str) -> Iterator[str]:
+    """The names that a pattern's braces give, in the order written; one without braces is its own.
+
+    Raises:
+        ValueError: what stands in braces is neither a range nor a list.
+    """
     match = _BRACES.search(pattern)
     if match is None:
         yield pattern
         return
     before, after = pattern[: match.start()], pattern[match.end() :]
     for choice in _choices(pattern, match.group(1)):
-        for rest in _braces(after):
+        for rest in braces(after):
             yield f"{before}{choice}{rest}"
 
 

@@ -3,7 +3,7 @@
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,10 @@ import numpy.typing as npt
 from augpipe.datasets.files import EXTENSIONS
 from augpipe.datasets.names import listed, printable
 from augpipe.datasets.patterns import expand, refuse_splits
+from augpipe.datasets.remote.file_set import RemoteFileSet
+from augpipe.datasets.remote.patterns import remote_files
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.urls import shown
 from augpipe.datasets.sample_ids import check_sample_id
 from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
 from augpipe.datasets.tar_index import TarIndexer
@@ -25,19 +29,22 @@ class TarSource:
     nothing but photographs is taken as well, all with label -1.
 
     Opening reads every header once, and keeps 24 bytes a sample beside the image's name. Any number of threads may
-    read; a copy made by pickle takes the index along.
+    read; a copy made by pickle takes the index along. All this holds for URLs too, where opening fetches most of each
+    file, as its headers lie all over it.
 
     Args:
         paths: a tar file, a folder whose tar files are taken sorted by name, a pattern such as
-            `shard-{000000..000009}.tar` or `shard-*.tar`, or a sequence of tar files.
+            `shard-{000000..000009}.tar` or `shard-*.tar`, or a sequence of tar files; paths or URLs.
         extension: which member is the image, where a sample has several: "jpg", "left.png".
         label_key: the field of the JSON member that holds the label.
         classes: label -> class name.
+        remote: limits and the cache of files at URLs; the environment's if left out.
 
     Raises:
         ValueError: no such file; one that is no tar file, is compressed, truncated or damaged, holds a link, a device
             or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit. Says where.
-        OSError: a file cannot be read.
+        OSError: a file cannot be read; `RemoteError` where no usable answer came.
+        ImportError: a package for its URL is missing.
     """
 
     def __init__(
@@ -47,12 +54,22 @@ class TarSource:
         extension: str | None = None,
         label_key: str = "label",
         classes: Sequence[str] | None = None,
+        remote: RemoteSettings | None = None,
     ) -> None:
-        self._paths = _tar_files(paths)
+        urls = remote_files(paths, ".tar", remote)
+        self._files: FileSet | RemoteFileSet
         indexer = TarIndexer(extension, label_key)
-        for path in self._paths:
-            refuse_compressed(path)
-            indexer.add(path)
+        if urls is None:
+            self._paths = _tar_files(paths)
+            for path in self._paths:
+                refuse_compressed(path)
+                indexer.add(path)
+            self._files = FileSet(self._paths, most_descriptors())
+        else:
+            self._files = RemoteFileSet(urls, remote)
+            self._paths = [shown(url) for url in urls]
+            for number, path in enumerate(self._paths):
+                _index_remote(indexer, path, self._files, number)
         if not indexer.offsets:
             raise ValueError(_nothing_found(self._paths, extension, indexer))
         self._offsets = np.frombuffer(indexer.offsets, np.uint64)
@@ -60,7 +77,6 @@ class TarSource:
         self._names = indexer.names
         self._ends = indexer.ends
         self._labels, self.classes = indexer.labels.numbered(classes, self.name)
-        self._files = FileSet(self._paths, most_descriptors())
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -106,11 +122,13 @@ class TarSource:
         return bisect_right(self._ends, sample_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_files"}
+        is_kept = isinstance(self._files, RemoteFileSet)
+        return {name: value for name, value in self.__dict__.items() if is_kept or name != "_files"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._files = FileSet(self._paths, most_descriptors())
+        if "_files" not in state:
+            self._files = FileSet(self._paths, most_descriptors())
 
     def __repr__(self) -> str:
         where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
@@ -125,7 +143,11 @@ def refuse_compressed(path: str) -> None:
         OSError: it cannot be read.
     """
     with open(path, "rb") as file:
-        start = file.read(6)
+        _refuse_compressed(path, file)
+
+
+def _refuse_compressed(path: str, file: BinaryIO) -> None:
+    start = file.read(6)
     for beginning, program in (
         (b"\x1f\x8b", "gunzip"),
         (b"BZh", "bunzip2"),
@@ -137,6 +159,12 @@ def refuse_compressed(path: str) -> None:
                 f"{printable(path)} is compressed, and can only be read from its beginning to its end. Expand it once: "
                 f"{program} --keep {printable(path)}"
             )
+
+
+def _index_remote(indexer: TarIndexer, path: str, files: RemoteFileSet, number: int) -> None:
+    with files.open(number) as file:
+        _refuse_compressed(path, file)
+    indexer.add(path, lambda: files.open(number))
 
 
 def _tar_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:

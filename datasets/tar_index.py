@@ -3,7 +3,7 @@
 import json
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -49,8 +49,12 @@ class TarIndexer:
         self._extension = None if extension is None else extension.lower().lstrip(".")
         self._label_key = label_key
 
-    def add(self, path: str) -> None:
+    def add(self, path: str, opened: Callable[[], BinaryIO] | None = None) -> None:
         """Index one tar file.
+
+        Args:
+            path: its name, for messages.
+            opened: gives it to be read; the local file of this name if left out.
 
         Raises:
             ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
@@ -58,7 +62,7 @@ class TarIndexer:
         """
         hashes = array("q")
         first = len(self.offsets)
-        with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+        with opened() if opened else open(path, "rb", buffering=_BUFFER_BYTES) as file:
             group: _Group | None = None
             try:
                 for member in read_members(file):

@@ -65,7 +65,8 @@ class Photograph:
         left, top, right, bottom = (int(side) for side in rectangle)
         cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
         num_bytes = -(-cut.height // factor) * -(-cut.width // factor) * 4
-        pixels = decode_stored(cut.jpeg, cut.height, cut.width, factor, room(num_bytes)[:num_bytes])
+        out = room(num_bytes)[:num_bytes]
+        pixels = decode_stored(cut.jpeg, cut.height, cut.width, factor, out, may_end_early=cut.holds_last)
         return pixels, (cut.first_x, cut.first_y)
 
     def cut(self, rectangle: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
@@ -93,6 +94,7 @@ def open_photograph(source: Source, recipe: Recipe, sample_id: int, max_pixels: 
 
     Raises:
         SampleError: it cannot be read, is no picture, is too large, or cannot be used with the recipe.
+        ConnectionError: remote storage does not answer.
     """
     try:
         content = source.read(sample_id)
@@ -106,6 +108,8 @@ def open_photograph(source: Source, recipe: Recipe, sample_id: int, max_pixels: 
         reason = refusals(recipe, [size])[0]
         if reason:
             raise ValueError(reason)
+    except ConnectionError:  # storage that does not answer says nothing of the photograph: nothing to skip
+        raise
     except (ValueError, OSError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         raise SampleError(source.name(sample_id), reason or type(problem).__name__) from problem

@@ -25,7 +25,10 @@ SourceArgument = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="A photograph, a folder of photographs or of class folders, or a .csv/.tsv list of path,label lines.",
+        help="A folder of photographs, of class folders, or written by [cyan]augpipe prepare[/]; a photograph; a list "
+        "(.csv, .tsv, .txt) of path,label lines; WebDataset tar files or Parquet: a file, a folder, or a pattern such "
+        "as 'shard-{000000..000146}.tar'; MNIST (IDX), CIFAR (binary) or TFRecord files; a URL "
+        "(https://, s3://, gs://) of shards, tar or Parquet files.",
         show_default=False,
     ),
 ]

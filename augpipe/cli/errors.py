@@ -17,8 +17,22 @@ class Failure(Exception):
     """Something went wrong that the user should read one line about."""
 
 
+class Interrupted(Exception):
+    """Ctrl-C; the text is what is said of it."""
+
+
 class Group(TyperGroup):
     """A group of commands that ends without a traceback."""
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command, and keep an interrupt from typer, which makes an exit code of it without a word.
+
+        A command that has more to say of it raises `KeyboardInterrupt("stopped. Go on with ...")`.
+        """
+        try:
+            return super().invoke(*args, **kwargs)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(str(stop) or "interrupted") from stop
 
     def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
         """Run a command and exit; every error that a user can cause is one line."""
@@ -26,8 +40,8 @@ class Group(TyperGroup):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except (KeyboardInterrupt, typer.Abort):
-            _say("interrupted")
+        except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
+            _say(str(stop) or "interrupted")
             code = INTERRUPTED
         except BrokenPipeError:
             # whoever read the output has gone: nothing is left to say, not even when the interpreter flushes stdout

@@ -4,25 +4,31 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.cli.common import SourceArgument, console, count, say
+from augpipe.cli.common import count, say
 from augpipe.cli.errors import Failure
+from augpipe.cli.prepare_bar import decimal_bytes, run
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from augpipe.datasets.prepare.engines.engine import Engine
-    from augpipe.datasets.prepare.plan import Plan
-    from augpipe.datasets.prepare.run import Watcher
-    from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
     from augpipe.source import Source
 
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder of photographs or of class folders, a list (.csv, .tsv), tar, Parquet, MNIST, CIFAR, shards; "
+        "with --card, the folder that the official archives were unpacked in.",
+        show_default=False,
+    ),
+]
 RESUME = " What is done stays: run the same command with --resume to finish it."
 FULL_DISK = frozenset([errno.ENOSPC, errno.EDQUOT])
 
@@ -62,6 +68,21 @@ def prepare(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Folder to write to: a new or an empty one.", show_default=False)
     ],
+    card: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="SOURCE is an official dataset: flowers102, imagenet, ..., or a card of your own (.toml).",
+        ),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of the card; may be repeated. Each goes to OUT/NAME.",
+            show_default="all that are there",
+        ),
+    ] = None,
     scales: Annotated[
         str,
         typer.Option(metavar="PX,...", help="Short sides to resize to, each a set of shards: 256,512; or full."),
@@ -100,6 +121,7 @@ def prepare(
     run that was stopped, even by kill -9, is finished with --resume.
     """
     from augpipe.datasets.prepare.settings import PrepareSettings, parse_bytes, parse_scales
+    from augpipe.datasets.remote.urls import as_url
 
     settings = PrepareSettings(
         scales=parse_scales(scales),
@@ -113,20 +135,61 @@ def prepare(
     if ray_address is not None and engine is not EngineName.RAY:
         raise ValueError("--ray-address goes with --engine ray. Pass that too, or leave it out.")
     runner = make_engine(engine, workers, ray_address)
-    if engine is EngineName.RAY:
+    if engine is EngineName.RAY and as_url(source) is None:
         source = source.absolute()  # workers stand in another folder
-    opened = open_input(source)
-    with explaining(out):
-        manifest = run(opened, source, out, settings, engine=runner, resume=resume, on_error=on_error.value)
-    for line in summary(out, manifest):
-        say(line)
+    for job in open_jobs(source, out, card, split or [], resume=resume):
+        with explaining(job.out):
+            manifest = run(
+                job.source,
+                job.out,
+                settings,
+                source_path=str(source),
+                source_name=job.name,
+                split=job.split,
+                engine=runner,
+                resume=resume,
+                on_error=on_error.value,
+            )
+        for line in summary(job.out, manifest):
+            say(line)
 
 
-def open_input(source: Path) -> "Source":
-    """What SOURCE stands for."""
-    from augpipe.datasets.open import open_source
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One data set to be made."""
 
-    return open_source(source)
+    source: "Source"
+    out: Path
+    name: str | None = None
+    """Of the source, for the report; None for that of its folder."""
+    split: str = ""
+
+
+def open_jobs(source: Path, out: Path, card: str | None, splits: list[str], *, resume: bool) -> list[Job]:
+    """What SOURCE stands for: one job, or one for each split of a card; all are looked at before the first is done.
+
+    Raises:
+        ValueError: OUT cannot take one of them.
+    """
+    if card is None:
+        if splits:
+            raise ValueError("--split goes with --card NAME, which says what the splits are. Pass that too.")
+        from augpipe.datasets.open import open_source
+
+        return [Job(source=open_source(source), out=out)]
+    from augpipe.datasets.cards.load import load_card
+    from augpipe.datasets.prepare.card_splits import check_parent, open_splits
+    from augpipe.datasets.prepare.output_folder import check_output
+
+    loaded = load_card(card)
+    check_parent(loaded, str(out))
+    sources = open_splits(loaded, str(source), splits, lambda text: print(f"augpipe: {text}", file=sys.stderr))
+    for split in sources:
+        check_output(str(out / split), resume=resume)
+    return [
+        Job(source=opened, out=out / split, name=f"{loaded.name} {split}", split=split)
+        for split, opened in sources.items()
+    ]
 
 
 def make_engine(name: EngineName, workers: int | None, ray_address: str | None) -> "Engine":
@@ -146,81 +209,6 @@ def make_engine(name: EngineName, workers: int | None, ray_address: str | None) 
     return LocalEngine(workers or num_usable_cores())
 
 
-def run(
-    opened: "Source",
-    source: Path,
-    out: Path,
-    settings: "PrepareSettings",
-    *,
-    engine: "Engine",
-    resume: bool,
-    on_error: str,
-) -> "Manifest":
-    """Prepare behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from augpipe.datasets.prepare.run import prepare
-
-    screen = console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        return prepare(
-            opened,
-            out,
-            settings,
-            source_path=str(source),
-            engine=engine,
-            resume=resume,
-            on_error=on_error,
-            watcher=watcher(bar, out),
-        )
-
-
-def watcher(bar: "Progress", out: Path) -> "Watcher":
-    """Shows a run on the bar; what a user should read becomes a line of its own."""
-    from augpipe.datasets.prepare.run import Watcher
-
-    task = bar.add_task("listing photographs", total=None, rate="")
-
-    def notice(text: str) -> None:
-        bar.stop()
-        print(f"augpipe: {text}", file=sys.stderr, flush=True)
-        bar.start()
-
-    def planned(plan: "Plan", num_done: int) -> None:
-        if num_done:
-            notice(f"{out}: {num_done:,} of {count(plan.source.num_samples, 'photograph')} are done already")
-        warn_of_room(plan, num_done, out)
-        bar.reset(task, description="preparing", total=plan.source.num_samples, completed=num_done, rate="")
-
-    def progress(num: int) -> None:
-        bar.update(task, advance=num)
-        speed = bar.tasks[task].speed
-        if speed:
-            bar.update(task, rate=f"{speed:,.0f} a second")
-
-    return Watcher(planned=planned, progress=progress, notice=notice)
-
-
-def warn_of_room(plan: "Plan", num_done: int, out: Path) -> None:
-    """Say so before the work where the disk will be too small."""
-    import shutil
-
-    needed = plan.estimated_bytes * (plan.source.num_samples - num_done) // plan.source.num_samples
-    free = shutil.disk_usage(out).free
-    if needed > free:
-        print(
-            f"augpipe: about {needed / 1e9:,.1f} GB will be written, and {free / 1e9:,.1f} GB are free at {out}",
-            file=sys.stderr,
-        )
-
-
 @contextmanager
 def explaining(out: Path) -> Iterator[None]:
     """How to go on, after what ended a run before its time."""
@@ -230,8 +218,7 @@ def explaining(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"augpipe: stopped.{hint(out)}", file=sys.stderr)
-        raise
+        raise KeyboardInterrupt(f"stopped.{hint(out)}") from None
     except SampleError as problem:
         remedy = "Mend it, or pass --on-error skip to go on without such photographs."
         raise Failure(f"{str(problem).rstrip('.')}. {remedy}{hint(out)}") from problem
@@ -256,7 +243,7 @@ def summary(out: Path, manifest: "Manifest") -> list[str]:
     classes = f" of {num_classes:,} {'class' if num_classes == 1 else 'classes'}" if num_classes else ""
     lines = [f"{out}: {count(manifest.num_samples, 'photograph')}{classes}"]
     lines += [
-        f"  {scale.name}: {count(len(scale.shards), 'shard')}, {scale.num_bytes / 1e6:,.1f} MB"
+        f"  {scale.name}: {count(len(scale.shards), 'shard')}, {decimal_bytes(scale.num_bytes)}"
         for scale in manifest.scales
     ]
     if manifest.num_rejected:

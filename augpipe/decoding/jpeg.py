@@ -140,7 +140,13 @@ def without_notes(data: memoryview, frame: Frame) -> bytes:
 
 
 def decode_stored(
-    data: memoryview, height: int, width: int, dct_factor: int, out: npt.NDArray[np.uint8] | None
+    data: memoryview,
+    height: int,
+    width: int,
+    dct_factor: int,
+    out: npt.NDArray[np.uint8] | None,
+    *,
+    may_end_early: bool = True,
 ) -> npt.NDArray[np.uint8]:
     """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
 
@@ -150,27 +156,30 @@ def decode_stored(
         width: columns that the header claims.
         dct_factor: 1, 2, 4 or 8: the inverse DCT at 1/f of the size.
         out: flat bytes that exactly hold the result, or None for new memory.
+        may_end_early: whether bytes may stand between the last block and the end mark.
 
     Raises:
         ValueError: the reason, without the file's name.
     """
     if dct_factor > 1 and _scale_is_ambiguous(height, width, dct_factor):
-        small = _box_average(_decode(data, height, width, None), dct_factor)
+        small = _box_average(_decode(data, height, width, None, may_end_early), dct_factor)
         if out is None:
             return small
         np.copyto(out.reshape(small.shape), small)
         return out.reshape(small.shape)
-    return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out)
+    return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out, may_end_early)
 
 
-def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
+def _decode(
+    data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None, may_end_early: bool
+) -> npt.NDArray[np.uint8]:
     try:
         try:
             pixels = _simplejpeg_decode(data, height, width, out, strict=True)
         except ValueError as error:
             # Strict decoding stops at libjpeg's first warning. Where that is bytes between the last block and the end
             # mark, every block was decoded without one: such files are met in the wild, and all decoders read them.
-            if not str(error).endswith(_HARMLESS):
+            if not (may_end_early and str(error).endswith(_HARMLESS)):
                 raise
             pixels = _simplejpeg_decode(data, height, width, out, strict=False)
     except (ValueError, KeyError) as error:

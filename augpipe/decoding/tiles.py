@@ -47,6 +47,9 @@ class Cut(NamedTuple):
     height: int
     """Rows of the JPEG in pixels at factor 1: decoded at 1/f it has ceil(height / f)."""
     width: int
+    holds_last: bool
+    """Whether its last tile is the file's, behind which bytes before the end mark are taken as in any JPEG. Behind
+    another tile they are damage: the end mark was a restart marker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -153,7 +156,9 @@ class Tiles:
             raise ValueError("a tile does not end with its restart marker: the file has changed")
         height, width = region.bottom - region.top, region.right - region.left
         struct.pack_into(">HH", jpeg, self.size_at, height, width)
-        return Cut(jpeg.data, region.left // dct_factor, region.top // dct_factor, height, width)
+        _, last_row, _, last_column = region.tiles
+        holds_last = last_column == self.num_columns and last_row * self.num_columns == self.bounds.size - 1
+        return Cut(jpeg.data, region.left // dct_factor, region.top // dct_factor, height, width, holds_last)
 
 
 def read_tiles(data: bytes | memoryview) -> Tiles | None:

@@ -31,7 +31,6 @@ def read_classes(tree: Tree, spec: Classes) -> list[ClassEntry] | None:
     """The classes, label by label; None for those that only the rows tell.
 
     Raises:
-        ImportError: a MATLAB file, and no SciPy.
         ValueError: a file is not there or cannot be used, or a class comes twice.
         OSError: a file cannot be read.
     """

@@ -1,10 +1,9 @@
-"""Arrays and struct arrays of MATLAB files, read by SciPy."""
-
-from typing import Any
+"""Arrays and struct arrays of the MATLAB files that come with datasets, by their variable's name."""
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.datasets.cards import mat5
 from augpipe.datasets.cards.tree import Tree
 from augpipe.datasets.names import printable
 
@@ -13,15 +12,24 @@ def integers(tree: Tree, file: str, variable: str) -> npt.NDArray[np.int64]:
     """A numeric array, flattened: int64 of shape (N,).
 
     Raises:
-        ImportError: SciPy is not installed.
-        ValueError: no such file or variable, not a MATLAB file of versions 4 to 7, or not whole numbers.
+        ValueError: no such file or variable, not a MATLAB file of versions 5 to 7, or not whole numbers.
         OSError: the file cannot be read.
     """
-    values = np.asarray(_load(tree, file, variable)).reshape(-1)
-    if values.dtype.kind not in "uif" or not np.array_equal(values, np.floor(values)):
+    matrix = _find(tree, file, variable)
+    try:
+        values = mat5.numbers(matrix)
+    except ValueError as error:
+        raise ValueError(
+            f"{_place(tree, file, variable)}: whole numbers are needed, and {error}. Download the official file again."
+        ) from error
+    if values.dtype.kind == "f" and not (np.isfinite(values).all() and (np.floor(values) == values).all()):
         raise ValueError(
             f"{_place(tree, file, variable)} has dtype {values.dtype}, and whole numbers are needed. "
             "Download the official file again."
+        )
+    if len(values) and max(-int(values.min()), int(values.max())) > 2**53:
+        raise ValueError(
+            f"{_place(tree, file, variable)} holds {values.max()}, which numbers nothing. Download it again."
         )
     return values.astype(np.int64)
 
@@ -30,46 +38,42 @@ def structs(tree: Tree, file: str, variable: str, names: tuple[str, ...]) -> lis
     """The fields `names` of each entry of a struct array, as text; whole numbers without a point.
 
     Raises:
-        ImportError: SciPy is not installed.
-        ValueError: no such file, variable or field, or not a MATLAB file of versions 4 to 7.
+        ValueError: no such file, variable or field, or not a MATLAB file of versions 5 to 7.
         OSError: the file cannot be read.
     """
-    entries = np.atleast_1d(_load(tree, file, variable))
-    missing = [name for name in names if name not in (entries.dtype.names or ())]
-    if missing:
-        raise ValueError(
-            f"{_place(tree, file, variable)} has the fields {entries.dtype.names or '(none)'}, and "
-            f"{', '.join(missing)} is needed. Download the official file again."
-        )
-    return [tuple(_text(entry[name]) for name in names) for entry in entries.reshape(-1)]
-
-
-def _text(value: Any) -> str:
-    # MATLAB keeps whole doubles in as few bytes as hold them, and other writers do not
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    matrix = _find(tree, file, variable)
+    try:
+        found = mat5.fields(matrix)
+        if set(names) <= set(found):
+            return [tuple(map(mat5.text, entry)) for entry in mat5.structs(matrix, names)]
+    except ValueError as error:
+        raise _damaged(tree, file, error) from error
+    raise ValueError(
+        f"{_place(tree, file, variable)} has the fields {found or '(none)'}, and "
+        f"{', '.join(name for name in names if name not in found)} is needed. Download the official file again."
+    )
 
 
 def _place(tree: Tree, file: str, variable: str) -> str:
     return f"{variable!r} in {printable(tree.root)}/{printable(file)}"
 
 
-def _load(tree: Tree, file: str, variable: str) -> npt.NDArray[Any]:
-    path = tree.path(file)
+def _find(tree: Tree, file: str, variable: str) -> mat5.Matrix:
+    with open(tree.path(file), "rb") as stream:
+        data = stream.read(mat5.MAX_BYTES + 1)
     try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise ImportError(
-            f'{printable(path)} is a MATLAB file, and reading it needs SciPy: pip install "augpipe[mat]".'
-        ) from error
-    with open(path, "rb") as stream:
-        try:
-            found = loadmat(stream, squeeze_me=True, variable_names=[variable])
-        except Exception as error:  # a damaged file ends in nearly any of them: zlib, struct, NumPy, SciPy's own
-            raise ValueError(
-                f"{printable(path)} is not a MATLAB file of versions 4 to 7, or it is damaged "
-                f"({type(error).__name__}: {error}). Download the official file again."
-            ) from error
-    if variable not in found:
+        if len(data) > mat5.MAX_BYTES:
+            raise ValueError(f"it has more than {mat5.MAX_BYTES} bytes")
+        matrix = mat5.find_variable(data, variable)
+    except ValueError as error:
+        raise _damaged(tree, file, error) from error
+    if matrix is None:
         raise ValueError(f"{_place(tree, file, variable)} is not there. Download the official file again.")
-    array: npt.NDArray[Any] = np.asarray(found[variable])
-    return array
+    return matrix
+
+
+def _damaged(tree: Tree, file: str, error: ValueError) -> ValueError:
+    return ValueError(
+        f"{printable(tree.root)}/{printable(file)} is not a MATLAB file of versions 5 to 7, or it is damaged: {error}. "
+        "Download the official file again."
+    )

@@ -33,7 +33,6 @@ def open_card(
     Raises:
         ValueError: no such card or split, the folder is laid out otherwise (the message shows what is missing, and
             the official layout), a list cannot be used, or a path or a link leads outside.
-        ImportError: the labels stand in a MATLAB file, and SciPy is not installed.
         OSError: something cannot be read.
     """
     card = name if isinstance(name, Card) else load_card(name)

@@ -29,7 +29,6 @@ def read_rows(tree: Tree, way: FileWay) -> Iterator[Row]:
     """The rows of a split, in the official order.
 
     Raises:
-        ImportError: a MATLAB file, and no SciPy.
         ValueError: a file is not there, or a line of it cannot be used.
         OSError: a file cannot be read.
     """

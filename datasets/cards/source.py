@@ -24,7 +24,6 @@ class CardSource(FileSource):
     Photographs that the lists name and that are not there are left out; `num_missing` counts them.
 
     Raises:
-        ImportError: a MATLAB file, and no SciPy.
         ValueError: a list cannot be used, a path or a link leads outside, a label is none of the classes, or no
             photograph is there.
         OSError: a folder or a file cannot be read.
@@ -97,7 +96,7 @@ def classes_of(tree: Tree, card: Card, way: AnyWay) -> list[ClassEntry] | None:
     """The classes of a way; None where only its rows tell them, [] where it has none.
 
     Raises:
-        ImportError, ValueError, OSError: as `read_classes`.
+        ValueError, OSError: as `read_classes`.
     """
     spec = way.classes or card.classes
     if spec is None or getattr(way, "flat", False):

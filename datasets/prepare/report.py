@@ -20,7 +20,7 @@ _THUMBNAIL = (240, 160)
 _MOST_BARS = 40
 """Classes that are listed each; of more, the largest and the smallest."""
 _NOTES = {
-    "kept": "files kept byte by byte, once a scale",
+    "kept": "files kept byte by byte, counted at each scale",
     "gray": "gray",
     "turned": "turned upright (EXIF)",
     "array": "given as arrays",
@@ -36,7 +36,7 @@ _STYLE = """
 }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
        max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } h3 { font-size: 1rem; font-weight: normal; }
 table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-weight: normal; }
 td.w, th.w { word-break: break-word; }
@@ -44,7 +44,7 @@ td.w, th.w { word-break: break-word; }
 figure { margin: 0; } figure img { width: 100%; height: 7.5rem; object-fit: contain; background: var(--line); }
 figcaption { font-size: .75rem; color: var(--soft); overflow-wrap: anywhere; }
 .bars td.b { width: 24rem; } .bars i { display: block; height: .8rem; background: var(--bar); }
-.columns { display: flex; flex-wrap: wrap; gap: 0 3rem; }
+.columns { display: flex; flex-wrap: wrap; gap: 0 3rem; } .columns .bars td.b { width: 10rem; }
 """
 
 
@@ -152,9 +152,9 @@ def _classes(manifest: Manifest, tally: Tally) -> Iterator[str]:
         yield _profile([num for num, _ in counts])
         half = _MOST_BARS // 2
         yield f'<div class="columns"><div><h3>The {half} largest</h3>'
-        yield _bars([(name, num) for num, name in counts[:half]])
+        yield _bars([(name, num) for num, name in counts[:half]], counts[0][0])
         yield f"</div><div><h3>The {half} smallest</h3>"
-        yield _bars([(name, num) for num, name in counts[-half:]])
+        yield _bars([(name, num) for num, name in counts[-half:]], counts[0][0])
         yield "</div></div>"
     else:
         yield _bars([(name, num) for num, name in counts])
@@ -164,30 +164,33 @@ def _profile(counts: Sequence[int]) -> str:
     """A curve over all classes, from the largest to the smallest."""
     width, height = 800, 120
     most = max(*counts, 1)
-    shown = [counts[place * len(counts) // width] for place in range(min(width, len(counts)))]
-    step = width / len(shown) if shown else width
-    points = " ".join(f"{place * step:.1f},{height - height * num / most:.1f}" for place, num in enumerate(shown))
+    num_shown = min(width, len(counts))
+    shown = [counts[place * len(counts) // num_shown] for place in range(num_shown)]
+    step = width / num_shown
+    tops = [f"{height - height * num / most:.1f}" for num in shown]
+    points = " ".join(f"{place * step:.1f},{top} {(place + 1) * step:.1f},{top}" for place, top in enumerate(tops))
     return (
         f'<svg viewBox="0 0 {width} {height}" width="100%" height="{height}" preserveAspectRatio="none" role="img">'
-        f"<title>photographs a class, from {most:,} down to {min(counts):,}</title>"
         f'<polygon fill="currentColor" opacity=".45" points="0,{height} {points} {width},{height}"/></svg>'
+        f"<p>from {most:,} photographs a class down to {min(counts):,}</p>"
     )
 
 
 def _histogram(manifest: Manifest, name: str) -> str:
     histogram = manifest.histograms[name]
-    unit = {"height": "height of the originals, pixels", "width": "width of the originals, pixels"}
+    unit = {"height": "Height of the originals, pixels", "width": "Width of the originals, pixels"}
     rows = []
     for low, high, num in zip(histogram.edges, histogram.edges[1:], histogram.counts, strict=False):
         text = f"from {low:,g}" if high >= 1 << 31 else f"{low:,g} to {high:,g}"
         rows.append((text, num))
     first = next((place for place, row in enumerate(rows) if row[1]), 0)
     last = next((place for place in range(len(rows) - 1, -1, -1) if rows[place][1]), -1)
-    return f"<div><h2>{escape(unit.get(name, 'width / height'))}</h2>{_bars(rows[first : last + 1])}</div>"
+    return f"<div><h2>{escape(unit.get(name, 'Width / height'))}</h2>{_bars(rows[first : last + 1])}</div>"
 
 
-def _bars(rows: Sequence[tuple[str, int]]) -> str:
-    most = max((num for _, num in rows), default=0) or 1
+def _bars(rows: Sequence[tuple[str, int]], most: int = 0) -> str:
+    """A table with a bar for each number; `most` fills the width, or the largest of the numbers where it is 0."""
+    most = most or max((num for _, num in rows), default=0) or 1
     lines = (
         f'<tr><th class="w">{escape(text)}</th><td class="n">{num:,}</td>'
         f'<td class="b"><i style="width:{100 * num / most:.1f}%"></i></td></tr>'

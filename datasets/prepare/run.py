@@ -32,6 +32,7 @@ from augpipe.datasets.prepare.plan import (
     plan_identity,
 )
 from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.source import Source
 from augpipe.workers import num_usable_cores
@@ -55,6 +56,7 @@ def prepare(
     settings: PrepareSettings | None = None,
     *,
     source_path: str = "",
+    source_name: str | None = None,
     engine: Engine | None = None,
     resume: bool = False,
     on_error: str = "skip",
@@ -71,6 +73,7 @@ def prepare(
         out: a new or an empty folder; with `resume`, one that an earlier run of the same source and settings left.
         settings: what to make of them; `PrepareSettings()` if left out.
         source_path: where the source lies, which is left out of the names that are noted.
+        source_name: what people call it, for the report; the last part of `source_path` if left out.
         engine: what does the work; one process a core if left out.
         resume: finish what an earlier run began; a finished data set is left as it is.
         on_error: "skip" lists photographs that cannot be used in rejects.csv, "raise" ends at the first.
@@ -88,6 +91,8 @@ def prepare(
     settings = settings or PrepareSettings()
     watcher = watcher or Watcher()
     folder = os.fspath(out)
+    if (url := as_url(source_path)) is not None:
+        source_path = shown(url)  # as in the samples' names, and without a signature
     _check_apart(source_path, folder)
     check_output(folder, resume=resume)
     if len(source) == 0:
@@ -104,8 +109,9 @@ def prepare(
             return manifest
         plan = read_plan(folder)
         if plan is None:
-            name = os.path.basename(os.path.abspath(source_path)) if source_path else ""
-            plan = make_plan(source, settings, identity, name, prefix)
+            if source_name is None:
+                source_name = os.path.basename(os.path.abspath(source_path)) if source_path else ""
+            plan = make_plan(source, settings, identity, source_name, prefix)
             save_plan(folder, plan)
         else:
             _check_same(folder, differences(plan_identity(plan), asked_identity(settings, identity)))

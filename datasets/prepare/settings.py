@@ -65,8 +65,15 @@ def scale_pixels(scale: str) -> float:
 
 
 def parse_scales(text: str) -> tuple[str, ...]:
-    """`256,512` or `full` as the tuple that `PrepareSettings` takes."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """`256,512` or `full` as the tuple that `PrepareSettings` takes.
+
+    Raises:
+        ValueError: it names none.
+    """
+    scales = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not scales:
+        raise ValueError(f"scales={text!r} names none. Give short sides in pixels, as 256,512; or {FULL}.")
+    return scales
 
 
 def parse_bytes(text: str) -> int:

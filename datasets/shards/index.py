@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from augpipe.datasets.names import printable
 from augpipe.datasets.shards.keys import MAX_KEY_BYTES, check_key
-from augpipe.datasets.shards.mapped import map_file
+from augpipe.datasets.shards.mapped import map_file, will_need
 
 MAGIC = b"AUGPIDX\0"
 VERSION = 1
@@ -84,6 +84,8 @@ class ShardIndex:
         descriptor = open_regular(name)
         try:
             size = os.fstat(descriptor).st_size
+            if hasattr(os, "posix_fadvise"):  # the header's page alone, without what the system would read ahead
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             head = os.pread(descriptor, HEADER_BYTES, 0)
             num_samples, key_bytes, shard_bytes, sha256, crc = _parse_header(name, head)
             expected = HEADER_BYTES + num_samples * RECORD.size + key_bytes
@@ -122,11 +124,14 @@ class ShardIndex:
 
     @property
     def records(self) -> npt.NDArray[np.void]:
-        """All records, (N,) of `RECORD_DTYPE`: a read-only view of the file."""
-        return np.frombuffer(self._body[: self._keys_at], RECORD_DTYPE)
+        """All records, (N,) of `RECORD_DTYPE`: a read-only view of the file, which is read into memory from now on."""
+        body = self._body[: self._keys_at]
+        will_need(body)
+        return np.frombuffer(body, RECORD_DTYPE)
 
     def is_whole(self) -> bool:
         """Whether records and keys are as they were written, by their CRC-32; reads all of them."""
+        will_need(self._body)
         return zlib.crc32(self._body) == self._crc
 
 

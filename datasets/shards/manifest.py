@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError, model_validator
 
 from augpipe.datasets.names import printable
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.shards import fetch_manifest
+from augpipe.datasets.remote.urls import as_url, join, parent, shown
 from augpipe.datasets.shards.atomic import write_atomically
 from augpipe.datasets.shards.index import open_regular
 
@@ -125,21 +128,34 @@ class Manifest(_Part):
         return self
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Manifest":
+    def load(cls, folder: str | os.PathLike[str], remote: RemoteSettings | None = None) -> "Manifest":
         """Read FOLDER/manifest.json.
+
+        Args:
+            folder: a path or a URL.
+            remote: limits for a URL; the environment's if left out.
 
         Raises:
             ValueError: there is none, it is none of ours, is damaged, or contradicts itself; says where.
-            OSError: it cannot be read.
+            OSError: it cannot be read; `RemoteError` where no usable answer came.
+            ImportError: a package for its URL is missing.
         """
+        url = as_url(folder)
+        if url is not None:
+            path = shown(join(url, MANIFEST_NAME))
+            text = fetch_manifest(url, MANIFEST_NAME, _MAX_MANIFEST_BYTES, remote)
+            if text is None:
+                raise _no_manifest(shown(url))
+            return cls._parse(path, text)
         path = os.path.join(os.fspath(folder), MANIFEST_NAME)
         if not os.path.lexists(path):
-            raise ValueError(
-                f"{printable(os.fspath(folder))} holds no {MANIFEST_NAME}: it is no data set that augpipe prepare "
-                "wrote, or not a finished one. Give the folder that was its OUT, or finish it with --resume."
-            )
+            raise _no_manifest(printable(os.fspath(folder)))
         with open(open_regular(path), "rb") as file:
             text = file.read(_MAX_MANIFEST_BYTES + 1)
+        return cls._parse(path, text)
+
+    @classmethod
+    def _parse(cls, path: str, text: bytes) -> "Manifest":
         if len(text) > _MAX_MANIFEST_BYTES:
             raise ValueError(f"{printable(path)} has more than {_MAX_MANIFEST_BYTES} bytes: it is no manifest of ours.")
         try:
@@ -187,13 +203,43 @@ def locate(path: str) -> tuple[str, str | None] | None:
     return None
 
 
+def locate_url(url: str, remote: RemoteSettings | None = None) -> tuple[str, str | None] | None:
+    """As `locate`, for a URL: of the folder, of one of its scales, or of the manifest itself.
+
+    Raises:
+        RemoteError: no usable answer came.
+        ImportError, ValueError: the URL cannot be read.
+    """
+    above, name = parent(url)
+    if name == MANIFEST_NAME:
+        return above, None
+    for folder, scale in ((url, None), (above, name)):
+        if scale is not None and not (scale == "full" or scale.isdecimal()):
+            continue
+        text = fetch_manifest(folder, MANIFEST_NAME, _MAX_MANIFEST_BYTES, remote)
+        if text is not None and _is_ours(text):
+            return folder, scale
+    return None
+
+
+def _no_manifest(folder: str) -> ValueError:
+    return ValueError(
+        f"{folder} holds no {MANIFEST_NAME}: it is no data set that augpipe prepare wrote, or not a finished one. Give "
+        "the folder that was its OUT, or finish it with --resume."
+    )
+
+
+def _is_ours(start: bytes) -> bool:
+    return f'"{FORMAT}"'.encode() in start[:_SNIFFED_BYTES]
+
+
 def _holds_manifest(folder: str) -> bool:
     # not by the file's name alone: a folder of photographs may hold a manifest.json of another program
     path = os.path.join(folder, MANIFEST_NAME)
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
-        return f'"{FORMAT}"'.encode() in file.read(_SNIFFED_BYTES)
+        return _is_ours(file.read(_SNIFFED_BYTES))
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -3,6 +3,8 @@
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -10,12 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.names import printable
+from augpipe.datasets.remote.file_set import RemoteFileSet
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.shards import fetch_indices, read_checked, remote_shards
+from augpipe.datasets.remote.stores import store_for
+from augpipe.datasets.remote.urls import as_url, join, shown
 from augpipe.datasets.sample_ids import check_sample_id
 from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
 from augpipe.datasets.shards.index import Record, ShardIndex, index_path
-from augpipe.datasets.shards.manifest import Manifest, ShardInfo
-from augpipe.datasets.shards.ustar import BLOCK_BYTES, is_header_of
-from augpipe.datasets.shards.writer import MAX_JPEG_BYTES
+from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
+from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, is_header_of
+from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
+
+_MAX_GROUP_BYTES = MAX_JPEG_BYTES + MAX_NOTE_BYTES + 16 * BLOCK_BYTES
+"""What a sample may take in a tar file."""
+_NUM_OPENERS = 16
+"""Threads that open indices: a disk, and a network drive even more, has most of them waiting."""
+_SHARDS_A_TASK = 64
 
 
 class ShardSource:
@@ -27,26 +40,51 @@ class ShardSource:
     Each read checks the index against the tar header before the photograph, which names it and its length, so that an
     index that lies gives an error and never another sample's bytes.
 
+    At a URL, the manifest is asked for, and the indices where they are not kept from an earlier time. A read asks for
+    all that a sample takes in its shard at once, and compares it with the index's CRC-32.
+
     Args:
-        folder: the data set's, which holds manifest.json.
+        folder: the data set's, which holds manifest.json; a path or a URL.
         scale: the scale's folder, e.g. 256 or "full"; the largest if left out.
+        remote: limits and the cache for a URL; the environment's if left out.
 
     Raises:
         ValueError: the manifest or an index cannot be used, a shard has not the manifest's length, or no such scale.
-        OSError: one of them cannot be read.
+        OSError: one of them cannot be read; `RemoteError` where no usable answer came.
+        ImportError: a package for its URL is missing.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], scale: str | int | None = None) -> None:
-        self.folder = os.fspath(folder)
-        self.manifest = Manifest.load(self.folder)
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        scale: str | int | None = None,
+        *,
+        remote: RemoteSettings | None = None,
+    ) -> None:
+        url = as_url(folder)
+        self.folder = os.fspath(folder) if url is None else url
+        self.manifest = Manifest.load(self.folder, remote)
         chosen = self.manifest.scale(scale)
         self.scale = chosen.name
         """The scale's folder."""
         self.classes: Sequence[str] = self.manifest.classes
-        self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
-        self._indices = [_open_index(path, shard) for path, shard in zip(self._paths, chosen.shards, strict=True)]
+        self._remote: RemoteFileSet | None = None
+        if url is None:
+            self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
+            self._indices = _open_indices(self._paths, chosen.shards)
+            self._files = FileSet(self._paths, most_descriptors())
+        else:
+            self._settings = remote or RemoteSettings()
+            urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]
+            self._paths = [shown(name) for name in urls]
+            self._indices = _open_remote_indices(url, chosen, self._settings)
+            self._remote = remote_shards(
+                urls,
+                [shard.num_bytes for shard in chosen.shards],
+                [shard.sha256 for shard in chosen.shards],
+                self._settings,
+            )
         self._ends = list(accumulate(index.num_samples for index in self._indices))
-        self._files = FileSet(self._paths, most_descriptors())
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -68,16 +106,32 @@ class ShardSource:
                 f"the index is damaged: it places {record.length} bytes at {record.offset} of {index.shard_bytes}"
             )
         self._check_label(record)
-        block = self._files.read(shard, BLOCK_BYTES, record.offset - BLOCK_BYTES)
+        if self._remote is not None:
+            block, data = self._fetch(self._remote, shard, position, record)
+        else:
+            block, data = self._files.read(shard, BLOCK_BYTES, record.offset - BLOCK_BYTES), None
         if not is_header_of(block, f"{key}.jpg", record.length):
             raise ValueError(
                 f"the index and the shard differ: the index places {key}.jpg of {record.length} bytes at "
                 f"{record.offset}, and the tar header before it says otherwise"
             )
-        data = self._files.read(shard, record.length, record.offset)
+        if data is None:
+            data = self._files.read(shard, record.length, record.offset)
         if len(data) != record.length:
             raise ValueError(f"the shard ends after {len(data)} of its {record.length} bytes")
         return data
+
+    def _fetch(self, files: RemoteFileSet, shard: int, position: int, record: Record) -> tuple[bytes, bytes]:
+        """The header before a photograph, and the photograph, of a sample whose CRC-32 is right."""
+        index = self._indices[shard]
+        start = record.offset - BLOCK_BYTES
+        end = index.shard_bytes - len(END)
+        if position + 1 < index.num_samples:
+            end = index[position + 1].offset - BLOCK_BYTES
+        if not BLOCK_BYTES + record.length <= end - start <= _MAX_GROUP_BYTES or end > index.shard_bytes:
+            raise ValueError(f"the index is damaged: it gives a sample the bytes {start} to {end}")
+        group = read_checked(files, shard, start, end - start, record.crc)
+        return group[:BLOCK_BYTES], group[BLOCK_BYTES : BLOCK_BYTES + record.length]
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.
@@ -93,7 +147,12 @@ class ShardSource:
 
     def labels(self) -> npt.NDArray[np.int64]:
         """All labels as the indices have them, unchecked; int64 of shape (N,), a copy."""
-        return np.concatenate([index.records["label"].astype(np.int64) for index in self._indices])
+        labels = np.empty(len(self), np.int64)
+        first = 0
+        for index, end in zip(self._indices, self._ends, strict=True):  # joined at the end they would be there twice
+            labels[first:end] = index.records["label"]
+            first = end
+        return labels
 
     def size(self, sample_id: int) -> tuple[int, int]:
         """(height, width) in pixels as the index has them, without reading the photograph.
@@ -131,25 +190,53 @@ class ShardSource:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._remote is not None:
+            return partial(type(self), remote=self._settings), (self.folder, self.scale)
         return type(self), (self.folder, self.scale)
 
     def __repr__(self) -> str:
         return (
-            f"ShardSource({printable(self.folder)!r}, {self.scale!r}: {len(self)} photographs in "
+            f"ShardSource({shown(self.folder)!r}, {self.scale!r}: {len(self)} photographs in "
             f"{len(self._paths)} shards, {len(self.classes)} classes)"
         )
+
+
+def _open_remote_indices(folder: str, scale: Scale, settings: RemoteSettings) -> list[ShardIndex]:
+    urls = [join(folder, scale.name, index_path(shard.name)) for shard in scale.shards]
+    paths = fetch_indices(store_for(settings), urls, [shard.index_sha256 for shard in scale.shards])
+    indices = [ShardIndex.open(path) for path in paths]
+    for url, index, shard in zip(urls, indices, scale.shards, strict=True):
+        _check_agree(shown(url), index, shard)
+    return indices
+
+
+def _check_agree(path: str, index: ShardIndex, shard: ShardInfo) -> None:
+    found = index.num_samples, index.shard_bytes, index.shard_sha256
+    if found != (shard.num_samples, shard.num_bytes, shard.sha256):
+        raise ValueError(
+            f"{printable(path)} belongs to another shard than the manifest's {shard.name}: it has "
+            f"{index.num_samples} samples in {index.shard_bytes} bytes, and the manifest {shard.num_samples} in "
+            f"{shard.num_bytes}. augpipe verify lists all that is damaged."
+        )
+
+
+def _open_indices(paths: Sequence[str], shards: Sequence[ShardInfo]) -> list[ShardIndex]:
+    """The indices of all shards; an error is the first shard's, however many there are."""
+    if len(paths) <= _SHARDS_A_TASK:
+        return [_open_index(path, shard) for path, shard in zip(paths, shards, strict=True)]
+
+    def opened(first: int) -> list[ShardIndex]:
+        some = slice(first, first + _SHARDS_A_TASK)
+        return [_open_index(path, shard) for path, shard in zip(paths[some], shards[some], strict=True)]
+
+    with ThreadPoolExecutor(_NUM_OPENERS) as pool:
+        return [index for part in pool.map(opened, range(0, len(paths), _SHARDS_A_TASK)) for index in part]
 
 
 def _open_index(path: str, shard: ShardInfo) -> ShardIndex:
     """The index of a shard, once it, the manifest and the tar file's length agree."""
     index = ShardIndex.open(index_path(path))
-    found = index.num_samples, index.shard_bytes, index.shard_sha256
-    if found != (shard.num_samples, shard.num_bytes, shard.sha256):
-        raise ValueError(
-            f"{printable(index.path)} belongs to another shard than the manifest's {shard.name}: it has "
-            f"{index.num_samples} samples in {index.shard_bytes} bytes, and the manifest {shard.num_samples} in "
-            f"{shard.num_bytes}. augpipe verify lists all that is damaged."
-        )
+    _check_agree(index.path, index, shard)
     num_bytes = os.stat(path).st_size
     if num_bytes != shard.num_bytes:
         raise ValueError(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.check_shard import Fault, ShardCheck, ShardReport
 from augpipe.datasets.shards.index import index_path
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, Manifest, Scale
@@ -39,9 +40,14 @@ def verify(
         What is damaged, scale by scale in the order of the samples; empty where all is well.
 
     Raises:
-        ValueError: there is no manifest, or it cannot be used.
+        ValueError: there is no manifest, or it cannot be used; or `folder` is a URL.
         OSError: it cannot be read.
     """
+    if (url := as_url(folder)) is not None:
+        raise ValueError(
+            f"{shown(url)} is a URL, and verify takes a folder: copy the data set here, or run it there. What a loader "
+            "reads from a URL is compared with the index's CRC-32 each time."
+        )
     root = os.fspath(folder)
     manifest = Manifest.load(root)
     stop, lock = threading.Event(), threading.Lock()

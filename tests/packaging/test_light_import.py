@@ -20,6 +20,7 @@ HEAVY = (
     "matplotlib",
     "pyarrow",
     "ray",
+    "aiohttp",
     "fsspec",
     "typer",
     "rich",

@@ -3,7 +3,6 @@
 import gzip
 import pickle
 import shutil
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe
-from augpipe.datasets.cards import mat
 from augpipe.datasets.cards.load import list_cards, load_card
 from augpipe.datasets.cards.open import open_card
 from augpipe.datasets.cards.source import CardSource
@@ -331,11 +329,3 @@ def test_templates_know_only_their_fields() -> None:
         card["splits"]["test"]["ways"][0]["path"] = bad
         with pytest.raises(ValueError, match="holds a field that is not known"):
             type(load_card("pets")).model_validate(card)
-
-
-def test_scipy_is_asked_for_by_the_name_of_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    TREES["flowers102"](tmp_path)
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(ImportError, match=r'imagelabels.mat is a MATLAB file.*pip install "augpipe\[mat\]"'):
-        open_card("flowers102", tmp_path)
-    assert not hasattr(mat, "loadmat")  # imported where it is used alone

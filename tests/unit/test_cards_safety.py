@@ -260,9 +260,9 @@ def test_an_id_that_is_no_class_is_refused(tmp_path: Path, ground_truth: list[st
         ("setid.mat", {"trnid": "words"}, "whole numbers are needed"),
         ("setid.mat", {"tstid": np.array([[1]])}, "'trnid' in .*setid.mat is not there"),
         ("imagelabels.mat", {"labels": np.full((1, 8), 103)}, "has the label '103'"),
-        ("setid.mat", b"", "is not a MATLAB file of versions 4 to 7, or it is damaged"),
-        ("setid.mat", b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM", "is not a MATLAB file of versions 4 to 7"),
-        ("setid.mat", pickle.dumps({"trnid": [1]}), "is not a MATLAB file of versions 4 to 7"),
+        ("setid.mat", b"", "is not a MATLAB file of versions 5 to 7, or it is damaged"),
+        ("setid.mat", b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM", "is not a MATLAB file of versions 5 to 7"),
+        ("setid.mat", pickle.dumps({"trnid": [1]}), "is not a MATLAB file of versions 5 to 7"),
     ],
 )
 def test_a_matlab_file_that_cannot_be_used_is_refused(tmp_path: Path, file: str, content: object, reason: str) -> None:

@@ -14,7 +14,7 @@ from augpipe.preview import over_epochs
 from augpipe.recipes import deep_image
 from tests.unit.loader_sources import PAPER, RECIPES, SEVERAL_VIEWS, MemorySource, arrays, ids_of, jpegs, samples
 from tests.unit.picture_files import scene
-from tests.unit.tiled_files import header_of, noise, tiled, tiles_in, without_table
+from tests.unit.tiled_files import header_of, noise, table_of, tiled, tiles_in, with_table, without_table
 from tests.unit.tiled_loaders import (
     Decodes,
     assert_same_batches,
@@ -190,6 +190,31 @@ def test_a_damaged_tile_that_the_plan_needs_is_noticed() -> None:
     for _ in range(2):
         assert assert_same_batches(list(loader), whole(other)) == 6
     assert set(loader.skipped) == set(other.skipped) == {5}
+
+
+def longer(data: bytes, which: int) -> bytes:
+    """A file of which one tile goes on behind its last block, which the table agrees with."""
+    tiles, table = tiles_in(data), table_of(data)
+    stop = int(tiles.bounds[which + 1]) - 2
+    lengths = table.lengths.copy()
+    lengths[which] += 30
+    return with_table(data[:stop] + b"\x55" * 30 + data[stop:], table._replace(lengths=lengths))
+
+
+def test_bytes_behind_a_tile_are_damage_wherever_the_cut_ends() -> None:
+    """Before the end mark of a whole JPEG such bytes do no harm; that of a cut was a restart marker."""
+    one = Recipe(name="one", ops=(CenterCrop(size=4, scale=160),))
+    good = tiled(scene(160, 160), "4:4:4", tile=(32, 16))
+    tiles = tiles_in(good)
+    middle = 80 // tiles.tile_height * tiles.num_columns + 80 // tiles.tile_width
+    for which in (middle - tiles.num_columns, middle):
+        bad = longer(good, which)
+        with pytest.raises(SampleError, match="extraneous bytes"), decoding_whole():
+            list(make([bad], one))
+        with pytest.raises(SampleError, match=r"^photo 0\.jpg: damaged JPEG: .*extraneous bytes"):
+            list(make([bad], one))
+    last = longer(good, tiles.bounds.size - 2)
+    assert_same_batches(make([last], PAPER), whole(make([last], PAPER)))
 
 
 def test_a_damaged_tile_that_no_view_needs_is_not() -> None:

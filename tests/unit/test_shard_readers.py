@@ -17,8 +17,12 @@ import pytest
 from PIL import Image
 
 from augpipe.datasets.shards.index import ShardIndex
+from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from tests.unit.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, jpeg, key, label, note
+from tests.unit.picture_files import scene
+from tests.unit.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, jpeg, key, label, manifest_of, note
+from tests.unit.tiled_files import KINDS, tiled, tiles_in
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -120,3 +124,80 @@ def test_offsets_of_the_index_are_those_of_tarfile(shards: list[Path]) -> None:
         assert [(m.name, m.offset_data, m.size) for m in photographs] == [
             (f"{index.key(i)}.jpg", index[i].offset, index[i].length) for i in range(len(index))
         ]
+
+
+# Tile-addressable photographs, with their restart markers, tables and padding
+
+
+WIDTHS = (131, 512, 683)
+
+
+@pytest.fixture(scope="module")
+def tiled_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A photograph of each sampling and width; some are padded."""
+    out = tmp_path_factory.mktemp("tiled")
+    (out / "97").mkdir()
+    with ShardWriter(out / "97/000000.tar") as writer:
+        for number, (kind, width) in enumerate((kind, width) for kind in KINDS for width in WIDTHS):
+            data = tiled(scene(97, width, number), kind)
+            writer.add(f"{number:09}", data, number % 2, {"height": 97, "width": width})
+        info = writer.close()
+    num = len(KINDS) * len(WIDTHS)
+    manifest_of({"97": [info]}, num_samples=num, class_counts=(num // 2, num // 2)).save(out)
+    return out
+
+
+def assert_shows_the_photograph(pixels: Pixels, data: bytes, most: int) -> None:
+    """Ours is what the other decoder shows, but for the padding to the right."""
+    ours = decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3]
+    tiles = tiles_in(data)
+    assert pixels.shape[:2] == (tiles.stored_height, tiles.stored_width)
+    shown = pixels[: ours.shape[0], : ours.shape[1]].reshape(*ours.shape[:2], -1)
+    assert np.abs(shown.astype(int) - ours).max() <= most  # one channel stands for three
+
+
+def test_some_of_them_are_padded(tiled_set: Path) -> None:
+    source = ShardSource(tiled_set)
+    padding = [(t := tiles_in(source.read(i))).stored_width - t.width for i in range(len(source))]
+    assert any(padding) and not all(padding)
+
+
+@pytest.mark.parametrize("read", [by_pillow, by_opencv])
+def test_other_decoders_open_tiled_photographs(tiled_set: Path, read: Callable[[bytes], Pixels]) -> None:
+    source = ShardSource(tiled_set)
+    for i in range(len(source)):
+        assert_shows_the_photograph(read(source.read(i)), source.read(i), 2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("webdataset") is None, reason="webdataset is not installed")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_decodes_tiled_photographs(tiled_set: Path) -> None:
+    import webdataset
+
+    source = ShardSource(tiled_set)
+    found = list(webdataset.WebDataset(str(tiled_set / "97/000000.tar"), shardshuffle=False).decode("rgb8"))
+    assert [(sample["cls"], sample["json"]["width"]) for sample in found] == [
+        (source.label(i), source.size(i)[1]) for i in range(len(source))
+    ]
+    for i, sample in enumerate(found):
+        assert_shows_the_photograph(sample["jpg"], source.read(i), 0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nvidia.dali") is None, reason="DALI is not installed")
+def test_dali_decodes_tiled_photographs(tiled_set: Path) -> None:
+    from nvidia.dali import fn, pipeline_def
+
+    source = ShardSource(tiled_set)
+
+    @pipeline_def(batch_size=len(source), num_threads=2, device_id=None)
+    def graph() -> Any:
+        photographs, _ = fn.readers.webdataset(
+            paths=str(tiled_set / "97/000000.tar"), ext=["jpg", "cls"], missing_component_behavior="error"
+        )
+        return fn.decoders.image(photographs, device="cpu")
+
+    made = graph()
+    made.build()
+    (photographs,) = made.run()
+    for i in range(len(source)):
+        assert_shows_the_photograph(photographs.at(i), source.read(i), 0)

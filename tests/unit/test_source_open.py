@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import tarfile
 from pathlib import Path
 
@@ -50,10 +51,15 @@ def test_kinds_that_are_not_read_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "lmdb" / "data.mdb").write_bytes(b"")
     with pytest.raises(ValueError, match=r"lmdb is an LMDB database, which is not read: .* WebDataset tar files"):
         open_source(tmp_path / "lmdb")
-    for name in ("a.tfrecord", "a.tfrecord-00000-of-00010", "train-00000-of-01024"):
-        (tmp_path / name).write_bytes(b"\x01")
-        with pytest.raises(ValueError, match=rf"{name} seems to be a TFRecord file, which is not read. Write"):
-            open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord-00000-of-00010", "train-00000-of-01024"])
+def test_tfrecord_files_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x01")
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    for path in (tmp_path / name, f"{tmp_path}/*{name[1:]}"):
+        with pytest.raises(ImportError, match=r'google-crc32c: pip install "augpipe\[tfrecord\]"'):
+            open_source(path)
 
 
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ def test_list_with_classes_given(tmp_path: Path) -> None:
         ("1.jpg,cat\na b.jpg,3\n", r"line 1: label 'cat' is a name, and other lines have integers"),
         ("1.jpg,0\na b.jpg,-2\n", r"line 2: label -2 is not a class number"),
         ("1.jpg,0\na b.jpg,1000001\n", r"line 2: label 1000001 is not a class number \(0\.\.1000000, or -1"),
+        ("1.jpg,0\na b.jpg," + "9" * 5000, r"line 2: label 9{40} is not a class number \(0\.\.1000000, or -1"),
         ("1.jpg,0\na b.jpg,1\n".encode("utf-16"), r"line 1: not UTF-8\. Save"),
         (b"1.jpg,0\n" * 5000 + b"caf\xe9.jpg,1\n", r"line 5001: not UTF-8\. Save the list as UTF-8"),
         ('1.jpg,0\n"a b.jpg,1\n', r"line 2: .*\. Check the double quotes"),

@@ -112,10 +112,10 @@ class Decodes:
             self._whole.append(header.height * header.width)
             return decode(content, header, *args, **options)
 
-        def region(data: memoryview, height: int, width: int, factor: int, *args: Any) -> Any:
+        def region(data: memoryview, height: int, width: int, factor: int, *args: Any, **options: Any) -> Any:
             self._regions.append(height * width)
             self.factors.add(factor)
-            return decode_stored(data, height, width, factor, *args)
+            return decode_stored(data, height, width, factor, *args, **options)
 
         monkeypatch.setattr(photograph, "decode", decoded)
         monkeypatch.setattr(photograph, "decode_stored", region)

@@ -38,7 +38,8 @@ class RayEngine:
         is_ours = not ray.is_initialized()
         if is_ours:
             ray.init(
-                address=self._address,
+                # None would join whatever cluster runs here, or has left its address
+                address=self._address or "local",
                 num_cpus=self._num_workers if self._address is None else None,
                 include_dashboard=False if self._address is None else None,
                 log_to_driver=False,
