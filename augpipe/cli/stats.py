@@ -52,14 +52,20 @@ def stats(
     used, after all have been looked at.
     """
     from augpipe.datasets.open import open_source
+    from augpipe.datasets.remote.urls import as_url, shown
     from augpipe.datasets.stats.collect import collect_statistics
 
     if plots is not None:
         _check_plots(plots)
     opened = open_source(source)
+    url = as_url(source)
     with _progress_bar() as progress:
         found = collect_statistics(
-            opened, name=str(source), duplicates=duplicates, num_threads=workers, progress=progress
+            opened,
+            name=str(source) if url is None else shown(url),
+            duplicates=duplicates,
+            num_threads=workers,
+            progress=progress,
         )
     if json:
         print_json(found.to_json())

@@ -155,7 +155,7 @@ class Tiles:
         if not is_sound:
             raise ValueError("a tile does not end with its restart marker: the file has changed")
         height, width = region.bottom - region.top, region.right - region.left
-        struct.pack_into(">HH", jpeg, self.size_at, height, width)
+        struct.pack_into(">HH", jpeg.data, self.size_at, height, width)
         _, last_row, _, last_column = region.tiles
         holds_last = last_column == self.num_columns and last_row * self.num_columns == self.bounds.size - 1
         return Cut(jpeg.data, region.left // dct_factor, region.top // dct_factor, height, width, holds_last)

@@ -172,10 +172,6 @@ def test_prepare_and_stats(server: Server, root: Path, tmp_path: Path) -> None:
     assert collect_statistics(remote).to_json() == collect_statistics(local).to_json()
 
 
-def test_a_path_object_makes_one_slash_of_two(server: Server) -> None:
-    assert len(open_source(Path(server.url("set")))) == shard_sets.NUM
-
-
 # --- other bytes than it should
 
 
