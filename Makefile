@@ -55,7 +55,7 @@ clean: ## Remove the environments, caches and what the commands wrote
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats
+.venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
 .venv-bench/.installed: extras = bench,torch,dali,cudatools
 .venv/.installed .venv-bench/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

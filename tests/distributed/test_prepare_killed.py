@@ -1,175 +1,159 @@
-"""Prepare over processes: workers and engines do not show, and a run that is killed at any moment can be finished."""
+"""Prepare over processes: workers do not show, and a run that is killed at any moment can be finished."""
 
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from augpipe.datasets.folder import FolderSource
+from augpipe.datasets.prepare.engines import engine
 from augpipe.datasets.prepare.engines.engine import WorkerDiedError
 from augpipe.datasets.prepare.engines.local import LocalEngine
 from augpipe.datasets.prepare.run import Watcher, prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
-from augpipe.datasets.shards.manifest import Manifest
-from tests.unit.picture_files import encoded, scene
-from tests.unit.prepare_sources import InlineEngine, tree, write_photos
-
-pytestmark = pytest.mark.skipif(
-    "AUGPIPE_KILL_TESTS" not in os.environ,
-    reason="kills processes at random moments for some minutes: set AUGPIPE_KILL_TESTS=1",
+from tests.distributed.prepare_runs import (
+    NUM_FILES,
+    SETTINGS,
+    TIMEOUT_S,
+    command,
+    finish,
+    forked,
+    is_running,
+    kill_group,
+    num_files,
+    wait_until,
+    workers_of,
 )
+from tests.unit.picture_files import encoded, scene
+from tests.unit.prepare_sources import tree
 
-ROOT = Path(__file__).resolve().parents[2]
-NUM = 128
-"""Four shards."""
-OPTIONS = ("--scales", "96,128")
-SETTINGS = PrepareSettings(scales=("96", "128"))
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_photos(tmp_path_factory.mktemp("data") / "photos", NUM, 200, 260)
+NUM_GROUP_KILLS = 12
+NUM_WORKER_KILLS = 8
 
 
-@pytest.fixture(scope="module")
-def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an undisturbed run in one process makes."""
-    out = tmp_path_factory.mktemp("whole") / "out"
-    prepare(FolderSource(photos), out, SETTINGS, source_path=str(photos), engine=InlineEngine())
-    return out
+@pytest.mark.parametrize("num_workers", ["1", "2", "3"])
+def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Path, num_workers: str) -> None:
+    assert finish(photos, tmp_path / "out", "--workers", num_workers) == ""
+    assert tree(tmp_path / "out") == whole
 
 
-@contextmanager
-def running(photos: Path, out: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """`augpipe prepare` in a process group of its own; killed at the end, whatever happens."""
-    command = [sys.executable, "-m", "augpipe", "prepare", str(photos), str(out), *OPTIONS, *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def finish(photos: Path, out: Path, *options: str) -> str:
-    """Run to the end; returns what was said on stderr."""
-    with running(photos, out, *options) as process:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        return errors
-
-
-def workers_of(process: "subprocess.Popen[str]") -> list[int]:
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(child) for child in children.read_text().split()]
-
-
-def wait_for(process: "subprocess.Popen[str]", out: Path, num_files: int) -> bool:
-    """Wait until so many files of shards are there or begun; False if the run has ended before."""
-    for _ in range(60_000):
-        if process.poll() is not None:
-            return False
-        if sum(1 for _ in out.glob("*/*0*")) >= num_files:
-            return True
-        time.sleep(0.001)
-    raise AssertionError("nothing happens")
-
-
-def test_workers_do_not_show(photos: Path, whole: Path, tmp_path: Path) -> None:
-    assert finish(photos, tmp_path / "out", "--workers", "3") == ""
-    assert tree(tmp_path / "out") == tree(whole)
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
-def test_killed_and_resumed(photos: Path, whole: Path, tmp_path: Path, seed: int) -> None:
-    rng, out = random.Random(seed), tmp_path / "out"
-    num_kills = 0
-    # of 4 shards at 2 scales: 16 files in the end, each a temporary one before
-    for num_files in sorted(rng.sample(range(2, 16), 2)):
-        with running(photos, out, "--workers", "2", "--resume") as process:
-            if wait_for(process, out, num_files):
-                time.sleep(rng.uniform(0, 0.05))
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                num_kills += 1
-    assert num_kills and not (out / "manifest.json").exists()
+@pytest.mark.slow
+def test_killed_as_a_group_and_resumed(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+    """`kill -9` on the run and its workers at random moments; where one comes too late, the next run begins anew."""
+    rng, out = random.Random(0), tmp_path / "out"
+    num_kills = num_ends = 0
+    while num_kills < NUM_GROUP_KILLS:
+        assert num_ends < 3 * NUM_GROUP_KILLS, "all runs end before they are killed"
+        wanted = min(num_files(out) + rng.randrange(9), NUM_FILES)
+        delay_s = rng.uniform(0, 0.02)
+        with forked(photos, out, num_workers=1 + num_kills % 2) as process:
+            wait_until(lambda: num_files(out) >= wanted or not process.is_alive())  # noqa: B023
+            time.sleep(delay_s)
+            kill_group(process)
+        if process.exitcode == -signal.SIGKILL:
+            num_kills += 1
+            continue
+        assert process.exitcode == 0
+        num_ends += 1
+        assert tree(out) == whole
+        shutil.rmtree(out)
     finish(photos, out, "--workers", "2", "--resume")
-    assert tree(out) == tree(whole)
+    assert tree(out) == whole
 
 
-def test_a_worker_that_is_killed_is_replaced(photos: Path, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with running(photos, out, "--workers", "2") as process:
-        assert wait_for(process, out, 5)
-        os.kill(random.choice(workers_of(process)), signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-    assert "augpipe: a worker died (by signal SIGKILL) at photograph " in errors and "(attempt 2 of 3)" in errors
-    assert tree(out) == tree(whole)
+@pytest.mark.slow
+def test_killed_workers_are_replaced(
+    photos: Path, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker after another, each at a random photograph; a chunk may be hit more often than a run would bear."""
+    monkeypatch.setattr(engine, "MOST_ATTEMPTS", NUM_WORKER_KILLS + 1)
+    rng, said = random.Random(0), []
+    moments = sorted(rng.sample(range(1, sum(name.endswith(".tar") for name in whole) * 16), NUM_WORKER_KILLS))
+    num_done = 0
+
+    def progress(num: int) -> None:
+        nonlocal num_done
+        num_done += num
+        workers = workers_of(os.getpid())
+        if moments and num_done >= moments[0] and workers:
+            del moments[0]
+            os.kill(rng.choice(workers), signal.SIGKILL)
+
+    watcher = Watcher(progress=progress, notice=said.append)
+    prepare(
+        FolderSource(photos),
+        tmp_path / "out",
+        SETTINGS,
+        source_path=str(photos),
+        engine=LocalEngine(2),
+        watcher=watcher,
+    )
+    assert not moments
+    died = re.compile(
+        r"a worker died \(by signal SIGKILL\) at photograph \d+, or soon after; shard \d{6} is begun again"
+    )
+    assert said and all(died.match(text) for text in said)
+    assert tree(tmp_path / "out") == whole
 
 
-def test_workers_end_when_their_parent_is_killed(photos: Path, tmp_path: Path) -> None:
-    with running(photos, tmp_path / "out", "--workers", "2") as process:
-        assert wait_for(process, tmp_path / "out", 3)
-        workers = workers_of(process)
+@pytest.fixture
+def gated(photos: Path, tmp_path: Path) -> Path:
+    """A list of the photographs of which one never comes: the read of a pipe that nobody writes to does not end."""
+    os.mkfifo(tmp_path / "gate.jpg")
+    names = [str(path) for path in sorted(photos.rglob("*.*"))]
+    names[-2] = str(tmp_path / "gate.jpg")  # none of those that the plan tries
+    (tmp_path / "list.csv").write_text("".join(f"{name},0\n" for name in names))
+    return tmp_path / "list.csv"
+
+
+def test_workers_end_when_their_parent_is_killed(photos: Path, tmp_path: Path, gated: Path) -> None:
+    with command(gated, tmp_path / "out", "--workers", "2") as process:
+        wait_until(lambda: num_files(tmp_path / "out") >= 3)
+        workers = workers_of(process.pid)
         process.kill()
-        process.wait()
+        process.wait(TIMEOUT_S)
         assert workers
-        for _ in range(2000):
-            if not any(is_running(worker) for worker in workers):
-                break
-            time.sleep(0.01)
-        else:
-            raise AssertionError(f"{workers} live on")
+
+        def have_ended() -> bool:
+            os.close(os.open(tmp_path / "gate.jpg", os.O_RDWR))  # a reader at the gate goes on, with no bytes
+            return not any(is_running(worker) for worker in workers)
+
+        wait_until(have_ended)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def test_ctrl_c_ends_it_and_says_how_to_go_on(photos: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_and_says_how_to_go_on(tmp_path: Path, gated: Path) -> None:
     out = tmp_path / "out"
-    with running(photos, out, "--workers", "2") as process:
-        assert wait_for(process, out, 5)
-        workers = workers_of(process)
+    with command(gated, out, "--workers", "2") as process:
+        wait_until(lambda: num_files(out) >= 5)
+        workers = workers_of(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        printed, errors = process.communicate(timeout=60)
+        printed, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130 and printed == ""
     assert errors.startswith("augpipe: stopped. What is done stays: run the same command with --resume to finish it.\n")
     assert "Traceback" not in errors
-    assert not any(is_running(worker) for worker in workers)
+    assert workers and not any(is_running(worker) for worker in workers)
     assert not [name for name in tree(out) if name.endswith(".tmp")]
 
 
-def test_two_runs_do_not_mix(photos: Path, whole: Path, tmp_path: Path) -> None:
+def test_two_runs_do_not_mix(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with running(photos, out, "--workers", "1") as first:
-        assert wait_for(first, out, 3)
-        with running(photos, out, "--resume") as second:
-            _, errors = second.communicate(timeout=60)
-            assert second.returncode == 2
-            assert f"another augpipe prepare (process {first.pid} on " in errors
-        assert first.wait(timeout=60) == 0
-    assert tree(out) == tree(whole)
+    refusals = []
+
+    def second(*_: object) -> None:
+        with command(photos, out, "--resume") as process:
+            refusals.append(process.communicate(timeout=TIMEOUT_S)[1])
+            assert process.returncode == 2
+
+    watcher = Watcher(planned=second)
+    prepare(FolderSource(photos), out, SETTINGS, source_path=str(photos), engine=LocalEngine(1), watcher=watcher)
+    assert len(refusals) == 1 and f"another augpipe prepare (process {os.getpid()} on " in refusals[0]
+    assert tree(out) == whole
 
 
 class Deadly:
@@ -240,63 +224,29 @@ def test_a_source_that_cannot_travel_is_refused(tmp_path: Path) -> None:
         prepare(Local(tmp_path, 0), tmp_path / "out", engine=LocalEngine(1))
 
 
-def test_a_full_disk(photos: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_full_disk(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    size = sum(map(len, tree(whole).values()))
+    size = sum(map(len, whole.values()))
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 2}", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True, timeout=TIMEOUT_S).returncode:
         pytest.skip("needs the right to mount a small tmpfs")
     try:
         out = disk / "out"
-        with running(photos, out, "--workers", "2") as process:
-            _, errors = process.communicate(timeout=120)
+        with command(photos, out, "--workers", "2") as process:
+            _, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 1
-        assert errors.count("\n") == 2
         warned, said = errors.splitlines()
-        assert "GB will be written, and" in warned
+        assert re.fullmatch(r"augpipe: about [\d.]+ MB will be written, and [\d.]+ MB are free at .*", warned)
         assert said.startswith(f"augpipe: {out}/")
         assert said.endswith(
             ": No space left on device. Free some room there. What is done stays: run the same command with --resume "
             "to finish it."
         )
         assert not [name for name in tree(out) if name.endswith(".tmp")]
-        subprocess.run(["mount", "-o", f"remount,size={3 * size}", str(disk)], check=True)
+        grow = ["mount", "-o", f"remount,size={3 * size}", str(disk)]
+        subprocess.run(grow, check=True, timeout=TIMEOUT_S)
         assert "are done already" in finish(photos, out, "--resume")
-        assert tree(out) == tree(whole)
+        assert tree(out) == whole
     finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-@pytest.mark.slow
-def test_ray_does_not_show(photos: Path, whole: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    finish(photos, tmp_path / "out", "--engine", "ray", "--workers", "2")
-    assert tree(tmp_path / "out") == tree(whole)
-    assert Manifest.load(tmp_path / "out").num_samples == NUM
-
-
-@pytest.mark.slow
-def test_a_ray_worker_that_is_killed_is_replaced(photos: Path, whole: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    out = tmp_path / "out"
-    with running(photos, out, "--engine", "ray", "--workers", "2") as process:
-        assert wait_for(process, out, 3)
-        victims = [
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and b"ray::complete_chunk" in _command(entry)
-        ]
-        assert victims
-        os.kill(victims[0], signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-    assert "augpipe: a worker died (on Ray (WorkerCrashedError)) at photographs " in errors
-    assert tree(out) == tree(whole)
-
-
-def _command(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:  # it has ended meanwhile
-        return b""
+        subprocess.run(["umount", "-l", str(disk)], check=True, timeout=TIMEOUT_S)

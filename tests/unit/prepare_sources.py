@@ -3,14 +3,21 @@
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageCms
 
+from augpipe.datasets.folder import FolderSource
 from augpipe.datasets.prepare.engines.engine import Listener
 from augpipe.datasets.prepare.job import ChunkTask
 from augpipe.datasets.prepare.journal import complete_chunk
+from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.shards.manifest import Manifest
 from augpipe.source import Source
 from tests.unit.picture_files import encoded, scene, write_files
+
+SETTINGS = PrepareSettings(scales=("32", "48"))
 
 
 class InlineEngine:
@@ -27,6 +34,12 @@ class InlineEngine:
                 raise KeyboardInterrupt
             complete_chunk(source, task, lambda: listener.progress(1))
             self.done.append(task.number)
+
+
+def prepare_inline(photos: Path, out: Path, settings: PrepareSettings = SETTINGS, **options: Any) -> Manifest:
+    """Prepare a folder in this process, unless another engine is given."""
+    options.setdefault("engine", InlineEngine())
+    return prepare(FolderSource(photos), out, settings, source_path=str(photos), **options)
 
 
 def write_photos(folder: Path, num: int, height: int = 60, width: int = 80) -> Path:

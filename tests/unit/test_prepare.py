@@ -1,12 +1,10 @@
 """Preparing a data set in this process: the same bytes however it is run, refusals, rejects, the report."""
 
-import csv
 import errno
 import json
 import os
 import re
 import tarfile
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from PIL import Image
 
 from augpipe.datasets.arrays import ArraySource
 from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.prepare.job import ChunkTask, prepare_chunk
 from augpipe.datasets.prepare.journal import WORK_FOLDER
 from augpipe.datasets.prepare.output_folder import locked
 from augpipe.datasets.prepare.run import Watcher, prepare
@@ -25,13 +22,12 @@ from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.errors import SampleError
-from tests.unit.picture_files import bad_files, encoded, odd_files, scene, write_files
-from tests.unit.prepare_sources import InlineEngine, tree, write_photos
+from tests.unit.picture_files import encoded, scene
+from tests.unit.prepare_sources import SETTINGS, InlineEngine, tree, write_photos
+from tests.unit.prepare_sources import prepare_inline as run
 
 NUM = 96
 """Three shards."""
-SETTINGS = PrepareSettings(scales=("32", "48"))
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +41,6 @@ def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "out"
     run(photos, out)
     return out
-
-
-def run(photos: Path, out: Path, settings: PrepareSettings = SETTINGS, **options: Any) -> Manifest:
-    options.setdefault("engine", InlineEngine())
-    return prepare(FolderSource(photos), out, settings, source_path=str(photos), **options)
 
 
 def refused(photos: Path, out: Path, *args: Any, **options: Any) -> str:
@@ -240,95 +231,6 @@ def test_the_disk_fills_up(photos: Path, whole: Path, tmp_path: Path, monkeypatc
     assert tree(out) == tree(whole)
 
 
-def odd_source(folder: Path) -> Path:
-    files = {name: data for name, (data, _) in odd_files().items()}
-    files |= {f"bad/{name}": data for name, (data, _) in bad_files().items()}
-    write_files(folder, {f"odd/{name}" if "/" not in name else name: data for name, data in files.items()})
-    (folder / "bad/dangling.jpg").symlink_to("nowhere.jpg")
-    (folder / 'bad/=1+1,"quoted"\n.jpg').write_bytes(b"hello")
-    return folder
-
-
-def test_rejects_are_listed_and_the_rest_is_there(tmp_path: Path) -> None:
-    folder = odd_source(tmp_path / "photos")
-    manifest = run(folder, tmp_path / "out")
-    assert manifest.num_samples == len(odd_files()) and manifest.num_rejected == len(bad_files()) + 2
-    assert not verify(tmp_path / "out", deep=True)
-    assert dict(zip(manifest.classes, manifest.class_counts, strict=True)) == {"bad": 0, "odd": len(odd_files())}
-    with open(tmp_path / "out/rejects.csv", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    assert header == ["path", "reason"]
-    reasons = dict(rows)
-    assert len(rows) == len(bad_files()) + 2
-    for name, (_, reason) in bad_files().items():
-        assert re.search(reason, reasons[f"bad/{name}"])
-    assert reasons["bad/dangling.jpg"] == "No such file or directory"
-    assert "not a picture" in reasons['bad/=1+1,"quoted"\n.jpg']
-
-
-def test_on_error_raise_names_the_photograph_and_skip_goes_on(tmp_path: Path) -> None:
-    folder = odd_source(tmp_path / "photos")
-    run(folder, tmp_path / "whole")
-    with pytest.raises(SampleError, match=r"^bad/=1\+1.*\n\.jpg: not a picture"):
-        run(folder, tmp_path / "out", on_error="raise")
-    run(folder, tmp_path / "out", resume=True)
-    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
-
-
-def test_a_source_of_nothing_else_says_so(tmp_path: Path) -> None:
-    write_files(tmp_path / "photos", {f"{number}.jpg": b"hello" for number in range(3)})
-    message = refused(tmp_path / "photos", tmp_path / "out")
-    assert message.startswith("none of the 3 photographs can be used: 0.jpg: not a picture")
-    assert (tmp_path / "out/rejects.csv").read_text().count("\n") == 4
-    assert not (tmp_path / "out/manifest.json").exists()
-
-
-def test_a_shard_of_rejects_is_left_out(tmp_path: Path) -> None:
-    files = {f"{number:03}.jpg": encoded(scene(40, 40, number), "JPEG") for number in range(NUM)}
-    files |= {f"{number:03}.jpg": b"hello" for number in range(32, 64)}
-    write_files(tmp_path / "photos", files)
-    manifest = run(tmp_path / "photos", tmp_path / "out")
-    assert [shard.name for shard in manifest.scales[0].shards] == ["000000.tar", "000002.tar"]
-    assert (manifest.num_samples, manifest.num_rejected) == (64, 32)
-    assert not verify(tmp_path / "out") and not (tmp_path / "out/32/000001.tar").exists()
-
-
-class Moody(ArraySource):
-    """Cannot read one of its photographs, for a reason; labels another with a class that it does not have."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(np.zeros((4, 20, 20, 3), np.uint8), [0, 1, 0, 1])
-        self.error = error
-
-    def read(self, sample_id: int) -> Any:
-        if sample_id == 2:
-            raise self.error
-        return super().read(sample_id)
-
-    def label(self, sample_id: int) -> int:
-        return 7 if sample_id == 3 else super().label(sample_id)
-
-
-def test_what_may_pass_ends_the_run_and_what_stays_is_rejected(tmp_path: Path) -> None:
-    manifest = prepare(Moody(OSError(errno.EACCES, "Permission denied")), tmp_path / "a", engine=InlineEngine())
-    assert (manifest.num_samples, manifest.num_rejected) == (2, 2)
-    rows = (tmp_path / "a/rejects.csv").read_text().splitlines()[1:]
-    assert rows == ["images[2],Permission denied", "images[3],its label 7 is none of the source's 2 classes"]
-    with pytest.raises(TimeoutError):
-        prepare(Moody(TimeoutError(errno.ETIMEDOUT, "timed out")), tmp_path / "b", engine=InlineEngine())
-    assert not (tmp_path / "b/manifest.json").exists()
-
-
-def test_a_bug_leaves_no_file_behind(tmp_path: Path) -> None:
-    (tmp_path / "512").mkdir()
-    task = ChunkTask(
-        number=0, start=0, stop=4, folder=str(tmp_path), prefix="", settings=PrepareSettings(), raises=False
-    )
-    with pytest.raises(ZeroDivisionError):
-        prepare_chunk(Moody(ZeroDivisionError()), task)
-    assert tree(tmp_path) == {}
-
-
 def test_shards_are_about_as_long_as_asked_for(tmp_path: Path) -> None:
     images = [scene(120, 160, number) for number in range(80)]
     settings = PrepareSettings(scales=("100",), shard_bytes=150_000)
@@ -342,41 +244,6 @@ def test_our_own_shards_are_kept_byte_by_byte(whole: Path, tmp_path: Path) -> No
     prepare(source, tmp_path / "out", PrepareSettings(scales=("full",)), engine=InlineEngine())
     made = ShardSource(tmp_path / "out")
     assert [made.read(sample_id) for sample_id in range(NUM)] == [source.read(sample_id) for sample_id in range(NUM)]
-
-
-class Page(HTMLParser):
-    """The tags, attributes and text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attributes
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_the_report_is_one_page_and_names_are_text(tmp_path: Path) -> None:
-    files = {f"<b>&amp;{number}/<img src=x>{number}.jpg": encoded(scene(40, 50), "JPEG") for number in range(45)}
-    files["<b>&amp;0/<script>alert(1)<!--.jpg"] = b"hello"
-    for name in list(files):  # a slash ends a folder's name
-        assert "</" not in name
-    write_files(tmp_path / "<i>photos", files)
-    run(tmp_path / "<i>photos", tmp_path / "out")
-    page = Page((tmp_path / "out/report.html").read_text(encoding="utf-8"))
-    assert not {"b", "i", "script", "link"} & set(page.tags) - {"i"} and page.tags.count("img") == 24
-    for name, value in page.attributes:
-        if name in ("src", "href"):
-            assert value is not None and value.startswith("data:image/jpeg;base64,")
-    assert "<i>photos: 45 photographs in shards" in page.text
-    assert "<b>&amp;44" in page.text and "<script>alert(1)<!--.jpg" in page.text
-    assert "Classes (45), by size" in page.text and "polygon" in page.tags
 
 
 @pytest.mark.parametrize("num_renames", range(0, 19, 3))  # plan, 3 x (4 files, journal), rejects, report, manifest

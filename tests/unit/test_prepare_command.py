@@ -40,11 +40,11 @@ def test_a_first_run(folder: Path) -> None:
     ended = invoke("photos", "out", "--scales", "32,64")
     assert ended.exit_code == 0, ended.output
     assert ended.stderr == ""
-    lines = re.sub(r"[0-9.]+ MB", "N MB", ended.stdout).splitlines()
+    lines = re.sub(r"[0-9.]+ kB", "N kB", ended.stdout).splitlines()
     assert lines == [
         "out: 6 photographs of 3 classes",
-        "  32: 1 shard, N MB",
-        "  64: 1 shard, N MB",
+        "  32: 1 shard, N kB",
+        "  64: 1 shard, N kB",
         "  1 photograph rejected: see out/rejects.csv",
         "  report: out/report.html",
     ]
@@ -95,6 +95,8 @@ def test_on_error_raise(folder: Path) -> None:
     ("arguments", "reason"),
     [
         ("photos out --scales 0", "scales: scale '0' is none. Give the short side in pixels, 1 to 65500, or full"),
+        ("photos out --scales ,", "scales=',' names none. Give short sides in pixels, as 256,512; or full."),
+        ("photos out --scales 64,64", "scales are 64, 64: give each once."),
         ("photos out --scales 64,big", "scale 'big' is none"),
         ("photos out --shard-bytes many", "'many' is no number of bytes. Write it as 256MB"),
         ("photos out --shard-bytes 1kB", "shard_bytes: Input should be greater than or equal to 100000"),
@@ -126,4 +128,4 @@ def test_too_little_room_is_said_before_the_work(folder: Path, monkeypatch: pyte
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000})())
     ended = invoke("photos", "out")
     assert ended.exit_code == 0
-    assert re.fullmatch(r"augpipe: about 0.0 GB will be written, and 0.0 GB are free at out\n", ended.stderr)
+    assert re.fullmatch(r"augpipe: about [0-9.]+ [kM]B will be written, and 1 kB are free at out\n", ended.stderr)

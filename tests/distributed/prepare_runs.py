@@ -1,0 +1,118 @@
+"""Runs of prepare in processes of their own that tests may kill, and how to see how far one has come."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from augpipe.datasets.folder import FolderSource
+from augpipe.datasets.prepare.engines.local import LocalEngine
+from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.prepare.settings import PrepareSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+NUM = 160
+"""Photographs: five shards."""
+OPTIONS = ("--scales", "96,128")
+SETTINGS = PrepareSettings(scales=("96", "128"))
+NUM_FILES = 21
+"""That a run makes before it ends: the plan, and of each shard two tar files and two indices at two scales."""
+TIMEOUT_S = 120
+
+
+@contextmanager
+def command(source: Path, out: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """`augpipe prepare` in a process group of its own; killed at the end, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "augpipe", "prepare", str(source), str(out), *OPTIONS, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def finish(source: Path, out: Path, *options: str) -> str:
+    """Run the command to its end; returns what it said on stderr."""
+    with command(source, out, *options) as process:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, errors
+        return errors
+
+
+@contextmanager
+def forked(photos: Path, out: Path, *, num_workers: int) -> Iterator[BaseProcess]:
+    """A resuming run as the leader of a process group, from a server that has imported all there is."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", __name__])
+    process = context.Process(target=_run, args=(photos, out, num_workers))
+    process.start()
+    try:
+        yield process
+    finally:
+        if process.is_alive():
+            kill_group(process)
+        process.join(TIMEOUT_S)
+
+
+def _run(photos: Path, out: Path, num_workers: int) -> None:
+    os.setsid()
+    prepare(FolderSource(photos), out, SETTINGS, source_path=str(photos), engine=LocalEngine(num_workers), resume=True)
+
+
+def kill_group(process: BaseProcess) -> None:
+    """kill -9 on the run and its workers; returns once it is gone."""
+    assert process.pid is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it is no leader yet, and has no workers
+        process.kill()
+    process.join(TIMEOUT_S)
+
+
+def num_files(out: Path) -> int:
+    """Files of shards that are there or begun, and the plan."""
+    return sum(1 for _ in out.glob("*/*0*")) + (out / ".prepare/plan.json").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look every millisecond; an error after a minute."""
+    stop = time.monotonic() + TIMEOUT_S / 2
+    while not condition():
+        assert time.monotonic() < stop, "nothing happens"
+        time.sleep(0.001)
+
+
+def workers_of(pid: int) -> list[int]:
+    """The process ids of a local engine's workers."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in children if b"augpipe.datasets.prepare.engines.worker" in command_line(child)]
+
+
+def command_line(pid: int) -> bytes:
+    """What a process was started as; nothing where there is none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return b""
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
