@@ -96,6 +96,7 @@ def machine() -> dict[str, object]:
         "albumentations",
         "nvidia-dali-cuda130",
         "numba-cuda",
+        "bitsandbytes",
     ):
         try:
             versions[name] = version(name)

@@ -1,0 +1,75 @@
+"""The one-bit codec of Seide, Fu, Droppo, Li and Yu, 1-Bit Stochastic Gradient Descent, 2014."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.codec_one_bit import HEADER_BYTES, MEANS_BYTES, decode_signs, encode_signs
+from augpipe.trainer.codecs.arrays import Memory, is_tensor
+from augpipe.trainer.codecs.base import BaseCodec, blocks_of
+
+
+@dataclass(frozen=True)
+class OneBitCodec(BaseCodec):
+    """A bit a number: its sign, decoded to the mean of its block's numbers >= 0 or to that of those below.
+
+    |error| <= the absmax of the block, which is as much as the number itself may be: use it with `ErrorFeedback`, as
+    the paper does. The paper takes a column of a weight matrix for a block.
+
+    Payload: how many numbers (int64), two means a block (float32), all little-endian, then the signs: bit i % 8 of byte
+    i // 8 is 1 where number i is >= 0. Means are NaN for a block that held a number that was not finite. The means are
+    sums in float64, whose order depends on the CPU: two CPUs may differ in the last bit of a mean.
+    """
+
+    name: str = "one-bit"
+    block: int | None = 256
+
+    def num_bytes(self, num: int) -> int:
+        """Eight, eight a block, and one for eight numbers."""
+        return HEADER_BYTES + MEANS_BYTES * blocks_of(num, self.block) + -(-num // 8)
+
+    def num_values(self, payload: Memory) -> int:
+        """What the payload says, if that goes with its length."""
+        if payload.num >= HEADER_BYTES:
+            head = payload.owner[:HEADER_BYTES]
+            num = int.from_bytes((head.cpu().numpy() if is_tensor(head) else head).tobytes(), "little", signed=True)
+            if num >= 0 and self.num_bytes(num) == payload.num:
+                return num
+        raise ValueError(
+            f"payload has {payload.num} bytes, and its header does not say that many numbers with {self.name}, "
+            f"block={self.block}. It was cut, or encoded by another codec."
+        )
+
+    def encode_memory(self, values: Memory, payload: Memory) -> int:
+        """Means and signs."""
+        if values.device is not None:
+            from augpipe.gpu_ops.cuda import codec_launch
+            from augpipe.trainer.codecs import cuda
+
+            cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
+            with cuda.current_stream(values) as stream:
+                scratch = cuda.zeros(values, cut.scratch_bytes)
+                codec_launch.encode_signs(values.address, payload.address, scratch.data_ptr(), cut, stream)
+                return int(scratch[cut.num_blocks])
+        return int(encode_signs(values.address, payload.address, values.num, self.block or max(values.num, 1)))
+
+    def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
+        """One of two means for each bit."""
+        if self.num_values(payload) != values.num:
+            raise ValueError(
+                f"payload holds {self.num_values(payload)} numbers and out {values.num}: sizes must agree."
+            )
+        if values.device is not None:
+            from augpipe.gpu_ops.cuda import codec_launch
+            from augpipe.trainer.codecs import cuda
+
+            cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
+            with cuda.current_stream(values) as stream:
+                codec_launch.decode_signs(payload.address, values.address, cut, add, stream)
+            return
+        decode_signs(payload.address, values.address, values.num, self.block or max(values.num, 1), add)
+
+    def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The absmax."""
+        return absmax
