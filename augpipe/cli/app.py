@@ -12,8 +12,10 @@ from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare
 from augpipe.cli.preview import preview
 from augpipe.cli.recipe import recipe, schema
+from augpipe.cli.report import report
 from augpipe.cli.sample import sample
 from augpipe.cli.stats import stats
+from augpipe.cli.train import train
 from augpipe.cli.verify import verify
 
 app = typer.Typer(
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, preview, inspect, recipe, schema, sample, stats, prepare, verify, bench, doctor):
+for command in (demo, preview, inspect, recipe, schema, sample, stats, prepare, verify, train, report, bench, doctor):
     app.command()(command)
 
 

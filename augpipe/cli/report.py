@@ -1,0 +1,25 @@
+"""`augpipe report`: the curves of a training run, as a picture and a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from augpipe.cli.common import say
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
+) -> None:
+    """Draw a training run: RUN/curves.png, and RUN/report.html, one page that needs nothing else."""
+    from augpipe.trainer.report.curves import write_curves
+    from augpipe.trainer.report.page import write_page
+
+    metrics = run / "metrics.csv"
+    if not metrics.is_file():
+        raise ValueError(
+            f"{run} is no training run: it has no metrics.csv. Give the folder that out names in its config."
+        )
+    curves = write_curves(metrics, run / "curves.png")
+    say(str(curves))
+    say(str(write_page(run, curves)))

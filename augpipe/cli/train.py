@@ -1,0 +1,46 @@
+"""`augpipe train`: train a network on augmented batches, by a TOML config."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from augpipe.cli.common import say
+from augpipe.cli.errors import Failure
+
+
+def train(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG", help="TOML file of the run.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, as optim.lr=0.1; may be repeated."),
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print a config with every field explained.")] = False,
+) -> None:
+    """Train a network on augmented batches: alone here, or on K processes by torchrun.
+
+    The same command goes on where an earlier one was stopped. On several processes:
+    [cyan]torchrun --nproc-per-node K -m augpipe.trainer CONFIG[/]
+    """
+    if example:
+        from augpipe.trainer.config.example import example as text
+
+        say(text().rstrip("\n"))
+        return
+    if config is None:
+        raise ValueError("train needs a CONFIG: augpipe train --example > run.toml writes one to begin with.")
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError('training needs torch, which is not installed: pip install "augpipe[torch]"') from error
+    from augpipe.trainer.launch import launch
+    from augpipe.trainer.loop import NotFiniteError, SaveError
+    from augpipe.trainer.sync.errors import SyncError
+
+    try:
+        code = launch(str(config), overrides or ())
+    except (NotFiniteError, SaveError, SyncError) as error:
+        raise Failure(str(error)) from error
+    raise typer.Exit(code)

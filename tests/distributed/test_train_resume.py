@@ -1,0 +1,74 @@
+"""A run that was stopped goes on: to the last bit with the same ranks, without losing a sample with others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from augpipe.trainer.loop import run
+from tests.distributed.train_runs import checkpoints, config, contents, run_ranks, sample_ids, settings, write_photos
+
+NUM = 29
+LAZY: dict[str, Any] = {
+    "sync": {"strategy": "lazy", "codec": "dynamic-tree", "error_feedback": True, "bucket_bytes": 2000},
+    "optim": {"name": "adamw", "lr": 0.01, "decay_1d": False, "clip_norm": 1.0, "label_smoothing": 0.1},
+    "ema": {"decay": 0.9, "every": 2},
+    "schedule": {"name": "cosine", "warmup_epochs": 0.5},
+}
+DDP: dict[str, Any] = {"optim": {"lr": 0.05, "accumulate": 2}, "sync": {"strategy": "ddp"}}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Undisturbed and resumed runs of two ranks, and one that goes on with one rank and then with two again."""
+    folder = tmp_path_factory.mktemp("runs")
+    photos = write_photos(folder, NUM)
+
+    def job(name: str, tables: dict[str, Any], max_steps: int | None) -> dict[str, Any]:
+        stops = {} if max_steps is None else {"max_steps": max_steps}
+        return settings(folder / name, photos, **tables, **stops)
+
+    first = [job("lazy", LAZY, 6), job("lazy resumed", LAZY, 3), job("ddp", DDP, 4), job("ddp resumed", DDP, 1)]
+    run_ranks(2, folder / "first", [*first, job("elastic", LAZY, 2)])
+    result = run(config(folder / "elastic", photos, **LAZY, max_steps=4))
+    assert result.step == 4
+    second = [job("lazy resumed", LAZY, 6), job("ddp resumed", DDP, 4), job("elastic", LAZY, None)]
+    run_ranks(2, folder / "second", second)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "last"), [("lazy", 6), ("ddp", 4)])
+def test_the_same_ranks_go_on_to_the_last_bit(runs: Path, name: str, last: int) -> None:
+    whole = contents(runs / name, f"step-{last:09}", runs)
+    resumed = contents(runs / f"{name} resumed", f"step-{last:09}", runs)
+    assert whole.keys() == resumed.keys() and len(whole) > 30
+    differing = [key for key in whole if not torch.equal(whole[key], resumed[key])]
+    assert differing == []
+    for rank in range(2):
+        assert sample_ids(runs / name, rank) == sample_ids(runs / f"{name} resumed", rank)
+    rows = [(runs / run_name / "metrics.csv").read_text().splitlines() for run_name in (name, f"{name} resumed")]
+    losses = [[line.split(",")[4] for line in lines if line.split(",")[4]] for lines in rows]
+    assert losses[0] == losses[1] and len(losses[0]) == last + 1
+
+
+@pytest.mark.slow
+def test_training_moves_what_it_should(runs: Path) -> None:
+    early = contents(runs / "lazy resumed", "step-000000003", runs)
+    late = contents(runs / "lazy", "step-000000006", runs)
+    moved = [key for key in early if key.startswith("common/model") and not torch.equal(early[key], late[key])]
+    assert len(moved) > 10
+    assert any(key.startswith("rank1/sync") for key in late)
+    assert any("ema" in key and not torch.equal(early[key], late[key]) for key in early)
+
+
+@pytest.mark.slow
+def test_two_ranks_then_one_then_two_see_each_sample_once_an_epoch(runs: Path) -> None:
+    rows = [row for rank in range(2) for row in sample_ids(runs / "elastic", rank)]
+    for epoch in range(2):
+        seen = sorted(i for _, number, ids in rows if number == epoch for i in ids)
+        assert seen == list(range(NUM))
+    ranks_at = {step: sum(row[0] == step and len(row[2]) > 0 for row in rows) for step in range(1, 6)}
+    assert ranks_at == {1: 2, 2: 2, 3: 1, 4: 1, 5: 2}
+    assert checkpoints(runs / "elastic")[-1] == f"step-{max(row[0] for row in rows):09}"

@@ -1,0 +1,104 @@
+"""What the tests of training share: tiny photographs, configs, ranks over Gloo, and a look into checkpoints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from augpipe.trainer.config import RunConfig, make_config
+from tests.unit.picture_files import encoded, scene, write_files
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 120
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+RANK = """
+import json, sys
+from datetime import timedelta
+import torch.distributed as dist
+from augpipe.trainer.config import make_config
+from augpipe.trainer.loop import run
+rank, size, meeting_place, jobs = json.loads(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=size,
+                        timeout=timedelta(seconds=60))
+for job in jobs:
+    run(make_config(job))
+dist.destroy_process_group()
+"""
+
+
+def write_photos(folder: Path, num: int, classes: int = 2) -> Path:
+    """A folder of class folders."""
+    files = {f"c{i % classes}/{i:03}.jpg": encoded(scene(24, 24 + i % 5, i), "JPEG") for i in range(num)}
+    write_files(folder, {f"photos/{name}": data for name, data in files.items()})
+    return folder / "photos"
+
+
+def settings(out: Path, photos: Path, **tables: Any) -> dict[str, Any]:
+    """A config as nested dicts: a few pictures of 16 pixels, a network of a few weights."""
+    made: dict[str, Any] = {
+        "out": str(out),
+        "epochs": 2,
+        "device": "cpu",
+        "data": {"source": str(photos), "size": 16, "scales": [18, 20], "batch_size": 4, "drop_last": False},
+        "model": {"name": "small-cnn", "options": {"width": 2, "dropout": 0.2}},
+        "optim": {"lr": 0.05},
+        "report": {"log_every": 1, "sample_ids": True, "progress": False},
+        "faults": {"timeout_s": 60, "heartbeat_timeout_s": 20},
+    }
+    for name, value in tables.items():
+        made[name] = {**made.get(name, {}), **value} if isinstance(value, dict) else value
+    return made
+
+
+def config(out: Path, photos: Path, **tables: Any) -> RunConfig:
+    return make_config(settings(out, photos, **tables))
+
+
+def run_ranks(size: int, meeting_place: Path, jobs: list[dict[str, Any]]) -> None:
+    """Run configs one after the other on `size` processes; a rank's traceback is in the failure."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", RANK, json.dumps([rank, size, str(meeting_place), jobs])],
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        ended = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    problems = [f"rank {rank}:\n{err}" for rank, (_, err) in enumerate(ended) if ranks[rank].returncode]
+    if problems:
+        pytest.fail("\n".join(problems))
+
+
+def checkpoints(out: Path) -> list[str]:
+    """Names of the run's checkpoints, oldest first."""
+    return sorted(path.name for path in (out / "checkpoints").iterdir())
+
+
+def contents(out: Path, name: str, scratch: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a checkpoint, read by torch alone."""
+    dcp_to_torch_save(out / "checkpoints" / name, scratch / "whole.pt")
+    loaded: dict[str, torch.Tensor] = torch.load(scratch / "whole.pt", weights_only=True)
+    return {key: value for key, value in loaded.items() if not key.endswith(".json")}
+
+
+def sample_ids(out: Path, rank: int) -> list[tuple[int, int, list[int]]]:
+    """(step, epoch, ids) of each step of a rank."""
+    lines = (out / f"samples-rank{rank}.csv").read_text().splitlines()[1:]
+    rows = [line.split(",") for line in lines]
+    return [(int(step), int(epoch), [int(i) for i in ids.split()]) for step, epoch, ids in rows]

@@ -1,0 +1,71 @@
+"""The folder that holds a run's checkpoints: their names, which of them are whole, which may go."""
+
+import logging
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from augpipe.trainer.checkpoint.manifest import DamagedError, verify
+
+logger = logging.getLogger("augpipe.trainer")
+
+_FINISHED = re.compile(r"step-(\d{9})")
+_UNFINISHED = ".tmp"
+
+
+def finished_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` steps stands once it is whole."""
+    return folder / f"step-{step:09}"
+
+
+def unfinished_path(folder: Path, step: int) -> Path:
+    """Where it is written."""
+    return folder / f"step-{step:09}{_UNFINISHED}"
+
+
+def finished(folder: Path) -> list[Path]:
+    """The checkpoints that were finished, newest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if _FINISHED.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, reverse=True)
+
+
+def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> Path | None:
+    """The newest checkpoint whose files are all as they were written; `tell` hears of each that is refused.
+
+    Raises:
+        DamagedError: there are checkpoints, and every one is damaged.
+    """
+    refused = []
+    for path in finished(folder):
+        try:
+            verify(path)
+        except DamagedError as error:
+            refused.append(str(error))
+            tell(f"checkpoint {path.name} is refused: {error}. The one before it is tried.")
+            continue
+        return path
+    if refused:
+        raise DamagedError(
+            f"none of the {len(refused)} checkpoints in {folder} is whole: {'; '.join(refused)}. "
+            "Remove the folder to begin anew."
+        )
+    return None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a run that died left half written; no run may be writing."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.name.startswith("step-") and path.name.endswith(_UNFINISHED):
+                shutil.rmtree(path)
+
+
+def remove_older(folder: Path, keep: int) -> None:
+    """Keep the newest `keep`; those that go are renamed first, so that none is half there under its name."""
+    for path in finished(folder)[keep:]:
+        going = path.with_name(f"{path.name}{_UNFINISHED}")
+        path.rename(going)
+        shutil.rmtree(going)

@@ -1,0 +1,136 @@
+"""Writes checkpoints in the background, one at a time, and says when one failed."""
+
+import logging
+import shutil
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import AsyncStager
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from augpipe.trainer.checkpoint.folder import unfinished_path
+from augpipe.trainer.checkpoint.tree import flatten
+from augpipe.trainer.checkpoint.writer import AtomicWriter
+
+logger = logging.getLogger("augpipe.trainer")
+
+COMMON = "common"
+"""Where what is the same on all ranks stands; rank 0 writes it."""
+JSON = ".json"
+"""The name of a part's text among its tensors."""
+
+
+class _Staged(AsyncStager):
+    """Hands on what is a copy already."""
+
+    _synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        return state_dict
+
+    def synchronize_staging(self) -> None:
+        """There is nothing to wait for."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class Saver:
+    """Saves by torch.distributed.checkpoint: every rank its own part, rank 0 what all have in common too."""
+
+    def __init__(
+        self, folder: Path, group: dist.ProcessGroup, *, keep: int, asynchronous: bool, about: dict[str, Any]
+    ) -> None:
+        self._folder = folder
+        self._group = group
+        self._keep = keep
+        self._asynchronous = asynchronous
+        self._about = about
+        self._pending: tuple[int, Future[Any]] | None = None
+        self.num_failed = 0
+        """Checkpoints that could not be written so far, the same on every rank once `wait` has returned."""
+        self.last_step: int | None = None
+        """The newest checkpoint that is known to be whole."""
+        self.blocked_s = 0.0
+        """Seconds that saving has held up the loop so far."""
+
+    def save(self, step: int, common: dict[str, Any], own: dict[str, Any]) -> None:
+        """Begin to save the state after `step` steps; waits for the one before.
+
+        Args:
+            step: names the checkpoint.
+            common: what is the same on every rank; looked at on rank 0 alone.
+            own: what is this rank's; both are copied before this returns.
+        """
+        start = time.perf_counter()
+        self.wait()
+        rank = dist.get_rank(self._group)
+        state = _part(f"rank{rank}", own)
+        if rank == 0:
+            state |= _part(COMMON, common)
+        about = {"step": step, "world_size": dist.get_world_size(self._group), **self._about}
+        future = async_save(
+            state,
+            storage_writer=AtomicWriter(self._folder, step, about, self._keep),
+            process_group=self._group,
+            async_stager=_Staged(),
+        )
+        assert isinstance(future, Future)
+        self._pending = step, future
+        if not self._asynchronous:
+            self.wait()
+        self.blocked_s += time.perf_counter() - start
+
+    def poll(self) -> None:
+        """Take note of one that has ended meanwhile."""
+        if self._pending is not None and self._pending[1].done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for the one under way; a failure is logged and counted, and what it left is removed."""
+        if self._pending is None:
+            return
+        step, future = self._pending
+        self._pending = None
+        try:
+            future.result()
+        except CheckpointException as error:
+            self._failed(step, error)
+        else:
+            self.last_step = step
+
+    def _failed(self, step: int, error: CheckpointException) -> None:
+        self.num_failed += 1
+        if dist.get_rank(self._group) == 0:
+            kept = (
+                f"The one after step {self.last_step} stays valid."
+                if self.last_step is not None
+                else "This run has none yet."
+            )
+            logger.error("the checkpoint after step %d was not written: %s. %s", step, _reasons(error), kept)
+            shutil.rmtree(unfinished_path(self._folder, step), ignore_errors=True)  # it may not even be there
+
+
+def _part(name: str, state: dict[str, Any]) -> dict[str, Any]:
+    text, tensors = flatten(state)
+    coded = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    return {f"{name}{key}": tensor for key, tensor in tensors.items()} | {f"{name}/{JSON}": coded}
+
+
+def _reasons(error: CheckpointException) -> str:
+    """Each rank's reason, the same ones once."""
+    by_reason: dict[str, list[int]] = {}
+    for rank, (problem, _) in sorted(error.failures.items()):
+        text = f"{type(problem).__name__}: {problem}"
+        if isinstance(problem, OSError):
+            where = f" ({problem.filename})" if problem.filename else ""
+            text = f"{problem.strerror or problem}{where}"
+        by_reason.setdefault(text.rstrip("."), []).append(rank)
+    return "; ".join(
+        f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}: {text}" for text, ranks in by_reason.items()
+    )

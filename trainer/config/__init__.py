@@ -1,0 +1,7 @@
+"""The config of a training run."""
+
+from augpipe.trainer.config.example import example
+from augpipe.trainer.config.load import differences, load_config, make_config, to_toml
+from augpipe.trainer.config.run import RunConfig
+
+__all__ = ["RunConfig", "differences", "example", "load_config", "make_config", "to_toml"]

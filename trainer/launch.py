@@ -1,0 +1,81 @@
+"""What starting a run means on the command line: log lines on stderr, one line for what a user can mend, exit codes."""
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterable
+
+from augpipe.trainer.config.load import load_config
+
+EXIT_USAGE, EXIT_FAILURE = 2, 1
+
+
+def launch(path: str, overrides: Iterable[str]) -> int:
+    """Run a config; returns the exit code: 0, or 128 + the signal that ended it, as shells have it.
+
+    Raises:
+        ValueError: the config is wrong, or does not fit.
+        OSError: it cannot be read.
+    """
+    config = load_config(path, overrides)
+    _log_to_stderr()
+    from augpipe.trainer.loop import run
+
+    result = run(config)
+    if int(os.environ.get("RANK", "0")) == 0:
+        how = "stopped by " + signal.Signals(result.signal).name if result.signal is not None else "done"
+        accuracy = f", held out: top-1 {result.evaluation.top1:.1%}" if result.evaluation is not None else ""
+        again = "; the same command goes on from here" if result.signal is not None else ""
+        print(
+            f"augpipe: {how} after {result.epochs_done:.2f} epochs, {result.step:,} steps{accuracy}{again}",
+            file=sys.stderr,
+        )
+        print(f"augpipe: {result.out}/metrics.csv; augpipe report {result.out} draws it", file=sys.stderr)
+    return 0 if result.signal is None else 128 + result.signal
+
+
+def main(arguments: list[str]) -> int:
+    """As torchrun calls it, once for each rank: CONFIG [--set a.b=c]..."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m augpipe.trainer", description="One rank of a training run.")
+    parser.add_argument("config", metavar="CONFIG", help="TOML file; augpipe train --example prints one")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="FIELD=VALUE")
+    parsed = parser.parse_args(arguments)
+    return launch(parsed.config, parsed.overrides)
+
+
+def end_after(error: BaseException) -> int:
+    """Say what went wrong, in a line where the user can mend it, and how the process is to exit."""
+    rank = os.environ.get("RANK")
+    who = "augpipe" if rank is None else f"augpipe (rank {rank})"
+    if isinstance(error, KeyboardInterrupt):
+        print(f"{who}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    if type(error).__name__ in ("PeerError", "NotFiniteError", "SaveError", "SyncError", "SampleError", "DeviceError"):
+        print(f"{who}: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+    if isinstance(error, ValueError | OSError | ImportError) and not _is_bug(error):
+        print(f"{who}: {error}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILURE
+    traceback.print_exception(error)
+    return EXIT_FAILURE
+
+
+def _is_bug(error: BaseException) -> bool:
+    """A ValueError that some library raised deep inside is no message for users."""
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    return isinstance(error, ValueError) and f"{os.sep}site-packages{os.sep}" in last and "augpipe" not in last
+
+
+def _log_to_stderr() -> None:
+    rank = int(os.environ.get("RANK", "0"))
+    name = "augpipe" if "RANK" not in os.environ or rank == 0 else f"augpipe (rank {rank})"
+    logger = logging.getLogger("augpipe")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{name}: %(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.INFO if rank == 0 else logging.WARNING)

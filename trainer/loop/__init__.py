@@ -1,0 +1,7 @@
+"""The training loop."""
+
+from augpipe.trainer.loop.heartbeat import PeerError
+from augpipe.trainer.loop.run import run
+from augpipe.trainer.loop.training import NotFiniteError, Result, SaveError
+
+__all__ = ["NotFiniteError", "PeerError", "Result", "SaveError", "run"]

@@ -1,0 +1,89 @@
+"""The network of a run: built, loaded, partly frozen, placed on its device."""
+
+import logging
+
+import torch
+from torch import nn
+
+from augpipe.trainer.config.model import ModelConfig
+
+logger = logging.getLogger("augpipe.trainer")
+
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+def build_network(config: ModelConfig, num_classes: int, device: torch.device, seed: int, *, tells: bool) -> nn.Module:
+    """The network; its first weights depend on the seed alone, so all ranks have the same.
+
+    Args:
+        config: which, from which weights, which layers train.
+        num_classes: of the source.
+        device: where it is to be.
+        seed: of the first weights.
+        tells: whether this rank logs what did not match between file and network.
+
+    Raises:
+        ValueError: an unknown network or option, or one that does not suit the device or the source.
+    """
+    from augpipe.trainer.finetune import trainable
+    from augpipe.trainer.models import build
+    from augpipe.trainer.weights import load_weights
+
+    if config.num_classes is not None and config.num_classes < num_classes:
+        raise ValueError(
+            f"model.num_classes={config.num_classes}, and the source has {num_classes} classes. "
+            "Leave it out, or raise it."
+        )
+    if config.sync_batchnorm and device.type != "cuda":
+        raise ValueError(
+            "model.sync_batchnorm=true, and torch's SyncBatchNorm runs on CUDA alone. Leave it out: the running "
+            "statistics are averaged over ranks for evaluation in any case."
+        )
+    torch.manual_seed(seed)
+    model = build(config.name, num_classes=config.num_classes or num_classes, **config.options)
+    if config.weights is not None:
+        found = load_weights(model, config.weights, new_head=config.new_head)
+        if tells:
+            logger.info("%s", found)
+    trainable(model, config.trainable)
+    if config.dropout is not None:
+        set_dropout(model, config.dropout)
+    if config.sync_batchnorm:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    placed: nn.Module = model.to(device)
+    if config.channels_last:
+        placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its types leave this one out
+    return placed
+
+
+def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:
+    """Try the network on black pictures, before anything is begun.
+
+    Raises:
+        ValueError: it does not take pictures of this size.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            model(torch.zeros((1, 3, height, width), device=device))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"model.name={name} does not take pictures of 3 x {height} x {width}: {error}. "
+            "Change data.size, or the network's options."
+        ) from error
+    finally:
+        model.train(was_training)
+
+
+def set_dropout(model: nn.Module, probability: float) -> None:
+    """Give every dropout layer this probability.
+
+    Raises:
+        ValueError: there is none.
+    """
+    layers = [module for module in model.modules() if isinstance(module, _DROPOUT)]
+    if not layers and probability > 0:
+        raise ValueError(f"model.dropout={probability:g}, and the network has no dropout layer. Leave it out.")
+    for layer in layers:
+        layer.p = probability

@@ -1,0 +1,179 @@
+"""What rank 0 tells of a run while it goes on: metrics.csv, the bar, TensorBoard, a line an epoch; and sample ids."""
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from augpipe.trainer.config.run import RunConfig
+from augpipe.trainer.loop.control import Word
+from augpipe.trainer.loop.evaluate import Evaluation
+from augpipe.trainer.loop.state import Counters
+from augpipe.trainer.loop.step import StepResult
+from augpipe.trainer.loop.world import World
+from augpipe.trainer.report.metrics import COLUMNS, Table, read_rows
+from augpipe.trainer.report.progress import Bar, Pace
+from augpipe.trainer.report.tensorboard import Board
+
+logger = logging.getLogger("augpipe.trainer")
+
+_SAMPLE_COLUMNS = ("step", "epoch", "sample_ids")
+
+
+@dataclass(kw_only=True)
+class _Sums:
+    """Over the steps since the last row."""
+
+    num_steps: int = 0
+    seconds: float = 0.0
+    data_s: float = 0.0
+    exposed_s: float = 0.0
+    sent_bytes: int = 0
+    loss_sum: float = 0.0
+    num_correct: float = 0.0
+    num_samples: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Done:
+    """A step whose word the other ranks have not confirmed yet."""
+
+    row: dict[str, Any]
+    seconds: float
+    result: StepResult
+
+
+class Recorder:
+    """Writes down each step once all ranks' sums of it are known, which is one step later."""
+
+    def __init__(self, config: RunConfig, world: World, step: int) -> None:
+        self._config = config
+        self._world = world
+        self.heard_step = step
+        """The last step whose sums over all ranks are known."""
+        self._waiting: deque[_Done] = deque()
+        self._sums = _Sums()
+        self._epoch = _Sums()
+        out = Path(config.out)
+        self._table = Table(out / "metrics.csv", COLUMNS, step) if world.is_first else None
+        self._board = Board(out / "tensorboard", wanted=world.is_first and config.report.tensorboard, step=step)
+        self._samples = _open_samples(out, world, step) if config.report.sample_ids else None
+        self._bar = Bar(shows=world.is_first and config.report.progress)
+
+    def begin_epoch(self, epoch: int, done: int, total: int) -> None:
+        """Of `total` steps, `done` of which are done."""
+        self._epoch = _Sums()
+        self._bar.begin_epoch(epoch, self._config.epochs, done, total)
+
+    def after_step(self, result: StepResult, *, epoch: int, seconds: float, lr: float, counters: Counters) -> None:
+        """A step of this rank has ended."""
+        if self._samples is not None:
+            ids = " ".join(map(str, result.sample_ids))
+            self._samples.write({"step": counters.step, "epoch": epoch, "sample_ids": ids})
+        row = {
+            "step": counters.step,
+            "epoch": epoch,
+            "seconds": counters.seconds,
+            "lr": lr,
+            "grad_norm": "" if result.report.grad_norm is None else result.report.grad_norm,
+            "skipped": counters.num_skipped,
+        }
+        self._waiting.append(_Done(row=row, seconds=seconds, result=result))
+
+    def heard(self, word: Word) -> None:
+        """What all ranks together did in the step after the last one heard of."""
+        done = self._waiting.popleft()
+        self.heard_step += 1
+        for sums in (self._sums, self._epoch):
+            sums.num_steps += 1
+            sums.seconds += done.seconds
+            sums.data_s += done.result.data_s
+            sums.exposed_s += done.result.report.exposed_s
+            sums.sent_bytes += sum(done.result.report.bytes_sent.values())
+            sums.loss_sum += word.loss_sum
+            sums.num_correct += word.num_correct
+            sums.num_samples += word.num_samples
+        pace = None
+        if self.heard_step % self._config.report.log_every == 0:
+            pace = self._write_row(done.row)
+            self._sums = _Sums()
+        self._bar.advance(pace)
+
+    def evaluated(self, found: Evaluation, *, epoch: int, counters: Counters) -> None:
+        """An evaluation has ended."""
+        row = {
+            "step": counters.step,
+            "epoch": epoch,
+            "seconds": counters.seconds,
+            "skipped": counters.num_skipped,
+            "eval_loss": found.loss,
+            "eval_top1": found.top1,
+            "eval_top5": found.top5,
+        }
+        self._write(row)
+
+    def end_epoch(self, epoch: int, evaluation: Evaluation | None) -> None:
+        """Say in a line how it went."""
+        sums = self._epoch
+        if not self._world.is_first or not sums.num_samples:
+            return
+        held_out = "" if evaluation is None else f"; held out: loss {evaluation.loss:.3f}, top-1 {evaluation.top1:.1%}"
+        logger.info(
+            "epoch %d/%d: loss %.3f, top-1 %.1f%%%s; %s img/s",
+            epoch + 1,
+            self._config.epochs,
+            sums.loss_sum / sums.num_samples,
+            100 * sums.num_correct / sums.num_samples,
+            held_out,
+            f"{sums.num_samples / sums.seconds:,.0f}",
+        )
+
+    def __enter__(self) -> "Recorder":
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+        for table in (self._table, self._samples):
+            if table is not None:
+                table.close()
+        self._board.close()
+
+    def _write_row(self, row: dict[str, Any]) -> Pace:
+        sums = self._sums
+        num = max(sums.num_samples, 1.0)
+        pace = Pace(
+            loss=sums.loss_sum / num,
+            images_per_s=sums.num_samples / sums.seconds,
+            exposed_ms=1e3 * sums.exposed_s / sums.num_steps,
+            sent_mb=sums.sent_bytes / 1e6 / sums.num_steps,
+        )
+        measured = {
+            "loss": pace.loss,
+            "top1": sums.num_correct / num,
+            "images_per_s": pace.images_per_s,
+            "data_ms": 1e3 * sums.data_s / sums.num_steps,
+            "exposed_ms": pace.exposed_ms,
+            "sent_mb": pace.sent_mb,
+        }
+        self._write(row | measured)
+        return pace
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._table is not None:
+            self._table.write(row)
+        self._board.write(row)
+
+
+def _open_samples(out: Path, world: World, step: int) -> Table:
+    """This rank's table; rank 0 also cuts those of ranks that are no more at the step that the run goes on from."""
+    if world.is_first:
+        for path in out.glob("samples-rank*.csv"):
+            rank = path.stem.removeprefix("samples-rank")
+            if rank.isdigit() and int(rank) >= world.size and read_rows(path):
+                Table(path, _SAMPLE_COLUMNS, step).close()
+    return Table(out / f"samples-rank{world.rank}.csv", _SAMPLE_COLUMNS, step)

@@ -1,0 +1,134 @@
+"""Run a config on this process, alone or as one of those that torchrun started."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from augpipe.trainer.checkpoint import Saver
+from augpipe.trainer.config.run import RunConfig
+from augpipe.trainer.loop.data import evaluation_loader, open_sources, training_loader
+from augpipe.trainer.loop.ema import make_ema
+from augpipe.trainer.loop.folder import checkpoints_path, open_folder
+from augpipe.trainer.loop.guard import together
+from augpipe.trainer.loop.network import build_network, check_input
+from augpipe.trainer.loop.precision import make_scaler
+from augpipe.trainer.loop.record import Recorder
+from augpipe.trainer.loop.signals import StopRequest, listening
+from augpipe.trainer.loop.state import Counters, RunState
+from augpipe.trainer.loop.step import Step
+from augpipe.trainer.loop.training import Result, Training
+from augpipe.trainer.loop.world import World, open_world
+from augpipe.trainer.optim import MakeOptimizer
+from augpipe.trainer.optim_schedule import Plateau
+from augpipe.trainer.sync import strategy
+
+logger = logging.getLogger("augpipe.trainer")
+
+_RANK_STRIDE = 1_000_003
+"""Between the seeds of ranks' dropout."""
+
+
+def run(config: RunConfig) -> Result:
+    """Train to the end, or go on from the newest whole checkpoint in the run's folder.
+
+    Every process of the run calls it. On SIGTERM or Ctrl-C all ranks finish the step, write a checkpoint and return.
+
+    Raises:
+        ValueError: the config does not fit the data, the machine or the checkpoint.
+        PeerError: another rank has died.
+        NotFiniteError, SaveError: as the config's [faults] and [checkpoint] say.
+    """
+    with (
+        listening() as request,
+        open_world(config.device, config.faults.timeout_s) as world,
+        together(world, config.faults.heartbeat_timeout_s),
+    ):
+        return _run(config, world, request)
+
+
+def _run(config: RunConfig, world: World, request: StopRequest) -> Result:
+    torch.use_deterministic_algorithms(config.deterministic)
+    source, held_out = open_sources(config.data, config.seed)
+    loader = training_loader(config, source, world)
+    eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
+    checkpoint = open_folder(config, world)
+    model = build_network(
+        config.model,
+        len(source.classes),
+        world.device,
+        config.seed,
+        tells=world.is_first and checkpoint is None,
+    )
+    size = loader.recipe.all_views[0].out_size
+    assert size is not None
+    check_input(model, config.model.name, *size, world.device)
+    synced = strategy(
+        config.sync.strategy,
+        model,
+        MakeOptimizer(config.optim),
+        codec=config.sync.codec,
+        bucket_bytes=config.sync.bucket_bytes,
+        error_feedback=config.sync.error_feedback,
+        exempt_1d=config.sync.exempt_1d,
+        clip_norm=config.optim.clip_norm,
+        timeout_s=config.faults.timeout_s,
+    )
+    synced.set_lr(1.0)
+    state = RunState(
+        model=model,
+        strategy=synced,
+        loader=loader,
+        plateau=Plateau(config.schedule),
+        scaler=make_scaler(config, world.device),
+        ema=make_ema(config.ema, model),
+        counters=Counters(),
+    )
+    saver = Saver(
+        checkpoints_path(Path(config.out)),
+        world.saving,
+        keep=config.checkpoint.keep,
+        asynchronous=config.checkpoint.asynchronous,
+        about={"model": config.model.name, "strategy": config.sync.strategy},
+    )
+    torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1))
+    if checkpoint is not None:
+        if checkpoint.world_size != world.size:
+            torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1) + checkpoint.step)
+        state.load(checkpoint, world)
+        saver.last_step = checkpoint.step
+        if world.is_first:
+            anew = "" if checkpoint.world_size == world.size else "; error feedback and dropout begin anew"
+            logger.info("going on from %s, written by %s%s", checkpoint.path, _ranks(checkpoint.world_size), anew)
+    if world.is_first:
+        _tell(config, world, model, loader)
+    module: torch.nn.Module = synced.module
+    if config.model.compile:
+        compiled: Any = torch.compile(module)
+        module = compiled
+    step = Step(config, world, module, synced, state.scaler)
+    with Recorder(config, world, state.counters.step) as recorder:
+        result = Training(config, world, state, step, saver, recorder, eval_loader, request).run()
+    synced.close()
+    return result
+
+
+def _tell(config: RunConfig, world: World, model: torch.nn.Module, loader: Any) -> None:
+    num = sum(parameter.numel() for parameter in model.parameters())
+    logger.info(
+        "%s with %s weights on %s, %s + %s, %s photographs, batches of %d x %d x %d",
+        config.model.name,
+        f"{num:,}",
+        _ranks(world.size) + f" ({world.device.type})",
+        config.sync.strategy,
+        config.sync.codec,
+        f"{loader.state_dict()['num_samples']:,}",
+        config.data.batch_size,
+        world.size,
+        config.optim.accumulate,
+    )
+
+
+def _ranks(size: int) -> str:
+    return "1 rank" if size == 1 else f"{size} ranks"

@@ -1,0 +1,102 @@
+"""One update of the weights: forward and backward over its batches, then the strategy's exchange and step."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+
+from augpipe import Batch
+from augpipe.trainer.config.run import RunConfig
+from augpipe.trainer.loop.group import Group
+from augpipe.trainer.loop.precision import Guard, autocast
+from augpipe.trainer.loop.world import World
+from augpipe.trainer.sync import StepReport, Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one update did, on this rank."""
+
+    loss_sum: float
+    """Over this rank's pictures."""
+    num_correct: int
+    """Of this rank's pictures."""
+    num_samples: int
+    """Of this rank."""
+    data_s: float
+    """Seconds that the loop waited for batches."""
+    is_finite: bool
+    """Whether loss and gradients were; an overflow that fp16's scaler answers by a lower scale counts as finite."""
+    is_skipped: bool
+    """Whether no rank touched its weights."""
+    report: StepReport
+    """The strategy's."""
+    sample_ids: list[int]
+    """What this rank took."""
+
+
+class Step:
+    """Turns groups of batches into updates."""
+
+    def __init__(
+        self, config: RunConfig, world: World, module: nn.Module, strategy: Strategy, scaler: GradScaler | None
+    ) -> None:
+        self._config = config
+        self._world = world
+        self._module = module
+        self._strategy = strategy
+        self._scaler = scaler
+
+    def run(self, batches: Iterator[Batch], group: Group) -> StepResult:
+        """Take the group's batches, and update the weights by their mean gradient over all ranks."""
+        loss_sum = torch.zeros((), device=self._world.device)
+        num_correct = torch.zeros((), dtype=torch.int64, device=self._world.device)
+        data_s, ids = 0.0, []
+        for number in range(group.num_batches):
+            start = time.perf_counter()
+            batch = next(batches)
+            data_s += time.perf_counter() - start
+            ids += batch.sample_ids.tolist()
+            is_last = number == group.num_batches - 1
+            with nullcontext() if is_last else self._strategy.no_sync():
+                logits, labels, loss = self._forward(batch)
+                # the strategy takes the mean over ranks; this makes it the mean over the pictures
+                scaled = loss * (self._world.size / group.num_samples)
+                (scaled if self._scaler is None else self._scaler.scale(scaled)).backward()  # type: ignore[no-untyped-call]
+            loss_sum += loss.detach()
+            num_correct += (logits.detach().argmax(1) == labels).sum() if len(batch) else 0
+        report = self._strategy.step(self._scaler)
+        total = loss_sum.item()
+        looks = self._config.faults.on_nan != "ignore"
+        overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, Guard))
+        return StepResult(
+            loss_sum=total,
+            num_correct=int(num_correct.item()),
+            num_samples=len(ids),
+            data_s=data_s,
+            is_finite=not looks or (math.isfinite(total) and not overflowed),
+            is_skipped=report.found_inf,
+            report=report,
+            sample_ids=ids,
+        )
+
+    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        device = self._world.device
+        images, labels = batch.images.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True)
+        if len(batch) == 0:  # the epoch's last batch, for this rank: it joins the exchange with a gradient of zero
+            images, labels = self._nothing(images), torch.zeros(2, dtype=torch.int64, device=device)
+        with autocast(self._config, device):
+            logits = self._module(images)
+            loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self._config.optim.label_smoothing)
+        return logits, labels, loss if len(batch) else loss * 0.0
+
+    def _nothing(self, images: Any) -> torch.Tensor:
+        layout = torch.channels_last if self._config.model.channels_last else torch.contiguous_format
+        return torch.zeros((2, *images.shape[1:]), device=images.device).to(memory_format=layout)

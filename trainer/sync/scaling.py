@@ -1,0 +1,42 @@
+"""Clipping by a norm that all ranks know, and a GradScaler that hears the verdict of all ranks."""
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+
+CLIP_EPSILON = 1e-6
+"""As in torch.nn.utils.clip_grad_norm_."""
+
+
+def clip_factor(norm: float, clip_norm: float) -> float:
+    """What gradients of that norm are multiplied by: at most 1; NaN stays NaN."""
+    factor = clip_norm / (norm + CLIP_EPSILON)
+    return 1.0 if factor > 1.0 else factor
+
+
+class Witness:
+    """Tells a scaler, by its public methods alone, what all ranks agreed on.
+
+    The scaler looks for non-finite gradients in one optimizer of this rank's. Here it is shown an optimizer of one
+    weight whose gradient is infinite exactly when any rank found something that is not finite.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._weight = nn.Parameter(torch.zeros(1, device=device))
+        self._optimizer = torch.optim.SGD([self._weight], lr=0.0)
+        self.inverse_scale = 1.0
+        """What gradients must be multiplied by; that of the scale before this step."""
+
+    def found_inf(self, scaler: GradScaler | None, not_finite: bool) -> bool:
+        """Whether the update must be left out; the scaler has updated its scale after this."""
+        if scaler is None or not scaler.is_enabled():
+            self.inverse_scale = 1.0
+            return False
+        scale = scaler.get_scale()
+        # as torch has it: the reciprocal in double, rounded to float32
+        self.inverse_scale = float(torch.tensor(1.0 / scale, dtype=torch.float32))
+        self._weight.grad = torch.full_like(self._weight, float("inf") if not_finite else 0.0)
+        scaler.unscale_(self._optimizer)
+        scaler.step(self._optimizer)
+        scaler.update()
+        return not_finite
