@@ -19,7 +19,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: demo
-demo: .venv/.installed ## Photographs to batches: sample dataset, preview sheet, an epoch, a table of rates (into demo/)
+demo: .venv/.installed ## Photographs to a trained network: sample dataset, preview sheet, an epoch, rates, two ranks (into demo/)
 	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
 
 .PHONY: test

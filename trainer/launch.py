@@ -70,12 +70,20 @@ def _is_bug(error: BaseException) -> bool:
     return isinstance(error, ValueError) and f"{os.sep}site-packages{os.sep}" in last and "augpipe" not in last
 
 
+class _ToStderr(logging.Handler):
+    """Writes to what sys.stderr is at the time: the bar takes its place, to print lines above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def _log_to_stderr() -> None:
     rank = int(os.environ.get("RANK", "0"))
     name = "augpipe" if "RANK" not in os.environ or rank == 0 else f"augpipe (rank {rank})"
     logger = logging.getLogger("augpipe")
     if not logger.handlers:
-        handler = logging.StreamHandler()
+        handler = _ToStderr()
         handler.setFormatter(logging.Formatter(f"{name}: %(message)s"))
         logger.addHandler(handler)
     logger.setLevel(logging.INFO if rank == 0 else logging.WARNING)

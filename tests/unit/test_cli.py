@@ -208,20 +208,6 @@ def test_sample_writes_class_folders(folder: Path) -> None:
     assert len([path for path in Path("out").iterdir() if path.is_dir()]) == 2
 
 
-def test_demo_does_it_all_and_keeps_the_photographs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("augpipe.cli.demo.BENCH_SECONDS", 0.2)
-    said = run("demo", "--out", "demo", "--num", "10")
-    assert "10 photographs in" in said and "decode only" in said
-    for name in ("preview.png", "by_op.png"):
-        assert f"demo/{name}" in said
-        with Image.open(Path("demo", name)) as sheet:
-            assert sheet.width > 1000
-    photographs = {path: path.stat().st_mtime_ns for path in Path("demo/photos").rglob("*.jpg")}
-    assert len(photographs) == 10
-    run("demo", "--out", "demo", "--num", "10")
-    assert photographs == {path: path.stat().st_mtime_ns for path in Path("demo/photos").rglob("*.jpg")}
-
-
 MISTAKES = [
     ("prevew photos", "No such command 'prevew'. Did you mean 'preview', 'prepare'?"),
     ("preview", "Missing argument 'SOURCE'"),

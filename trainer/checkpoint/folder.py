@@ -12,6 +12,7 @@ logger = logging.getLogger("augpipe.trainer")
 
 _FINISHED = re.compile(r"step-(\d{9})")
 _UNFINISHED = ".tmp"
+_REPLACED = ".old"
 
 
 def finished_path(folder: Path, step: int) -> Path:
@@ -22,6 +23,11 @@ def finished_path(folder: Path, step: int) -> Path:
 def unfinished_path(folder: Path, step: int) -> Path:
     """Where it is written."""
     return folder / f"step-{step:09}{_UNFINISHED}"
+
+
+def replaced_path(folder: Path, step: int) -> Path:
+    """Where the one that it takes the place of waits meanwhile."""
+    return folder / f"step-{step:09}{_REPLACED}"
 
 
 def finished(folder: Path) -> list[Path]:
@@ -56,11 +62,18 @@ def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> 
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a run that died left half written; no run may be writing."""
+    """Remove what a run that died left half written, and put back what it was about to replace; no run may be
+    writing."""
     if folder.is_dir():
         for path in folder.iterdir():
             if path.name.startswith("step-") and path.name.endswith(_UNFINISHED):
                 shutil.rmtree(path)
+            elif path.name.startswith("step-") and path.name.endswith(_REPLACED):
+                final = path.with_name(path.name.removesuffix(_REPLACED))
+                if final.exists():
+                    shutil.rmtree(path)
+                else:
+                    path.rename(final)
 
 
 def remove_older(folder: Path, keep: int) -> None:

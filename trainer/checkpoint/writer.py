@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.storage import WriteResult
 
 from augpipe.datasets.shards.atomic import sync_folder
-from augpipe.trainer.checkpoint.folder import finished_path, remove_older, unfinished_path
+from augpipe.trainer.checkpoint.folder import finished_path, remove_older, replaced_path, unfinished_path
 from augpipe.trainer.checkpoint.manifest import write_manifest
 
 logger = logging.getLogger("augpipe.trainer")
@@ -37,11 +37,14 @@ class AtomicWriter(FileSystemWriter):
         write_manifest(self._temporary, self._about)
         sync_folder(str(self._temporary))
         final = finished_path(self._folder, self._step)
-        if final.exists():  # a resumed run comes by the same step again, if that one was damaged
-            shutil.rmtree(final)
+        replaced = replaced_path(self._folder, self._step)
+        if final.exists():  # the end of an epoch is saved after the step was, and a resumed run comes by a damaged one
+            os.rename(final, replaced)
         os.rename(self._temporary, final)
         sync_folder(str(self._folder))
         try:
+            if replaced.exists():
+                shutil.rmtree(replaced)
             remove_older(self._folder, self._keep)
         except OSError as error:
             logger.warning("an old checkpoint could not be removed: %s", error)

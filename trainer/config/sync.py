@@ -15,8 +15,8 @@ class SyncConfig(Section):
     the optimizer and sends updates, which are waited for only where they are used."""
     codec: str = "fp32"
     """What is sent: fp32, bf16, dynamic-tree, dynamic-map, linear, mantissa, static-tree, one-bit."""
-    bucket_bytes: int = Field(default=25 * 2**20, ge=1)
-    """Gradients that travel together, in bytes of float32."""
+    bucket_bytes: int | None = Field(default=None, ge=1)
+    """Gradients that travel together, in bytes of float32; unset: 25 MiB for ddp, 4 MiB for the others."""
     error_feedback: bool = False
     """Add what encoding lost to the next step's gradient."""
     exempt_1d: bool = True

@@ -74,6 +74,7 @@ def _run(config: RunConfig, world: World, request: StopRequest) -> Result:
         exempt_1d=config.sync.exempt_1d,
         clip_norm=config.optim.clip_norm,
         timeout_s=config.faults.timeout_s,
+        wait="model" if config.model.compile else "use",
     )
     synced.set_lr(1.0)
     state = RunState(

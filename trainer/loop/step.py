@@ -65,11 +65,15 @@ class Step:
             data_s += time.perf_counter() - start
             ids += batch.sample_ids.tolist()
             is_last = number == group.num_batches - 1
+            # black pictures stand in for none, and running statistics must not learn them
+            kept = [] if len(batch) else [(buffer, buffer.clone()) for buffer in self._module.buffers()]
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
                 # the strategy takes the mean over ranks; this makes it the mean over the pictures
                 scaled = loss * (self._world.size / group.num_samples)
                 (scaled if self._scaler is None else self._scaler.scale(scaled)).backward()  # type: ignore[no-untyped-call]
+            for buffer, before in kept:  # not before backward, which still looks at them
+                buffer.copy_(before)
             loss_sum += loss.detach()
             num_correct += (logits.detach().argmax(1) == labels).sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)

@@ -74,6 +74,7 @@ class Training:
         self._num_samples: int = state.loader.state_dict()["num_samples"]
         self._evaluation: Evaluation | None = None
         self._num_failed_saves = 0
+        self._is_asked = False
 
     def run(self) -> Result:
         """Train to the end, or until somebody asks for an end."""
@@ -154,13 +155,15 @@ class Training:
         )
         agreed = self._control.exchange(word)
         self._check(agreed)
-        return agreed is not None and agreed.num_stop > 0
+        return self._is_asked
 
     def _check(self, agreed: Word | None) -> None:
         """What all ranks know of a step: write it down, and end the run where the config says so."""
         if agreed is None:
             return
         self._recorder.heard(agreed)
+        # whoever takes the word off the wire: a save or an epoch's end may come before the next step does
+        self._is_asked |= agreed.num_stop > 0
         is_broken = agreed.num_not_finite > 0 and self._config.faults.on_nan == "stop"
         if not is_broken and not agreed.num_failed_saves:
             return

@@ -84,6 +84,20 @@ class Parts:
     def _of_phase(self, phase: str) -> dict[str, Residuals]:
         return {key: residuals for key, residuals in self.residuals.items() if key.startswith(phase)}
 
+    def scale_residuals(self, factor: float, phase: str = "") -> None:
+        """Multiply a phase's residuals (or both's); while no bucket is under way in it."""
+        if factor != 1.0:
+            for residuals in self._of_phase(phase).values():
+                residuals.scale(factor)
+
+    def _fits(self, saved: dict[str, dict[int, Tensor]]) -> bool:
+        """Whether residuals have the sizes of this plan's slices."""
+        for key, by_owner in saved.items():
+            cuts = self.plan.exchange.slices(int(key.split()[1]))
+            if any(residual.numel() != cuts[owner + 1] - cuts[owner] for owner, residual in by_owner.items()):
+                return False
+        return True
+
     def residual_state(self, phase: str = "") -> dict[str, Any]:
         """This rank's residuals of a phase (or both), and which rank of how many that is."""
         return {
@@ -97,12 +111,12 @@ class Parts:
         ours = self._of_phase(phase)
         saved: dict[str, dict[int, Tensor]] = state.get("residuals", {})
         same = state.get("rank") == self.rank and state.get("world_size") == self.world_size
-        if same and set(saved) == set(ours):
+        if same and set(saved) == set(ours) and self._fits(saved):
             for key, residuals in ours.items():
-                residuals.load(saved[key])
+                residuals.load(saved[key], self.device)
             return
         for residuals in ours.values():
-            residuals.load({})
+            residuals.load({}, self.device)
         if ours or any(saved.values()):
             warnings.warn(
                 "error feedback of gradients starts anew: the state has none, or that of other buckets, of another "

@@ -47,6 +47,7 @@ class Butterfly:
             self._engine.wait(unit.done, unit)
         not_finite = sum(unit.gathered_non_finite for unit in self._units)
         found_inf = self._witness.found_inf(scaler, not_finite > 0)
+        self._parts.scale_residuals(self._witness.residual_factor)
         norm = None
         factor = self._witness.inverse_scale
         if self._parts.clip_norm is not None:

@@ -21,7 +21,7 @@ from augpipe.trainer.sync.start import broadcast_module
 from augpipe.trainer.sync.state import names_of, trainable
 
 NAMES = ("ddp", "butterfly", "lazy")
-MIB = 2**20
+BUCKET_BYTES = {"ddp": 25 * 2**20, "butterfly": 4 * 2**20, "lazy": 4 * 2**20}
 
 
 def strategy(
@@ -30,7 +30,7 @@ def strategy(
     optimizer: MakeOptimizer,
     *,
     codec: str | Codec = "fp32",
-    bucket_bytes: int = 25 * MIB,
+    bucket_bytes: int | None = None,
     error_feedback: bool = False,
     exempt_1d: bool = True,
     clip_norm: float | None = None,
@@ -50,7 +50,8 @@ def strategy(
             Under lazy the groups then hold slices, and the optimizer must treat each weight by itself.
         codec: for gradients (and, under lazy, updates); see `augpipe.trainer.codec`. "fp32" sends parameters' own
             dtype.
-        bucket_bytes: of gradients exchanged at once; a larger parameter is cut.
+        bucket_bytes: of gradients exchanged at once; a larger parameter is cut. None: 25 MiB for ddp, as torch has
+            it, and 4 MiB for the others, where encoding one bucket overlaps with sending another.
         error_feedback: keep what encoding a gradient left out and add it to the next; as much memory as the gradients.
         exempt_1d: do not encode biases and normalisation weights.
         clip_norm: clip the norm of the whole averaged gradient, as torch.nn.utils.clip_grad_norm_.
@@ -71,6 +72,7 @@ def strategy(
     for number, what in ((bucket_bytes, "bucket_bytes"), (timeout_s, "timeout_s"), (clip_norm, "clip_norm")):
         if number is not None and number <= 0:
             raise ValueError(f"{what}={number} is not positive.")
+    bucket_bytes = BUCKET_BYTES[name] if bucket_bytes is None else bucket_bytes
     used_codec = codec_by_name(codec) if isinstance(codec, str) else codec
     world_size = world_size_of(group)
     if not callable(optimizer):

@@ -60,7 +60,6 @@ class Engine:
         def await_reduce(unit: Unit) -> None:
             self._works.pop(unit).wait()
             unit.reduce()
-            unit.reduced.set()
 
         def send_gather(unit: Unit) -> None:
             if before_gather is not None:
@@ -73,22 +72,21 @@ class Engine:
             unit.unpack_gather()
             if after_gather is not None:
                 after_gather(unit)
-            unit.done.set()
 
-        stations = [
-            (send_reduce, "gradients of {} to be sent to their owners", 1),
-            (await_reduce, "gradients of {} from the other ranks", 2 if chained else None),
-            (send_gather, "slices of {} to be sent back by their owners", 3),
-            (await_gather, "slices of {} from their owners", None),
+        stations: list[tuple[Callable[[Unit], None], str, Callable[[Unit], Event] | None, int | None]] = [
+            (send_reduce, "gradients of {} to be sent to their owners", None, 1),
+            (await_reduce, "gradients of {} from the other ranks", lambda unit: unit.reduced, 2 if chained else None),
+            (send_gather, "slices of {} to be sent back by their owners", None, 3),
+            (await_gather, "slices of {} from their owners", lambda unit: unit.done, None),
         ]
         self._threads = [
             Thread(
                 target=self._work,
-                args=(self._queues[i], work, what, None if after is None else self._queues[after]),
+                args=(self._queues[i], work, what, ends, None if after is None else self._queues[after]),
                 name=f"augpipe {name} {i}",
                 daemon=True,
             )
-            for i, (work, what, after) in enumerate(stations)
+            for i, (work, what, ends, after) in enumerate(stations)
         ]
         for thread in self._threads:
             thread.start()
@@ -151,6 +149,7 @@ class Engine:
         units: "SimpleQueue[Unit | None]",
         work: Callable[[Unit], None],
         what: str,
+        ends: Callable[[Unit], Event] | None,
         after: "SimpleQueue[Unit | None] | None",
     ) -> None:
         """A thread's life: one unit after another, until None comes or something fails."""
@@ -167,11 +166,14 @@ class Engine:
                 except Exception as error:  # it belongs to the thread that waits
                     self._fail(what.format(unit.label), error)
                     return
+                if ends is not None:  # only now: whoever waits for it looks for the event recorded above
+                    ends(unit).set()
                 if after is not None:
                     after.put(unit)
 
     def _fail(self, what: str, error: Exception) -> None:
         with self._lock:
+            is_first = self._failure is None
             if self._failure is None:
                 self._failure = SyncError(
                     f"{self._name}: waited for the {what}, at most {self._timeout_s:g} s a bucket, and got: {error}. "
@@ -183,7 +185,7 @@ class Engine:
         for unit in units:
             unit.reduced.set()
             unit.done.set()
-        if self._on_failure is not None:
+        if self._on_failure is not None and is_first:  # other stations fail of the same cause
             self._on_failure(failure)
 
     def close(self) -> None:

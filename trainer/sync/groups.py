@@ -35,10 +35,9 @@ def own_group(like: ProcessGroup | None, *, timeout_s: float) -> ProcessGroup:
         )
     except RuntimeError as error:
         raise SyncError(
-            f"handshake: waited for ranks {', '.join(map(str, ranks))} to come, at most {timeout_s:g} s, and got: {error}. "
+            f"handshake: waited for ranks {', '.join(map(str, ranks))}, at most {timeout_s:g} s, and got: {error}. "
             "A rank has died or has not reached this point."
         ) from error
-    assert group is not dist.GroupMember.NON_GROUP_MEMBER
     return group
 
 

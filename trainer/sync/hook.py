@@ -35,6 +35,7 @@ class _Job:
     gradients: list[Tensor]
     """Views of the buffer, one a parameter."""
     future: Future[Tensor]
+    residuals: list[Residuals]
     pending: int = 0
 
 
@@ -53,8 +54,10 @@ class ButterflyState:
         self._timeout_s = timeout_s
         self._engine: Engine | None = None
         self._groups: list[ProcessGroup] = []
-        self._jobs: dict[tuple[int, tuple[torch.Size, ...]], _Job] = {}
+        self._jobs: dict[tuple[int, ...], _Job] = {}
         self._job_of: dict[Unit, _Job] = {}
+        self._is_spoilt = False
+        """Something in this backward was not finite, as all ranks know."""
 
     def exchange(self, bucket: GradBucket) -> Future[Tensor]:
         """The mean over ranks of a bucket's gradients, in the bucket's own buffer, as a future."""
@@ -66,7 +69,13 @@ class ButterflyState:
         if self._engine is None:
             self._engine = self._start(buffer.device)
         gradients = bucket.gradients()
-        key = (bucket.index(), tuple(gradient.shape for gradient in gradients))
+        if bucket.index() == 0 and self._is_spoilt:
+            # a scaler has left that step out, and what was to be made up for was as far off as its gradients
+            for residuals in (one for job in self._jobs.values() for one in job.residuals):
+                residuals.scale(0.0)
+            self._is_spoilt = False
+        # not by shapes: after the first step DDP orders parameters anew, and layers of equal shape change places
+        key = (bucket.index(), *(parameter.data_ptr() for parameter in bucket.parameters()))
         job = self._jobs.get(key)
         if job is None:
             self._forget(bucket.index())
@@ -114,7 +123,7 @@ class ButterflyState:
         encoded = [i for i in range(len(gradients)) if i not in set(exempt)]
         raw = self._codec.name == "fp32"
         values_dtype = torch.float64 if buffer.dtype == torch.float64 else torch.float32
-        units, parts = [], []
+        units, parts, kept = [], [], []
         for members, payload_class in ((encoded, "gradients"), (exempt, "exempt")):
             if not members:
                 continue
@@ -123,7 +132,8 @@ class ButterflyState:
             wire: Wire = (
                 RawWire(buffer.dtype, values_dtype) if raw or payload_class == "exempt" else CodecWire(self._codec)
             )
-            feedback = self._error_feedback and isinstance(wire, CodecWire)
+            feedback = [Residuals(), Residuals()] if self._error_feedback and isinstance(wire, CodecWire) else []
+            kept += feedback
             units.append(
                 Unit(
                     buffer if whole else torch.zeros(num, dtype=values_dtype, device=buffer.device),
@@ -137,17 +147,18 @@ class ButterflyState:
                     payload_classes=(payload_class, payload_class),
                     num_flags=0,
                     with_norm=False,
-                    residuals=Residuals() if feedback else None,
-                    gather_residuals=Residuals() if feedback else None,
+                    residuals=feedback[0] if feedback else None,
+                    gather_residuals=feedback[1] if feedback else None,
                     meter=self.meter,
                 )
             )
             parts.append([] if whole else members)
-        return _Job(units=units, parts=parts, buffer=buffer, gradients=gradients, future=Future())
+        return _Job(units=units, parts=parts, buffer=buffer, gradients=gradients, future=Future(), residuals=kept)
 
     def _finished(self, unit: Unit) -> None:
         """On the engine's last thread: put a unit's values where DDP looks for them."""
         job = self._job_of[unit]
+        self._is_spoilt |= unit.gathered_non_finite > 0
         part = job.parts[job.units.index(unit)]
         start = 0
         for i in part:
@@ -159,7 +170,7 @@ class ButterflyState:
             job.future.set_result(job.buffer)
 
     def _failed(self, error: SyncError) -> None:
-        for job in self._jobs.values():
+        for job in list(self._jobs.values()):  # backward may be adding one
             if job.pending:
                 job.future.set_exception(error)  # type: ignore[arg-type]
 

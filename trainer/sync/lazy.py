@@ -98,6 +98,7 @@ class Lazy:
             self._engine.wait(unit.reduced, unit)
         norm, not_finite = self._agree(scaler)
         found_inf = self._witness.found_inf(scaler, not_finite > 0)
+        self._parts.scale_residuals(self._witness.residual_factor, phase="reduce")
         factor = self._witness.inverse_scale
         if norm is not None:
             norm *= factor
@@ -219,7 +220,7 @@ class Lazy:
                 if piece in residuals:
                     start = piece.offset - unit.own_range[0]
                     whole[start : start + piece.weight.numel()].copy_(residuals[piece])
-            kept.load({self._parts.rank: whole})
+            kept.load({self._parts.rank: whole}, whole.device)
 
     def close(self) -> None:
         """Flush, end the threads, take fences and hooks off."""

@@ -27,10 +27,18 @@ class Residuals:
             torch.where(torch.isfinite(kept), kept, before, out=kept)
         return count
 
+    def scale(self, factor: float) -> None:
+        """Bring the residuals to another loss scale; 0 drops them."""
+        for kept in self._kept.values():
+            if factor:
+                kept.mul_(factor)
+            else:
+                kept.zero_()  # whatever it is: zero times infinity is not
+
     def state(self) -> dict[int, Tensor]:
         """Residual by owner; not copied."""
         return dict(self._kept)
 
-    def load(self, state: dict[int, Tensor]) -> None:
-        """Take up copies."""
-        self._kept = {owner: residual.detach().clone() for owner, residual in state.items()}
+    def load(self, state: dict[int, Tensor], device: torch.device) -> None:
+        """Take up copies, on the device that the slices lie on."""
+        self._kept = {owner: residual.detach().to(device, copy=True) for owner, residual in state.items()}

@@ -26,11 +26,14 @@ class Witness:
         self._optimizer = torch.optim.SGD([self._weight], lr=0.0)
         self.inverse_scale = 1.0
         """What gradients must be multiplied by; that of the scale before this step."""
+        self.residual_factor = 1.0
+        """What residuals of gradients must be multiplied by before the next step: they are in units of the loss scale.
+        0 after a step that was left out, whose residuals may be as far off as its gradients were."""
 
     def found_inf(self, scaler: GradScaler | None, not_finite: bool) -> bool:
         """Whether the update must be left out; the scaler has updated its scale after this."""
         if scaler is None or not scaler.is_enabled():
-            self.inverse_scale = 1.0
+            self.inverse_scale = self.residual_factor = 1.0
             return False
         scale = scaler.get_scale()
         # as torch has it: the reciprocal in double, rounded to float32
@@ -39,4 +42,5 @@ class Witness:
         scaler.unscale_(self._optimizer)
         scaler.step(self._optimizer)
         scaler.update()
+        self.residual_factor = 0.0 if not_finite else scaler.get_scale() / scale
         return not_finite

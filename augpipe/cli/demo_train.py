@@ -1,0 +1,207 @@
+"""The demo's last step: two ranks train on the sample photographs, and what they learn is held to a stated accuracy."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from augpipe.cli.common import count, say
+from augpipe.cli.errors import Failure
+
+NUM_RANKS = 2
+EPOCHS = 18
+SIZE_PX = 96
+SCALES_PX = (96, 112, 128)
+BATCH_SIZE = 16
+EVAL_FRACTION = 0.2
+WARMUP_SHARE = 0.2
+STATED_ACCURACY = 0.4
+"""Of the held-out photographs, with as many as the demo draws by default."""
+_OWN_END_S, _END_S = 10.0, 40.0
+"""For torchrun to end by itself after Ctrl-C, and when told to: ranks finish a step and write a checkpoint."""
+
+CONFIG = """\
+# What `augpipe demo` trains. On two ranks again, with changes of your own:
+#   torchrun --nproc-per-node 2 -m augpipe.trainer {path} --set {again} --set epochs=40
+# `augpipe train --example` prints every field there is.
+out = {out}
+epochs = {epochs}
+device = "cpu"
+
+[data]
+source = {source}
+eval_fraction = {eval_fraction}  # held out: never trained on
+recipe = {recipe}
+eval_scale = {size}  # short side of the held-out ones, whose centre is looked at
+batch_size = {batch_size}  # on each rank
+shuffle = "sticky"  # a rank keeps its photographs ...
+cache = "host"  # ... and decodes each of them once
+backend = "native"
+
+[model]
+name = "small-cnn"
+
+[optim]
+name = "adamw"
+lr = 0.004
+weight_decay = 0.05
+decay_1d = false
+
+[schedule]
+name = "cosine"
+warmup_epochs = {warmup_epochs}
+
+[sync]
+strategy = "lazy"  # each rank keeps half of the optimizer's state, updates its half of the weights,
+codec = "dynamic-tree"  # and sends gradients and updates in 8 bits a value
+
+[checkpoint]
+every_epochs = 0  # one at the end
+
+[report]
+tensorboard = false
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of the training."""
+
+    accuracy: float
+    """Share of the held-out photographs whose class the network names rightly, after the last epoch."""
+    sent_mb: float
+    """By a rank in a step, in MB."""
+
+
+def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accuracy: bool) -> list[Path]:
+    """Train two ranks on `photos`, draw the curves, and hold what they learned to the stated accuracy.
+
+    Args:
+        photos: the sample dataset of `num` pictures in `classes` classes.
+        out: where training.toml, recipe.toml and the run's folder, run/, go; a run that is there already is removed.
+        states_accuracy: whether it is an error if STATED_ACCURACY is not beaten; with fewer photographs it need not be.
+
+    Returns:
+        The pictures that were drawn; none where torch or matplotlib is not installed, which is said.
+
+    Raises:
+        Failure: training failed, or the stated accuracy was not beaten.
+    """
+    if find_spec("torch") is None:
+        say('5. Training is left out, as it needs torch: pip install "augpipe[torch]"')
+        return []
+    num_held = round(num * EVAL_FRACTION)
+    config, run = out / "training.toml", out / "run"
+    say(f"5. Two ranks train a small network, with lazy updates and 8-bit gradients, as {config} has it")
+    passes = count(EPOCHS, "epoch")
+    say(f"   {count(num - num_held, 'photograph')}, augmented anew in each of {passes}; {num_held:,} more held out")
+    write_config(config, photos, run, num=num)
+    if run.exists():
+        shutil.rmtree(run)
+    _run_ranks(config)
+    outcome = read_outcome(run)
+    drawn = _draw(run)
+    chance = f"by chance: {1 / classes:.0%}"
+    say(f"   Each rank sent {outcome.sent_mb:.2f} MB a step")
+    if not states_accuracy:
+        say(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
+        return drawn
+    if outcome.accuracy <= STATED_ACCURACY:
+        raise Failure(
+            f"{outcome.accuracy:.1%} of the held-out photographs were named rightly, and the demo states more than "
+            f"{STATED_ACCURACY:.0%} ({chance}): training does not work here as it should. See {run / 'metrics.csv'}."
+        )
+    say(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
+    return drawn
+
+
+def write_config(path: Path, photos: Path, run: Path, *, num: int) -> None:
+    """Write the run's config, and the recipe that it names beside it."""
+    from augpipe import Recipe
+    from augpipe.ops import ColorCast, Flip, MultiResolutionCrop, Normalize
+
+    recipe = path.with_name("recipe.toml")
+    ops = (ColorCast(), Flip(), MultiResolutionCrop(size=SIZE_PX, scales=SCALES_PX), Normalize())
+    Recipe(name="demo", ops=ops).dump(recipe)
+    num_trained = num - round(num * EVAL_FRACTION)
+    text = CONFIG.format(
+        path=shlex.quote(str(path)),
+        again=shlex.quote(f"out={run.with_name('run-2')}"),
+        out=_quoted(run),
+        epochs=EPOCHS,
+        source=_quoted(photos),
+        eval_fraction=EVAL_FRACTION,
+        recipe=_quoted(recipe),
+        size=SIZE_PX,
+        batch_size=max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few photographs still make a batch
+        warmup_epochs=round(EPOCHS * WARMUP_SHARE, 3),
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def read_outcome(run: Path) -> Outcome:
+    """From metrics.csv of a run that has ended.
+
+    Raises:
+        Failure: nothing was evaluated.
+    """
+    from augpipe.trainer.report.metrics import read_rows
+
+    rows = read_rows(run / "metrics.csv")
+    held_out = [float(row["eval_top1"]) for row in rows if row["eval_top1"]]
+    if not held_out:
+        raise Failure(f"{run / 'metrics.csv'} has no evaluation in it: training ended before its first epoch did.")
+    sent = [float(row["sent_mb"]) for row in rows if row["sent_mb"]]
+    return Outcome(accuracy=held_out[-1], sent_mb=sent[-1] if sent else 0.0)
+
+
+def _run_ranks(config: Path) -> None:
+    """By torchrun, on a free port; rank 0 shows how it goes on."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
+    command += ["-m", "augpipe.trainer", str(config)]
+    sys.stdout.flush()
+    # threads of torch's own would fight over cores that the ranks and their loaders fill
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        code = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    if code != 0:
+        raise Failure(f"training ended with exit code {code}; what went wrong stands above.")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for torchrun, which ends its ranks on the Ctrl-C that it heard too; killed at once, it would leave them."""
+    try:
+        process.wait(_OWN_END_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _draw(run: Path) -> list[Path]:
+    from augpipe.trainer.report.curves import write_curves
+    from augpipe.trainer.report.page import write_page
+
+    try:
+        curves = write_curves(run / "metrics.csv", run / "curves.png")
+    except ImportError as error:
+        say(f"   No curves: {error}")
+        return []
+    page = write_page(run, curves)
+    say(f"   The curves: {curves}, and on a page with the config: {page}")
+    return [curves]
+
+
+def _quoted(path: Path) -> str:
+    return json.dumps(str(path), ensure_ascii=False)  # a JSON string is a TOML string as well
