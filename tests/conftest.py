@@ -1,11 +1,16 @@
 """What every test may ask for: real photographs where there are some, hypothesis' settings, GPU tests on GPUs alone."""
 
 import os
+import signal
 import tarfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# started in the background, as by nohup, pytest would ignore Ctrl-C, and so would the commands that tests interrupt
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails

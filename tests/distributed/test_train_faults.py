@@ -3,21 +3,16 @@
 import os
 import re
 import signal
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from augpipe.trainer.checkpoint.folder import finished
 from augpipe.trainer.config import to_toml
 from augpipe.trainer.loop import run
 from augpipe.trainer.report.metrics import read_rows
-from tests.distributed.train_runs import ENVIRONMENT, ROOT, TIMEOUT_S, checkpoints, config, write_photos
+from tests.distributed.train_processes import children, newest, started, steps_done, two_ranks, wait_until
+from tests.distributed.train_runs import TIMEOUT_S, checkpoints, config, write_photos
 
 pytestmark = pytest.mark.slow
 
@@ -69,70 +64,9 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
-@contextmanager
-def started(commands: list[tuple[list[str], dict[str, str]]]) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Processes with pipes, killed at the end with all that they started."""
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=ENVIRONMENT | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        for command, environment in commands
-    ]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            for pid in [process.pid, *children(process.pid)]:  # torchrun gives its ranks sessions of their own
-                with suppress(ProcessLookupError):  # it has ended
-                    os.killpg(pid, signal.SIGKILL)
-            process.communicate()
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
-
-
-def two_ranks(job: Path, script: str | None = None) -> list[tuple[list[str], dict[str, str]]]:
-    """Without torchrun, which would end the others itself."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
-    command = [sys.executable, *what, str(job)]
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [(command, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-
-
-def wait_until(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not what():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def steps_done(job: Path) -> int:
-    path = job.parent / "run" / "metrics.csv"
-    rows = read_rows(path) if path.exists() else []
-    return int(rows[-1]["step"]) if rows else 0
-
-
-def newest(job: Path) -> int:
-    """The step of the newest checkpoint that is finished; 0 without one."""
-    found = finished(job.parent / "run" / "checkpoints")
-    return int(found[0].name.removeprefix("step-")) if found else 0
-
-
 def test_a_killed_rank_ends_the_other_by_name(job: Path) -> None:
     with started(two_ranks(job)) as (first, second):
-        wait_until(lambda: steps_done(job) >= 6, first)
+        wait_until(lambda: steps_done(job.parent / "run") >= 6, first)
         second.kill()
         _, said = first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 1
@@ -150,25 +84,25 @@ def test_a_rank_that_fails_tells_the_other_why(job: Path) -> None:
 
 def test_a_signal_to_one_rank_ends_both_after_the_same_step(job: Path) -> None:
     with started(two_ranks(job)) as (first, second):
-        wait_until(lambda: steps_done(job) >= 3, first)
+        wait_until(lambda: steps_done(job.parent / "run") >= 3, first)
         second.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=TIMEOUT_S)
         second.communicate(timeout=TIMEOUT_S)
     assert first.returncode == second.returncode == 128 + signal.SIGTERM, said
     found = re.search(r"stopped by SIGTERM after [\d,.]+ epochs, ([\d,]+) steps; the same command goes on", said)
     assert found is not None, said
-    assert newest(job) == int(found[1].replace(",", ""))
+    assert newest(job.parent / "run") == int(found[1].replace(",", ""))
 
 
 def test_torchrun_starts_again_from_the_last_checkpoint(job: Path) -> None:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     command = [sys.executable, *torchrun, "-m", "augpipe.trainer", str(job)]
     with started([(command, {})]) as (agent,):
-        wait_until(lambda: newest(job) >= 4, agent)
-        before = newest(job)
+        wait_until(lambda: newest(job.parent / "run") >= 4, agent)
+        before = newest(job.parent / "run")
         os.kill(children(agent.pid)[1], signal.SIGKILL)
         # the second start has new processes, and forgets the rows after its checkpoint
-        wait_until(lambda: newest(job) >= before + 8, agent)
+        wait_until(lambda: newest(job.parent / "run") >= before + 8, agent)
         agent.terminate()
         _, said = agent.communicate(timeout=TIMEOUT_S)
     assert "going on from" in said

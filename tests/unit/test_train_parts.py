@@ -146,6 +146,24 @@ def test_a_table_forgets_what_came_after_the_step(tmp_path: Path) -> None:
     assert read_rows(path)[-1]["loss"] == "1"
 
 
+def test_a_table_that_is_killed_while_it_forgets_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    table = Table(path, ("step", "loss"), 0)
+    for step in range(1, 4):
+        table.write({"step": step, "loss": 0.5})
+    table.close()
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("csv.DictWriter.writerows", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Table(path, ("step", "loss"), 2)
+    assert [row["step"] for row in read_rows(path)] == ["1", "2", "3"]
+
+
 def in_ring(size: int, timeout_s: float) -> list[Heartbeat]:
     store = HashStore()
     return [Heartbeat(store, rank, size, timeout_s) for rank in range(size)]

@@ -112,7 +112,9 @@ class Recorder:
             "eval_top1": found.top1,
             "eval_top5": found.top5,
         }
-        self._write(row)
+        # a run that died between an evaluation and the next checkpoint evaluates once more
+        if self._table is None or not self._table.was_told(row, ("step", "eval_loss", "eval_top1", "eval_top5")):
+            self._write(row)
 
     def end_epoch(self, epoch: int, evaluation: Evaluation | None) -> None:
         """Say in a line how it went."""

@@ -2,9 +2,11 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+from augpipe.datasets.shards.atomic import write_atomically
 
 COLUMNS = (
     "step",
@@ -34,16 +36,23 @@ class Table:
     def __init__(self, path: Path, columns: tuple[str, ...], step: int) -> None:
         self._columns = columns
         rows = [row for row in read_rows(path) if int(row["step"]) <= step] if path.exists() else []
-        self._file: TextIO = path.open("w", newline="", encoding="utf-8")
-        self._writer = csv.DictWriter(self._file, columns, restval="", extrasaction="ignore", lineterminator="\n")
-        self._writer.writeheader()
-        self._writer.writerows(rows)
-        self._file.flush()
+        kept = io.StringIO(newline="")
+        writer = _writer(kept, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(str(path), kept.getvalue().encode())  # a kill amid it leaves the rows that there were
+        self._file: TextIO = path.open("a", newline="", encoding="utf-8")
+        self._writer = _writer(self._file, columns)
+        self._kept_last = rows[-1] if rows else {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row; it is in the file when this returns."""
         self._writer.writerow({name: _short(value) for name, value in row.items()})
         self._file.flush()
+
+    def was_told(self, row: Mapping[str, Any], names: Iterable[str]) -> bool:
+        """Whether the last row of the earlier run has the same values under these names."""
+        return all(self._kept_last.get(name) == str(_short(row[name])) for name in names)
 
     def close(self) -> None:
         """Close the file."""
@@ -59,6 +68,10 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     return [row for row in csv.DictReader(io.StringIO(whole)) if row["step"] and row["step"].isdigit()]
+
+
+def _writer(file: TextIO, columns: tuple[str, ...]) -> "csv.DictWriter[str]":
+    return csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
 
 
 def _short(value: Any) -> Any:

@@ -31,4 +31,4 @@ def _writer(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:  # an extra beside metrics.csv, which is always written
         return None
-    return SummaryWriter(str(folder), purge_step=step)
+    return SummaryWriter(str(folder), purge_step=step + 1)  # it hides that step and all later ones

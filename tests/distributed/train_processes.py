@@ -1,0 +1,102 @@
+"""Ranks of a training run as processes that tests may kill: started with or without torchrun, watched, cleared away."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from augpipe.trainer.checkpoint.folder import finished
+from augpipe.trainer.report.metrics import read_rows
+from tests.distributed.train_runs import ENVIRONMENT, ROOT, TIMEOUT_S
+
+Commands = list[tuple[list[str], dict[str, str]]]
+"""Command line and environment of each process."""
+
+
+@contextmanager
+def started(commands: Commands) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Processes with pipes, killed at the end with all that they started."""
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=ENVIRONMENT | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for command, environment in commands
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            kill_all(process)
+            process.communicate()
+
+
+def kill_all(process: "subprocess.Popen[str]") -> None:
+    """kill -9 of a process and of its children: torchrun gives its ranks sessions of their own."""
+    if process.poll() is None:  # else its id may be another's by now
+        for pid in [process.pid, *children(process.pid)]:
+            with suppress(ProcessLookupError):  # it has ended
+                os.killpg(pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    """Process ids."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def two_ranks(job: Path, script: str | None = None) -> Commands:
+    """Without torchrun, which would end the others itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
+    command = [sys.executable, *what, str(job)]
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [(command, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+
+
+def by_torchrun(job: Path) -> Commands:
+    """Two ranks and the agent that watches them."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return [([sys.executable, *torchrun, "-m", "augpipe.trainer", str(job)], {})]
+
+
+def run_to_the_end(commands: Commands) -> str:
+    """What the first process said on stderr; all must end well."""
+    with started(commands) as processes:
+        said = [process.communicate(timeout=TIMEOUT_S)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
+    return said[0]
+
+
+def wait_until(what: Callable[[], bool], process: "subprocess.Popen[str]", poll_s: float = 0.05) -> None:
+    """Fails if the process ends before that."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not what():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(poll_s)
+
+
+def steps_done(out: Path) -> int:
+    """Of a run's folder, by its metrics."""
+    path = out / "metrics.csv"
+    rows = read_rows(path) if path.exists() else []
+    return int(rows[-1]["step"]) if rows else 0
+
+
+def newest(out: Path) -> int:
+    """The step of the newest checkpoint that is finished; 0 without one."""
+    found = finished(out / "checkpoints")
+    return int(found[0].name.removeprefix("step-")) if found else 0
