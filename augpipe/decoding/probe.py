@@ -42,13 +42,12 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         stored = frame.height, frame.width
         check_size(*stored, max_pixels)
         orientation = read_orientation(frame.exif) if frame.exif else 1
-        is_jpeg = libjpeg_turbo_takes(view, frame)
         tiles = tiles_of(view, frame)
         if tiles:
             stored = tiles.height, tiles.width
+        # of a tiled file the kind is known: what libjpeg-turbo has against its header shows when it is decoded
+        is_jpeg = tiles is not None or libjpeg_turbo_takes(view, frame)
         if not is_jpeg:
-            if tiles:
-                raise ValueError("damaged JPEG: it has a tile table, and libjpeg-turbo cannot read its header")
             open_pillow(bytes(view), kind, max_pixels)
     height, width = reversed(stored) if swaps_sides(orientation) else stored
     return Header(height=height, width=width, orientation=orientation, format=kind, is_jpeg=is_jpeg, tiles=tiles)

@@ -106,22 +106,22 @@ class ShardSource:
                 f"the index is damaged: it places {record.length} bytes at {record.offset} of {index.shard_bytes}"
             )
         self._check_label(record)
+        # header and photograph in one read: a second one would give Python's lock away once more
         if self._remote is not None:
-            block, data = self._fetch(self._remote, shard, position, record)
+            found = self._fetch(self._remote, shard, position, record)
         else:
-            block, data = self._files.read(shard, BLOCK_BYTES, record.offset - BLOCK_BYTES), None
-        if not is_header_of(block, f"{key}.jpg", record.length):
+            found = self._files.read(shard, BLOCK_BYTES + record.length, record.offset - BLOCK_BYTES)
+        if not is_header_of(found, f"{key}.jpg", record.length):
             raise ValueError(
                 f"the index and the shard differ: the index places {key}.jpg of {record.length} bytes at "
                 f"{record.offset}, and the tar header before it says otherwise"
             )
-        if data is None:
-            data = self._files.read(shard, record.length, record.offset)
+        data = found[BLOCK_BYTES:]
         if len(data) != record.length:
             raise ValueError(f"the shard ends after {len(data)} of its {record.length} bytes")
         return data
 
-    def _fetch(self, files: RemoteFileSet, shard: int, position: int, record: Record) -> tuple[bytes, bytes]:
+    def _fetch(self, files: RemoteFileSet, shard: int, position: int, record: Record) -> bytes:
         """The header before a photograph, and the photograph, of a sample whose CRC-32 is right."""
         index = self._indices[shard]
         start = record.offset - BLOCK_BYTES
@@ -131,7 +131,7 @@ class ShardSource:
         if not BLOCK_BYTES + record.length <= end - start <= _MAX_GROUP_BYTES or end > index.shard_bytes:
             raise ValueError(f"the index is damaged: it gives a sample the bytes {start} to {end}")
         group = read_checked(files, shard, start, end - start, record.crc)
-        return group[:BLOCK_BYTES], group[BLOCK_BYTES : BLOCK_BYTES + record.length]
+        return group[: BLOCK_BYTES + record.length]
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from augpipe.datasets.shards.encode import encode_tiled
-from augpipe.decoding import MAX_PIXELS, decode, probe, read_tiles
-from augpipe.decoding.jpeg import read_frame
+from augpipe.decoding import MAX_PIXELS, decode, probe, read_tiles, tile_scan
+from augpipe.decoding.jpeg import decode_stored, read_frame
 from tests.unit.picture_files import encoded, exif, jpeg_kinds, scene
 from tests.unit.tiled_files import (
     KINDS,
@@ -251,12 +251,22 @@ def test_a_table_that_does_not_fit_is_refused_with_the_reason(name: str) -> None
         probe(data, max_pixels=MAX_PIXELS)
 
 
-def test_a_tiled_file_that_only_pillow_would_decode_is_refused() -> None:
-    data = bytearray(tiled(noise(40, 90), "gray"))
-    data[3] = 0xF0  # the JFIF marker becomes one that libjpeg-turbo does not know
-    assert read_tiles(bytes(data)) is not None
-    with pytest.raises(ValueError, match="it has a tile table, and libjpeg-turbo cannot read its header"):
-        header_of(bytes(data))
+def test_a_segment_that_libjpeg_turbo_does_not_know_is_left_out_of_a_cut() -> None:
+    sound = tiled(noise(40, 90), "gray")
+    data = sound[:3] + b"\xf0" + sound[4:]  # the JFIF marker becomes one that it refuses
+    with pytest.raises(ValueError, match=r"damaged JPEG: .*subsampling"):
+        decode(data, header_of(data))
+    cut = tiles_in(data).extract(data, 0, 0, 20, 20)
+    pixels = decode_stored(cut.jpeg, cut.height, cut.width, 1, None, may_end_early=cut.holds_last)
+    assert np.array_equal(pixels[:20, :20], decode(sound, header_of(sound))[:20, :20])
+
+
+def test_nothing_is_cut_out_of_nothing() -> None:
+    bounds, data = np.array([0, 2], np.int64), np.array([0xFF, 0xD9], np.uint8)
+    memory = np.full(3, 7, np.uint8)
+    assert not tile_scan.cut(data, bounds, 1, 0, 0, 0, 0, memory[1:1])
+    assert not tile_scan.cut(data, bounds, 1, 0, 1, 0, 1, memory[1:1])
+    assert memory.tolist() == [7, 7, 7]
 
 
 def test_what_a_mismatch_tells_to_do() -> None:
