@@ -1,8 +1,10 @@
 """What every test may ask for: real photographs where there are some, hypothesis' settings, GPU tests on GPUs alone."""
 
+import logging
 import os
 import signal
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Commands that a test calls in this process set up logging for a process of their own."""
+    logger = logging.getLogger("augpipe")
+    handlers, level = logger.handlers[:], logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ def _end(code: int) -> None:
 if __name__ == "__main__":
     try:
         code = main(sys.argv[1:])
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         from torch.distributed.elastic.multiprocessing.errors import ErrorHandler
 
         if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun's report then shows this traceback as the cause

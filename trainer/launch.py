@@ -7,6 +7,9 @@ import sys
 import traceback
 from collections.abc import Iterable
 
+from pydantic import ValidationError
+
+from augpipe.recipe import explain
 from augpipe.trainer.config.load import load_config
 
 EXIT_USAGE, EXIT_FAILURE = 2, 1
@@ -57,6 +60,9 @@ def end_after(error: BaseException) -> int:
     if type(error).__name__ in ("PeerError", "NotFiniteError", "SaveError", "SyncError", "SampleError", "DeviceError"):
         print(f"{who}: {error}", file=sys.stderr)
         return EXIT_FAILURE
+    if isinstance(error, ValidationError):  # of a recipe that the config asks for
+        print(f"{who}: {'; '.join(explain(error))}", file=sys.stderr)
+        return EXIT_USAGE
     if isinstance(error, ValueError | OSError | ImportError) and not _is_bug(error):
         print(f"{who}: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILURE

@@ -11,6 +11,7 @@ from augpipe.trainer.checkpoint.manifest import DamagedError, verify
 logger = logging.getLogger("augpipe.trainer")
 
 _FINISHED = re.compile(r"step-(\d{9})")
+_LEFT = re.compile(r"step-\d{9}(\.tmp|\.old)")
 _UNFINISHED = ".tmp"
 _REPLACED = ".old"
 
@@ -63,12 +64,12 @@ def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> 
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what a run that died left half written, and put back what it was about to replace; no run may be
-    writing."""
+    writing. What is not named as a run names its own is somebody else's, and stays."""
     if folder.is_dir():
-        for path in folder.iterdir():
-            if path.name.startswith("step-") and path.name.endswith(_UNFINISHED):
+        for path in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name) and path.is_dir()]:
+            if path.name.endswith(_UNFINISHED):
                 shutil.rmtree(path)
-            elif path.name.startswith("step-") and path.name.endswith(_REPLACED):
+            else:
                 final = path.with_name(path.name.removesuffix(_REPLACED))
                 if final.exists():
                     shutil.rmtree(path)

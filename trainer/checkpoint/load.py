@@ -45,6 +45,8 @@ class Checkpoint:
         """Ranks that wrote it."""
         self.step: int = manifest["step"]
         """Steps done before it."""
+        self.sync: dict[str, Any] | None = manifest.get("sync")
+        """The [sync] table that it was written under; None in checkpoints that do not tell."""
         self._group = group
         self._reader = FileSystemReader(path)
         self._contents = self._reader.read_metadata().state_dict_metadata

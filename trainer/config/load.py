@@ -4,7 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -83,15 +83,22 @@ def _apply(data: dict[str, Any], text: str) -> None:
                     f"--set {text}: {name.strip()} is a table. Name a field of it: "
                     f"{', '.join(f'{name.strip()}.{field}' for field in inner.model_fields)}."
                 )
-            data[part] = _value(value.strip())
+            data[part] = _value(value.strip(), is_text=inner is str or str in get_args(inner))
         elif is_table:
             assert isinstance(inner, type) and issubclass(inner, Section)
-            section, data = inner, data.setdefault(part, {})
+            section, data = inner, _table(data, part, text)
         elif part == "options":
-            data.setdefault(part, {})[".".join(path[depth + 1 :])] = _value(value.strip())
+            _table(data, part, text)[".".join(path[depth + 1 :])] = _value(value.strip())
             return
         else:
             raise ValueError(f"--set {text}: {'.'.join(path[: depth + 1])} is a value and has no fields.")
+
+
+def _table(data: dict[str, Any], name: str, text: str) -> dict[str, Any]:
+    found = data.setdefault(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"--set {text}: the config has {name} = {found!r}, where a table belongs.")
+    return found
 
 
 def _unknown(path: list[str], depth: int, section: type[Section]) -> str:
@@ -122,12 +129,16 @@ def _flat(section: BaseModel, prefix: str = "") -> Iterable[tuple[str, Any]]:
             yield prefix + name, value
 
 
-def _value(text: str) -> Any:
-    """As TOML has it; what is no TOML value is a string, so that names and paths need no quotes."""
+def _value(text: str, *, is_text: bool = False) -> Any:
+    """As TOML has it; what is no TOML value is a string, so that names and paths need no quotes.
+
+    For a field that `is_text` a date or a number is a name too: out=2026-11-21.
+    """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    return text if is_text and not isinstance(found, str) else found
 
 
 def _text(value: Any) -> str:

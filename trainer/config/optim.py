@@ -1,11 +1,12 @@
 """How weights are updated: the optimizer, its schedule, averaging of weights."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from augpipe.trainer.config.base import Section
 
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 OptimizerName = Literal["sgd", "rmsprop", "adagrad", "adamw"]
 
 
@@ -22,7 +23,7 @@ class OptimConfig(Section):
     """Of sgd: Nesterov's momentum."""
     alpha: float = Field(default=0.99, ge=0.0, lt=1.0)
     """Of rmsprop: how slowly its mean of squares moves."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     """Of adamw."""
     eps: float | None = Field(default=None, gt=0.0)
     """Of rmsprop, adagrad and adamw; left out: torch's own."""

@@ -1,6 +1,12 @@
 """The folder of a run: made, checked, and marked with the config that it is of."""
 
+import errno
+import fcntl
 import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch.distributed as dist
@@ -12,11 +18,15 @@ from augpipe.trainer.config.load import differences, load_config, to_toml
 from augpipe.trainer.config.run import RunConfig
 from augpipe.trainer.loop.world import World
 
+_LOCK = ".lock"
+
 logger = logging.getLogger("augpipe.trainer")
 
 
-def open_folder(config: RunConfig, world: World) -> Checkpoint | None:
+def open_folder(config: RunConfig, world: World, held: ExitStack) -> Checkpoint | None:
     """Make the run's folder; returns the checkpoint to go on from, None where the run begins.
+
+    Rank 0 keeps other runs out of it until `held` is closed.
 
     Raises:
         ValueError: on every rank: the folder cannot be used.
@@ -25,6 +35,7 @@ def open_folder(config: RunConfig, world: World) -> Checkpoint | None:
     problem: list[str | None] = [None]
     if world.is_first:
         try:
+            held.enter_context(_locked(out))
             _prepare(config, out)
         except (OSError, ValueError) as error:
             problem = [f"out={config.out!r} cannot be used: {error}"]
@@ -40,6 +51,37 @@ def open_folder(config: RunConfig, world: World) -> Checkpoint | None:
 def checkpoints_path(out: Path) -> Path:
     """Where a run's checkpoints are."""
     return out / "checkpoints"
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Be the only run in the folder; the lock ends with the process, however that ends.
+
+    Raises:
+        ValueError: another run is at work there.
+        OSError: the folder cannot be made.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _take(descriptor, out)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, out: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            who = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
+            raise ValueError(f"a run is at work there ({who}). Wait for its end, or choose another out.") from error
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        logger.warning("%s is on a file system without locks (%s): start no other run in it", out, error.strerror)
 
 
 def _prepare(config: RunConfig, out: Path) -> None:

@@ -1,5 +1,6 @@
 """Signs of life between ranks, and the word of a rank's end: who died, and of what, reaches all others."""
 
+import math
 import os
 import socket
 import sys
@@ -35,6 +36,7 @@ class Heartbeat:
         self._known = threading.Event()
         self._obituary = ""
         self._in_doubt = False
+        self._looked_at = math.inf
         self._thread = threading.Thread(target=self._run, name="augpipe-heartbeat", daemon=True)
         self._lock = threading.Lock()
 
@@ -95,6 +97,11 @@ class Heartbeat:
         watched = range(self._size) if self._in_doubt else [(self._rank + 1) % self._size]
         limit_s = 3 * self._interval_s if self._in_doubt else self._timeout_s
         now = time.monotonic()
+        # while this process itself stood still (stopped and continued, starved), it could not have heard the others
+        deaf_s = max(0.0, now - self._looked_at - 2 * self._interval_s)
+        self._looked_at = now
+        for peer, (sign, since) in last.items():
+            last[peer] = (sign, since + deaf_s)
         for peer in watched:
             if peer == self._rank:
                 continue

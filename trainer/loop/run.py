@@ -1,6 +1,7 @@
 """Run a config on this process, alone or as one of those that torchrun started."""
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,17 @@ def run(config: RunConfig) -> Result:
         listening() as request,
         open_world(config.device, config.faults.timeout_s) as world,
         together(world, config.faults.heartbeat_timeout_s),
+        ExitStack() as held,
     ):
-        return _run(config, world, request)
+        return _run(config, world, request, held)
 
 
-def _run(config: RunConfig, world: World, request: StopRequest) -> Result:
+def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack) -> Result:
     torch.use_deterministic_algorithms(config.deterministic)
     source, held_out = open_sources(config.data, config.seed)
     loader = training_loader(config, source, world)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
-    checkpoint = open_folder(config, world)
+    checkpoint = open_folder(config, world, held)
     model = build_network(
         config.model,
         len(source.classes),
@@ -91,13 +93,13 @@ def _run(config: RunConfig, world: World, request: StopRequest) -> Result:
         world.saving,
         keep=config.checkpoint.keep,
         asynchronous=config.checkpoint.asynchronous,
-        about={"model": config.model.name, "strategy": config.sync.strategy},
+        about={"model": config.model.name, "strategy": config.sync.strategy, "sync": config.sync.model_dump()},
     )
     torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1))
     if checkpoint is not None:
         if checkpoint.world_size != world.size:
             torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1) + checkpoint.step)
-        state.load(checkpoint, world)
+        state.load(checkpoint, world, config.sync.model_dump())
         saver.last_step = checkpoint.step
         if world.is_first:
             anew = "" if checkpoint.world_size == world.size else "; error feedback and dropout begin anew"

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from augpipe import Loader
 from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.loop.ema import Ema
+from augpipe.trainer.loop.precision import Guard
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim_schedule import Plateau
 from augpipe.trainer.sync import Strategy, merge
@@ -55,7 +56,8 @@ class RunState:
             "ema": None if self.ema is None else self.ema.state_dict(),
             "loader": self.loader.state_dict(),
             "plateau": self.plateau.state_dict(),
-            "scaler": None if self.scaler is None else self.scaler.state_dict(),
+            # a guard's scale is 1: fp16, if a resumed run is the first to use it, must not begin there
+            "scaler": None if self.scaler is None or isinstance(self.scaler, Guard) else self.scaler.state_dict(),
             "counters": vars(self.counters),
         }
 
@@ -67,20 +69,28 @@ class RunState:
         return {
             "sync": synced,
             "buffers": dict(self.model.named_buffers()),
+            "ema_buffers": {} if self.ema is None else dict(self.ema.module.named_buffers()),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
 
-    def load(self, checkpoint: Checkpoint, world: World) -> None:
+    def load(self, checkpoint: Checkpoint, world: World, sync: dict[str, Any]) -> None:
         """Go on from a checkpoint; hyperparameters stay those of the config.
 
         With the world size that wrote it, every bit is as it was. With another one the optimizer's state is put
         together and cut anew, residuals of gradients are dropped, running statistics averaged, and dropout draws anew.
+        With another [sync] table, which `sync` is now, shards are put together and cut anew, too.
 
         Raises:
             ValueError: the checkpoint is of another network, optimizer or source.
         """
         common = checkpoint.common()
+        if common["loader"]["seed"] != self.loader.seed:
+            raise ValueError(
+                f"{checkpoint.path} is of a run with seed={common['loader']['seed']}, and the config has "
+                f"seed={self.loader.seed}: other photographs would be held out, among them some that were trained on. "
+                "Resume with the same seed, or choose another out."
+            )
         try:
             self.model.load_state_dict(common["model"])
         except RuntimeError as error:
@@ -88,12 +98,15 @@ class RunState:
                 f"{checkpoint.path} is of another network than the config's: {_first_lines(error)} "
                 "Resume with the same [model], or choose another out."
             ) from error
-        if checkpoint.world_size == world.size:
-            self._load_own(common, checkpoint.of_rank(world.rank), world.device)
-        else:
-            self._load_merged(common, checkpoint.of_all_ranks())
         if self.ema is not None and common["ema"] is not None:
             self.ema.load_state_dict(common["ema"])
+        if checkpoint.world_size == world.size:
+            whole = common["optimizer"]
+            if whole is None and checkpoint.sync not in (None, sync):  # other slices than the shards', or none
+                whole = merge([own["sync"] for own in checkpoint.of_all_ranks()])
+            self._load_own(whole, checkpoint.of_rank(world.rank), world.device)
+        else:
+            self._load_merged(common, checkpoint.of_all_ranks())
         self.loader.load_state_dict(common["loader"])
         self.plateau.load_state_dict(common["plateau"])
         if self.scaler is not None and common["scaler"]:
@@ -101,14 +114,22 @@ class RunState:
         for name, value in common["counters"].items():
             setattr(self.counters, name, value)
 
-    def _load_own(self, common: dict[str, Any], own: dict[str, Any], device: torch.device) -> None:
+    def _load_own(self, whole: dict[str, Any] | None, own: dict[str, Any], device: torch.device) -> None:
+        """`whole`: the optimizer's state where this rank's own part is no shard, or none that fits."""
         with _keeping_hyperparameters(self.strategy.optimizer):
-            self.strategy.load_state_dict((common["optimizer"] or {}) | own["sync"])
-        for name, buffer in self.model.named_buffers():
-            buffer.copy_(own["buffers"][name])
+            self.strategy.load_state_dict(own["sync"] | (whole or {}))
+        for part, name, buffer in self._buffers():
+            if name in own.get(part, {}):
+                buffer.copy_(own[part][name])
         torch.set_rng_state(own["rng"])
         if device.type == "cuda" and own["cuda_rng"] is not None:
             torch.cuda.set_rng_state(own["cuda_rng"], device)
+
+    def _buffers(self) -> Iterator[tuple[str, str, torch.Tensor]]:
+        """(part of a rank's own, name, buffer): the network's, and those that the average had at its last update."""
+        yield from (("buffers", name, buffer) for name, buffer in self.model.named_buffers())
+        if self.ema is not None:
+            yield from (("ema_buffers", name, buffer) for name, buffer in self.ema.module.named_buffers())
 
     def _load_merged(self, common: dict[str, Any], owns: list[dict[str, Any]]) -> None:
         full = common["optimizer"] or merge([own["sync"] for own in owns])
@@ -116,8 +137,10 @@ class RunState:
             # the log line about the world size says it too
             warnings.filterwarnings("ignore", message="error feedback of gradients starts anew")
             self.strategy.load_state_dict(full)
-        for name, buffer in self.model.named_buffers():
-            values = [own["buffers"][name] for own in owns]
+        for part, name, buffer in self._buffers():
+            values = [own[part][name] for own in owns if name in own.get(part, {})]
+            if not values:  # nothing was averaged then, or a run did not write them yet
+                continue
             if buffer.is_floating_point():
                 buffer.copy_(torch.stack([value.double() for value in values]).mean(0))
             else:
@@ -131,6 +154,10 @@ def _keeping_hyperparameters(optimizer: Optimizer) -> Iterator[None]:
     yield
     for group, values in zip(optimizer.param_groups, kept, strict=True):
         group.update(values)
+        if isinstance(optimizer, torch.optim.RMSprop) and group["momentum"] > 0:
+            for weight in group["params"]:  # it makes these in its first step alone, which may have had none
+                if weight in optimizer.state:
+                    optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
 
 
 def _first_lines(error: RuntimeError) -> str:

@@ -2,11 +2,14 @@
 
 import csv
 import io
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from augpipe.datasets.shards.atomic import write_atomically
+
+logger = logging.getLogger("augpipe.trainer")
 
 COLUMNS = (
     "step",
@@ -33,6 +36,8 @@ skipped: steps left out so far."""
 class Table:
     """A CSV file whose rows begin with a step; opened again after `step` steps, it forgets the rows of later ones."""
 
+    _is_full = False
+
     def __init__(self, path: Path, columns: tuple[str, ...], step: int) -> None:
         self._columns = columns
         rows = [row for row in read_rows(path) if int(row["step"]) <= step] if path.exists() else []
@@ -46,9 +51,15 @@ class Table:
         self._kept_last = rows[-1] if rows else {}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append a row; it is in the file when this returns."""
-        self._writer.writerow({name: _short(value) for name, value in row.items()})
-        self._file.flush()
+        """Append a row; it is in the file when this returns, but for a full disk, which is logged: then it waits in
+        the file's buffer for there to be room, and the training goes on."""
+        try:
+            self._writer.writerow({name: _short(value) for name, value in row.items()})
+            self._file.flush()
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._is_full = False
 
     def was_told(self, row: Mapping[str, Any], names: Iterable[str]) -> bool:
         """Whether the last row of the earlier run has the same values under these names."""
@@ -56,7 +67,15 @@ class Table:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if not self._is_full:  # once, and not again for each row
+            logger.error("%s could not be written: %s; rows of it may be lost", self._file.name, error.strerror)
+        self._is_full = True
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

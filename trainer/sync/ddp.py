@@ -56,6 +56,7 @@ class Ddp:
             device_ids=[device] if device.type == "cuda" else None,
             process_group=group,
             bucket_cap_mb=bucket_bytes / 2**20,
+            init_sync=False,  # they have just been broadcast
             **_BUFFERS_STAY,
             find_unused_parameters=find_unused_parameters,
         )

@@ -16,6 +16,7 @@ def broadcast_module(module: nn.Module, group: ProcessGroup) -> None:
     with torch.no_grad():
         for tensor in [*module.parameters(), *module.buffers()]:
             dense = tensor.detach().contiguous()
-            dist.broadcast(dense, src=source, group=group)
+            # as bytes: Gloo knows neither int16 nor float8
+            dist.broadcast(dense.reshape(-1).view(torch.uint8), src=source, group=group)
             if dense.data_ptr() != tensor.data_ptr():
                 tensor.copy_(dense)

@@ -61,6 +61,15 @@ def load_groups(optimizer: Optimizer, ours: list[list[str]], state: Mapping[str,
             f"{[len(group) for group in ours]}, or of others: build the optimizer as it was when saved."
         )
     for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
+        # a newer torch may know more options than an older one, or the other way round, but not both
+        unknown, lacking = (set(saved) - set(group), set(group) - set(saved) - {"param_names"})
+        if unknown and lacking:
+            raise ValueError(
+                f"the state is of an optimizer with the options {', '.join(sorted(unknown))}, and this is "
+                f"{type(optimizer).__name__}, which has {', '.join(sorted(lacking))}: use the one "
+                "that it was saved with."
+            )
+    for group, saved in zip(optimizer.param_groups, state["groups"], strict=True):
         group.update({key: value for key, value in saved.items() if key != "params"})
 
 
