@@ -45,6 +45,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WHOLE, WHOLE_TILED, TILES = "whole, plain file", "whole, tiled file", "tiles of the crop"
 OURS, OURS_DALI = "augpipe, shard", "augpipe, shard, dali on the CPU"
 UNMARKED, UNMARKED_DALI = "augpipe, tar of plain JPEGs", "augpipe, tar of plain JPEGs, dali on the CPU"
+OURS_ONE, UNMARKED_ONE = "augpipe, shard, one thread", "augpipe, tar of plain JPEGs, one thread"
 OURS_FILES, UNMARKED_FILES = "augpipe, folder of tiled JPEGs", "augpipe, folder of plain JPEGs"
 TORCH, DALI = "torch DataLoader", "plain DALI pipeline"
 NEEDED = {
@@ -131,13 +132,13 @@ def dali_pipeline(paths: list[Path]) -> Callable[[], int]:
     return epoch
 
 
-def our_loader(source: Path, backend: str) -> Callable[[], int]:
+def our_loader(source: Path, backend: str, num_threads: int = NUM_THREADS) -> Callable[[], int]:
     """A contender: an epoch of our loader over a data set."""
     made = Loader(
         source,
         recipes.deep_image(CROP, (SHORT_SIDE,)),
         batch_size=BATCH_SIZE,
-        num_threads=NUM_THREADS,
+        num_threads=num_threads,
         backend=backend,  # type: ignore[arg-type]
     )
     return lambda: sum(len(batch) for batch in made)
@@ -232,6 +233,8 @@ def main() -> None:
         makers: dict[str, Callable[[], Callable[[], int]]] = {
             OURS: lambda: our_loader(shards, "native"),
             UNMARKED: lambda: our_loader(tar, "native"),
+            OURS_ONE: lambda: our_loader(shards, "native", 1),
+            UNMARKED_ONE: lambda: our_loader(tar, "native", 1),
             OURS_FILES: lambda: our_loader(tiled_paths[0].parent, "native"),
             UNMARKED_FILES: lambda: our_loader(plain_paths[0].parent, "native"),
             OURS_DALI: lambda: our_loader(shards, "dali"),
@@ -251,7 +254,7 @@ def main() -> None:
         "crop_only",
         {
             "what": f"{origin} at {SHORT_SIDE} pixels on the short side, quality {QUALITY}; crops of {CROP}x{CROP}; "
-            f"loaders: {COPIES} copies of each, batches of {BATCH_SIZE}, {NUM_THREADS} threads or processes",
+            f"loaders: {COPIES} copies of each, batches of {BATCH_SIZE}, {NUM_THREADS} threads or processes, or one",
             "left_out": left_out,
             "decoding, milliseconds a photograph, one thread": summary(decode_seconds),
             "pixels decoded for a crop over the photograph's": round(share, 3),
@@ -271,6 +274,7 @@ def main() -> None:
             | {
                 f"{ours} over {other}": round(ratio(seconds, other, ours), 3)
                 for ours, other in (
+                    (OURS_ONE, UNMARKED_ONE),
                     (OURS_FILES, UNMARKED_FILES),
                     (OURS, UNMARKED_FILES),
                     (OURS_DALI, UNMARKED_DALI),
