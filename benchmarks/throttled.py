@@ -306,6 +306,7 @@ def main() -> None:
     parser.add_argument("--ddp-mib", type=float, default=25.0, help="DDP's bucket_cap_mb")
     parser.add_argument("--only", nargs="*", help="contenders whose name has one of these parts")
     parser.add_argument("--limit-s", type=float, default=900.0, help="seconds after which a bandwidth is given up")
+    parser.add_argument("--name", default="throttled", help="of the kept result")
     parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--meet", help=argparse.SUPPRESS)
@@ -349,7 +350,7 @@ def main() -> None:
         settings = {
             key: getattr(options, key) for key in ("ranks", "rounds", "steps", "compute_s", "codec", "mib", "ddp_mib")
         }
-        save("throttled", {"settings": settings, "results": found, "break_even": even})
+        save(options.name, {"settings": settings, "results": found, "break_even": even})
 
 
 if __name__ == "__main__":

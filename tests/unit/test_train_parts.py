@@ -169,6 +169,14 @@ def in_ring(size: int, timeout_s: float) -> list[Heartbeat]:
     return [Heartbeat(store, rank, size, timeout_s) for rank in range(size)]
 
 
+def test_another_table_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_text("epoch,loss\n1,0.5\n")
+    with pytest.raises(ValueError, match=r"metrics.csv is not a table of a run: it has no column named step"):
+        Table(path, ("step", "loss"), 0)
+    assert path.read_text() == "epoch,loss\n1,0.5\n"
+
+
 @pytest.mark.parametrize("says_why", [True, False])
 def test_one_ranks_end_reaches_all(says_why: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os._exit", lambda code: None)

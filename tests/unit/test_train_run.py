@@ -50,6 +50,17 @@ def test_the_folder_of_a_run(finished: Path) -> None:
     assert [int(row["step"]) for row in rows if row["eval_loss"]] == [5, 10]
 
 
+def test_the_steps_since_the_last_row_get_one_at_the_end(finished: Path, photos: Path, tmp_path: Path) -> None:
+    every = [float(row["loss"]) for row in read_rows(finished / "metrics.csv") if row["loss"]]
+    run(config(tmp_path / "run", photos, optim={"lr": 0.02}, report={"log_every": 4}))
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert [int(row["step"]) for row in rows] == [4, 8, 10]
+    means = [sum(every[first:last]) / (last - first) for first, last in ((0, 4), (4, 8), (8, 10))]
+    assert [float(row["loss"]) for row in rows] == pytest.approx(means, rel=1e-4)
+    run(config(tmp_path / "short", photos, optim={"lr": 0.02}, report={"log_every": 4}, max_steps=3))
+    assert [int(row["step"]) for row in read_rows(tmp_path / "short" / "metrics.csv")] == [3]
+
+
 def test_a_finished_run_is_not_run_again(finished: Path, photos: Path, tmp_path: Path) -> None:
     out = shutil.copytree(finished, tmp_path / "run")
     assert run(config(out, photos, data={"eval_source": str(photos)})).step == 10

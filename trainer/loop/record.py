@@ -54,6 +54,7 @@ class Recorder:
         self.heard_step = step
         """The last step whose sums over all ranks are known."""
         self._waiting: deque[_Done] = deque()
+        self._last_row: dict[str, Any] = {}
         self._sums = _Sums()
         self._epoch = _Sums()
         out = Path(config.out)
@@ -95,11 +96,16 @@ class Recorder:
             sums.loss_sum += word.loss_sum
             sums.num_correct += word.num_correct
             sums.num_samples += word.num_samples
+        self._last_row = done.row
         pace = None
         if self.heard_step % self._config.report.log_every == 0:
-            pace = self._write_row(done.row)
-            self._sums = _Sums()
+            pace = self._write_row()
         self._bar.advance(pace)
+
+    def write_rest(self) -> None:
+        """A row for the steps since the last one, where there are any: the run's last."""
+        if self._sums.num_steps:
+            self._write_row()
 
     def evaluated(self, found: Evaluation, *, epoch: int, counters: Counters) -> None:
         """An evaluation has ended."""
@@ -145,8 +151,8 @@ class Recorder:
                 table.close()
         self._board.close()
 
-    def _write_row(self, row: dict[str, Any]) -> Pace:
-        sums = self._sums
+    def _write_row(self) -> Pace:
+        sums, self._sums = self._sums, _Sums()
         num = max(sums.num_samples, 1.0)
         pace = Pace(
             loss=sums.loss_sum / num,
@@ -162,7 +168,7 @@ class Recorder:
             "exposed_ms": pace.exposed_ms,
             "sent_mb": pace.sent_mb,
         }
-        self._write(row | measured)
+        self._write(self._last_row | measured)
         return pace
 
     def _write(self, row: dict[str, Any]) -> None:

@@ -184,6 +184,8 @@ class Training:
     def _end_epoch(self, epoch: int, *, is_whole: bool = True) -> bool:
         state, config = self._state, self._config
         self._check(self._control.drain())
+        if epoch + 1 == config.epochs or not is_whole:
+            self._recorder.write_rest()
         if self._eval_loader is not None:
             state.strategy.flush()
             model: nn.Module = state.model if state.ema is None else state.ema.module

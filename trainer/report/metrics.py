@@ -83,10 +83,16 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
     Raises:
         OSError: the file cannot be read.
+        ValueError: it is another table.
     """
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
-    return [row for row in csv.DictReader(io.StringIO(whole)) if row["step"] and row["step"].isdigit()]
+    reader = csv.DictReader(io.StringIO(whole))
+    if reader.fieldnames and "step" not in reader.fieldnames:
+        raise ValueError(
+            f"{path} is not a table of a run: it has no column named step. Move it, or choose another out."
+        )
+    return [row for row in reader if row["step"] and row["step"].isdigit()]
 
 
 def _writer(file: TextIO, columns: tuple[str, ...]) -> "csv.DictWriter[str]":
