@@ -128,13 +128,13 @@ def worker(rank: int, options: argparse.Namespace) -> None:
         """A layer whose gradient is ready made; computing is played by sleeping."""
 
         @staticmethod
-        def forward(ctx, x, parameter, gradient, seconds):  # type: ignore[no-untyped-def]
+        def forward(ctx, x, parameter, gradient, seconds):
             ctx.gradient, ctx.seconds = gradient, seconds
             _sleep(seconds)
             return x.clone()
 
         @staticmethod
-        def backward(ctx, x):  # type: ignore[no-untyped-def]
+        def backward(ctx, x):
             _sleep(2 * ctx.seconds)
             return x, ctx.gradient, None, None
 
@@ -159,7 +159,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     class Nothing(torch.optim.SGD):
         """The exchange alone is timed."""
 
-        def step(self, closure: object = None) -> None:  # type: ignore[override]
+        def step(self, closure: object = None) -> None:
             pass
 
     start = torch.ones(1, requires_grad=True)
@@ -170,7 +170,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def ddp(hook: tuple[object, Callable[..., object]] | None) -> Contender:
         model = DistributedDataParallel(Layers(0.0), bucket_cap_mb=options.ddp_mib)
         if hook is not None:
-            model.register_comm_hook(*hook)  # type: ignore[arg-type]
+            model.register_comm_hook(*hook)
 
         def once() -> None:
             model(start).sum().backward()
@@ -193,7 +193,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
         return once, sync.flush, sync.close
 
     def momentum(parameters: object) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)  # type: ignore[arg-type]
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
     contenders: dict[str, Callable[[], Contender]] = {
         "DDP fp32": lambda: ddp(None),
@@ -267,7 +267,7 @@ def measure(options: argparse.Namespace, mbit: float) -> dict[str, object]:
     line = next((line for line in outs[0].splitlines() if line.startswith("RESULT")), None)
     if line is None:
         raise SystemExit(f"at {mbit:g} Mbit/s the ranks gave no result; what they wrote is above")
-    return json.loads(line.removeprefix("RESULT"))  # type: ignore[no-any-return]
+    return json.loads(line.removeprefix("RESULT"))
 
 
 def ratio(seconds: dict[str, list[float]], above: str, below: str) -> float | None:
@@ -324,9 +324,9 @@ def main() -> None:
     ours, fp32, fp16 = "butterfly, 8 bits", "DDP fp32", "DDP fp16 hook"
     for mbit in options.mbit:
         result = measure(options, mbit)
-        seconds: dict[str, list[float]] = result["seconds"]  # type: ignore[assignment]
+        seconds: dict[str, list[float]] = result["seconds"]
         medians[mbit] = {name: statistics.median(times) for name, times in seconds.items()}
-        wire: dict[str, float] = result["wire_bytes"]  # type: ignore[assignment]
+        wire: dict[str, float] = result["wire_bytes"]
         print(f"\n{mbit:g} Mbit/s, {options.ranks} ranks, {result['num']:,} gradients")
         for name, median in medians[mbit].items():
             print(f"  {name:28} {median:7.3f} s  {wire[name] / 1e6:7.1f} MB sent by rank 0")

@@ -1,18 +1,14 @@
 """Processes that share an epoch over Gloo: in step to its end, each sample once, also after a resume by fewer."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from augpipe import Batch, Loader
-from tests.unit.loader_sources import PAPER, ROOT, TIMEOUT_S, MemorySource, jpegs, samples, truncated
+from tests.distributed.rank_processes import run_script
+from tests.unit.loader_sources import PAPER, MemorySource, jpegs, samples, truncated
 
 NUM, EPOCH, SEED = 29, 2, 11
 BAD = (4, 17)
@@ -55,27 +51,8 @@ def digests(batches: Iterable[Batch]) -> list[list[Any]]:
 
 def run_ranks(world_size: int, meeting_place: Path) -> list[Any]:
     """What each rank prints; a rank's traceback is in the failure."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, json.dumps([rank, world_size, str(meeting_place)])],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-    try:
-        ended = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-    problems = [f"rank {rank}:\n{err}" for rank, (_, err) in enumerate(ended) if ranks[rank].returncode]
-    if problems:
-        pytest.fail("\n".join(problems))
-    return [json.loads(out) for out, _ in ended]
+    outs = run_script(RANK, [[rank, world_size, str(meeting_place)] for rank in range(world_size)])
+    return [json.loads(out) for out in outs]
 
 
 def test_three_ranks_then_two_see_each_sample_once(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from augpipe.trainer.config import to_toml
 from augpipe.trainer.loop import run
 from augpipe.trainer.report.metrics import read_rows
+from tests.distributed.rank_processes import TIMEOUT_S
 from tests.distributed.train_processes import children, newest, started, steps_done, two_ranks, wait_until
-from tests.distributed.train_runs import TIMEOUT_S, checkpoints, config, write_photos
+from tests.distributed.train_runs import checkpoints, config, write_photos
 
 pytestmark = pytest.mark.slow
 

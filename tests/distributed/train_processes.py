@@ -12,7 +12,7 @@ from pathlib import Path
 
 from augpipe.trainer.checkpoint.folder import finished
 from augpipe.trainer.report.metrics import read_rows
-from tests.distributed.train_runs import ENVIRONMENT, ROOT, TIMEOUT_S
+from tests.distributed.rank_processes import ENVIRONMENT, ROOT, TIMEOUT_S
 
 Commands = list[tuple[list[str], dict[str, str]]]
 """Command line and environment of each process."""

@@ -1,22 +1,14 @@
 """What the tests of training share: tiny photographs, configs, ranks over Gloo, and a look into checkpoints."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from augpipe.trainer.config import RunConfig, make_config
+from tests.distributed.rank_processes import run_script
 from tests.unit.picture_files import encoded, scene, write_files
-
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 120
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 RANK = """
 import json, sys
@@ -63,26 +55,7 @@ def config(out: Path, photos: Path, **tables: Any) -> RunConfig:
 
 def run_ranks(size: int, meeting_place: Path, jobs: list[dict[str, Any]]) -> None:
     """Run configs one after the other on `size` processes; a rank's traceback is in the failure."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", RANK, json.dumps([rank, size, str(meeting_place), jobs])],
-            cwd=ROOT,
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    try:
-        ended = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-    problems = [f"rank {rank}:\n{err}" for rank, (_, err) in enumerate(ended) if ranks[rank].returncode]
-    if problems:
-        pytest.fail("\n".join(problems))
+    run_script(RANK, [[rank, size, str(meeting_place), jobs] for rank in range(size)], flags=("-W", "error"))
 
 
 def checkpoints(out: Path) -> list[str]:

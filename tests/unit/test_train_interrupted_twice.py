@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from augpipe.trainer.config import to_toml
-from tests.distributed.train_runs import ENVIRONMENT, ROOT, TIMEOUT_S, config, write_photos
+from tests.distributed.rank_processes import ENVIRONMENT, ROOT, TIMEOUT_S
+from tests.distributed.train_runs import config, write_photos
 
 WAITS_IN_STEP_1 = """
 import concurrent.futures, runpy, signal, sys, time
