@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
+Encoded = bytes | memoryview
 
 
 @runtime_checkable
@@ -31,6 +32,13 @@ class Source(Protocol):
 
     def name(self, sample_id: int) -> str:
         """A path or a description, for captions and error messages."""
+
+
+def content_of(source: Source, sample_id: int) -> Encoded | Pixels:
+    """What `source.read` returns; from our own sources that can, without a copy."""
+    read = getattr(source, "read_view", source.read)
+    content: Encoded | Pixels = read(sample_id)
+    return content
 
 
 def is_source(thing: Any) -> TypeGuard[Source]:

@@ -56,6 +56,8 @@ class Experiment:
     types: tuple[str, ...]
     divide_after: tuple[float, ...]
     """Shares of the training after which the learning rate is divided by ten."""
+    warm_up: int = 0
+    """Epochs over which the learning rate rises from nothing."""
 
 
 EXPERIMENTS = {
@@ -75,15 +77,16 @@ EXPERIMENTS = {
     "cifar10": Experiment(
         network="cifar-conv",
         optimizer="sgd",
-        lr=0.004,
+        lr=0.006,
         momentum=0.9,
         weight_decay=0.001,
         rank_batch=64,
         epochs=6,
-        num_pictures=5_000,
-        seeds=2,
+        num_pictures=20_000,
+        seeds=4,
         types=("fp32", "dynamic-tree"),
         divide_after=(0.6, 0.85),
+        warm_up=1,
     ),
 }
 
@@ -166,7 +169,8 @@ def train(of: Experiment, codec: str, seed: int, data: dict[str, torch.Tensor]) 
         for step in range(steps):
             first = (step * WORLD_SIZE + dist.get_rank()) * of.rank_batch
             batch = order[first : first + of.rank_batch]
-            sync.set_lr(0.1 ** sum(done >= milestone for milestone in milestones))
+            warmth = min(1.0, (done + 1) / (of.warm_up * steps)) if of.warm_up else 1.0
+            sync.set_lr(warmth * 0.1 ** sum(done >= milestone for milestone in milestones))
             nn.functional.cross_entropy(sync.module(images[batch]), labels[batch]).backward()
             sync.step()
             done += 1
@@ -227,7 +231,8 @@ def report(name: str, of: Experiment, runs: list[dict[str, Any]]) -> None:
         {
             "what": f"{of.network}, {of.num_pictures:,} training pictures, "
             f"butterfly over {WORLD_SIZE} ranks of {of.rank_batch} pictures a step, "
-            f"{of.optimizer} lr {of.lr:g} momentum {of.momentum:g} weight decay {of.weight_decay:g}, divided by ten "
+            f"{of.optimizer} lr {of.lr:g} momentum {of.momentum:g} weight decay {of.weight_decay:g}, "
+            f"{f'rising over {of.warm_up} epoch(s), ' * (of.warm_up > 0)}divided by ten "
             f"after {', '.join(f'{share:.0%}' for share in of.divide_after)} of {of.epochs} epochs",
             "command": f"python benchmarks/dettmers.py {name}",
             "types": table,

@@ -33,7 +33,7 @@ def main() -> None:
     sizes = [image.shape[:2] for image in images]
     num = len(images)
     assert num % IMAGES_PER_TASK == 0
-    table = np.concatenate([pixel_table(image) for image in images])
+    table = pixel_table([(image, 0, 0) for image in images])
     batch = np.empty(num * SIZE * SIZE * 3, np.float32)
     blocks = jobs_per_image(SIZE)
 

@@ -66,6 +66,9 @@ class DeviceOutput:
             self.room(assembly, position, pixels.nbytes)[:] = pixels.reshape(-1)
         target.staged[position] = pixels.shape[0], pixels.shape[1], first
 
+    def flush(self) -> None:
+        """Nothing waits for it: a batch is copied and rendered as one."""
+
     def ready(self, assembly: Assembly) -> None:
         """Start the copy to the device; little more than the launch is left to the thread that asked for the batch."""
         target: _Target = assembly.target

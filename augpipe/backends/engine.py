@@ -42,6 +42,9 @@ class Output(Protocol):
     def put(self, assembly: Assembly, position: int, pixels: Pixels, first: tuple[int, int] = (0, 0)) -> None:
         """Take one photograph, given as (H, W, 4) RGBX that starts at column and row `first` of it."""
 
+    def flush(self) -> None:
+        """Called by a thread that has put photographs, before it does anything else."""
+
     def ready(self, assembly: Assembly) -> None:
         """Called once every photograph of a batch was put."""
 
@@ -146,6 +149,10 @@ class Engine:
                     step(assembly, position)
                 except BaseException as problem:
                     assembly.problems[position] = problem
+            try:
+                self._output.flush()
+            except BaseException as problem:
+                assembly.problems[first] = problem
             with assembly.lock:
                 assembly.remaining -= 1
                 is_last = assembly.remaining == 0

@@ -1,5 +1,6 @@
-"""Batches in host memory: a photograph is rendered by the thread that decoded it, while it is in that core's cache."""
+"""Batches in host memory: photographs are rendered by the thread that decoded them, out of its core's cache."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,24 @@ from augpipe.buffers import BufferPool
 from augpipe.output import import_torch
 from augpipe.source import Pixels
 
+GATHERED_BYTES = 2**20
+"""Decoded pixels that a thread gathers before it renders them. Each call of the kernel hands Python's lock to another
+thread and has to get it back; more than this falls out of a core's cache."""
+
+
+class _Gathered(threading.local):
+    """Photographs of one batch, at positions that follow each other, that one thread has decoded and not rendered."""
+
+    def __init__(self) -> None:
+        self.memory: Pixels = np.empty(GATHERED_BYTES, np.uint8)
+        self.num_bytes = 0
+        """Of `memory`, that hold pixels."""
+        self.asked_bytes = 0
+        """Of `memory`, handed out behind them."""
+        self.assembly: Assembly | None = None
+        self.first_position = 0
+        self.images: list[tuple[Pixels, int, int]] = []
+
 
 class HostOutput:
     """Renders on the CPU; one instance serves a loader over all its epochs."""
@@ -19,6 +38,7 @@ class HostOutput:
         self._settings = settings
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
         self._scratch = Scratch()
+        self._gathered = _Gathered()
 
     def begin(self, assembly: Assembly) -> None:
         """Give a planned batch its memory."""
@@ -26,19 +46,41 @@ class HostOutput:
         assembly.target = tuple(self._take(num * height * width * 3) for height, width in assembly.sizes)
 
     def room(self, assembly: Assembly, position: int, num_bytes: int) -> Pixels:
-        """(num_bytes,) to decode a photograph into; it is the calling thread's until the thread asks again."""
-        return self._scratch.pixels(num_bytes)
+        """(num_bytes,) to decode a photograph into; the calling thread's until it has put it, or asks again."""
+        gathered = self._gathered
+        if gathered.num_bytes + num_bytes > len(gathered.memory):
+            self.flush()
+            if num_bytes > len(gathered.memory):
+                gathered.memory = np.empty(num_bytes, np.uint8)
+        gathered.asked_bytes = num_bytes
+        return gathered.memory[gathered.num_bytes : gathered.num_bytes + num_bytes]
 
     def put(self, assembly: Assembly, position: int, pixels: Pixels, first: tuple[int, int] = (0, 0)) -> None:
-        """Render the views of one photograph, given as (H, W, 4) RGBX that starts at column and row `first` of it."""
+        """Take one photograph, given as (H, W, 4) RGBX that starts at column and row `first` of it."""
+        gathered = self._gathered
+        if gathered.assembly is not assembly or position != gathered.first_position + len(gathered.images):
+            self.flush()
+            gathered.assembly, gathered.first_position = assembly, position
+        gathered.images.append((pixels, *first))
+        gathered.num_bytes += gathered.asked_bytes
+        gathered.asked_bytes = 0
+
+    def flush(self) -> None:
+        """Render the views of what the calling thread has put."""
+        gathered = self._gathered
+        assembly, images = gathered.assembly, gathered.images
+        gathered.assembly, gathered.images, gathered.num_bytes = None, [], 0
+        if assembly is None:
+            return
+        start, stop = gathered.first_position, gathered.first_position + len(images)
         for view, (height, width) in enumerate(assembly.sizes):
             num = height * width * 3
-            out = assembly.target[view][position * num : (position + 1) * num]
-            row = assembly.tables[view][position : position + 1]
-            render(pixels, row, out, (height, width), self._settings.form, self._scratch, first)
+            out = assembly.target[view][start * num : stop * num]
+            rows = assembly.tables[view][start:stop]
+            render(images, rows, out, (height, width), self._settings.form, self._scratch)
 
     def ready(self, assembly: Assembly) -> None:
-        """Nothing is left to do: each photograph was rendered when it was put."""
+        """Nothing is left to do: photographs were rendered as they were put."""
 
     def finish(self, assembly: Assembly) -> list[Any]:
         """The images of each view; called by the thread that asked for the batch."""

@@ -1,6 +1,7 @@
-"""From one photograph's pixels and its plan to finished images in a batch's memory, on the CPU."""
+"""From photographs' pixels and their plan to finished images in a batch's memory, on the CPU."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,12 @@ class Scratch(threading.local):
         return self._values[:num]
 
 
-def pixel_table(image: Pixels, first_x: int = 0, first_y: int = 0) -> npt.NDArray[np.int64]:
-    """The kernel's (1, 4) table for one (H, W, 4) photograph, which must outlive its use.
+def pixel_table(images: Sequence[tuple[Pixels, int, int]]) -> npt.NDArray[np.int64]:
+    """The kernel's (B, 4) table for (H, W, 4) photographs, which must outlive its use.
 
-    A region of a photograph names the column and row of the photograph at which it starts.
+    Each comes with the column and row of the photograph at which it starts, where it is a region of one.
     """
-    return np.array([[image.ctypes.data, image.shape[1], first_x, first_y]], np.int64)
+    return np.array([(image.ctypes.data, image.shape[1], x, y) for image, x, y in images], np.int64)
 
 
 def as_rgbx(image: Pixels, scratch: Scratch) -> Pixels:
@@ -76,27 +77,26 @@ def check_image(image: npt.NDArray[Any]) -> None:
 
 
 def render(
-    image: Pixels,
-    row: Rows,
+    images: Sequence[tuple[Pixels, int, int]],
+    rows: Rows,
     out: npt.NDArray[np.generic],
     size: tuple[int, int],
     form: OutputFormat,
     scratch: Scratch,
-    first: tuple[int, int] = (0, 0),
 ) -> None:
-    """Write one finished image.
+    """Write finished images, one behind the other.
 
     Args:
-        image: (H, W, 4) uint8 RGBX.
-        row: (1,) `gpu_ops.rows.KERNEL_ROW`.
-        out: (height * width * 3,) of the batch, in the type that `form` holds it as.
-        size: height and width of the output, in pixels.
+        images: (H, W, 4) uint8 RGBX each, and the column and row of the photograph at which it starts.
+        rows: (B,) `gpu_ops.rows.KERNEL_ROW`, one an image.
+        out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
+        size: height and width of an output image, in pixels.
         form: dtype and layout.
         scratch: of the calling thread.
-        first: column and row of the photograph at which `image` starts, where it is a region.
     """
     height, width = size
     target = scratch.values(len(out)) if form.is_narrow else out
-    run_jobs(pixel_table(image, *first), row, target, height, width, form.planar, 0, jobs_per_image(height))
+    last_job = len(images) * jobs_per_image(height)
+    run_jobs(pixel_table(images), rows, target, height, width, form.planar, 0, last_job)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one

@@ -60,7 +60,7 @@ class HostAugment:
             for table, views_targets in zip(tables, targets, strict=True):
                 out, size = views_targets[position]
                 row = table[position : position + 1]
-                render(pixels, row, out, size, self._form, self._scratch, (left, top))
+                render([(pixels, left, top)], row, out, size, self._form, self._scratch)
 
         num_threads = min(self._num_threads, len(images))
         if num_threads > 1:

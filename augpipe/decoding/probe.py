@@ -4,7 +4,7 @@ from augpipe.decoding.header import Format, Header, check_size
 from augpipe.decoding.jpeg import libjpeg_turbo_takes, read_frame
 from augpipe.decoding.orientation import read_orientation, swaps_sides
 from augpipe.decoding.pillow import open_pillow
-from augpipe.decoding.tiles import tiles_of
+from augpipe.decoding.tiles import tiles_of, usual_tiles
 
 _BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -33,8 +33,11 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
     """
     view = memoryview(data).cast("B")
     kind = _format_of(view)
-    tiles = None
-    if kind != "JPEG":
+    tiles = usual_tiles(view) if kind == "JPEG" else None
+    if tiles is not None:
+        check_size(tiles.stored_height, tiles.stored_width, max_pixels)
+        stored, is_jpeg, orientation = (tiles.height, tiles.width), True, 1
+    elif kind != "JPEG":
         image, orientation = open_pillow(bytes(view), kind, max_pixels)
         stored, is_jpeg = (image.height, image.width), False
     else:

@@ -14,10 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.jpeg import Frame, read_frame
-from augpipe.decoding.tile_scan import ALL_RIGHT, OTHER_MARKERS, TOO_SHORT, cut, place_segments, renumber
-from augpipe.decoding.tile_table import unpack_table
+from augpipe.decoding.tile_scan import (
+    ALL_RIGHT,
+    OTHER_MARKERS,
+    TOO_SHORT,
+    cut,
+    num_coded_bytes,
+    place_segments,
+    renumber,
+    scan_usual,
+)
+from augpipe.decoding.tile_table import IDENTIFIER, unpack_table
 
 _SOF0 = 0xC0
+_SIZE = struct.Struct(">HH")
+_USUAL_HEAD_BYTES = 2048
+_USUAL_TILES = 2048
+"""2.7 megapixels of 4:2:0 at eight MCUs a tile."""
+_FOUND = np.zeros(9, np.int64)
 _SAMPLINGS = {b"\x11": (1, 1), b"\x11\x11\x11": (1, 1), b"\x21\x11\x11": (1, 2), b"\x22\x11\x11": (2, 2)}
 """Rows and columns of blocks in an MCU by the sampling factors in SOF0: gray, 4:4:4, 4:2:2, 4:2:0."""
 
@@ -94,15 +108,8 @@ class Tiles:
         Raises:
             ValueError: the rectangle is empty or reaches out of the picture.
         """
-        f = dct_factor
-        height, width = -(-self.height // f), -(-self.width // f)
-        if not (0 <= left < right <= width and 0 <= top < bottom <= height):
-            raise ValueError(
-                f"left={left}, top={top}, right={right}, bottom={bottom} is no rectangle in {width}x{height} pixels; "
-                "keep 0 <= left < right <= width, and 0 <= top < bottom <= height"
-            )
-        first_column, last_column = _tiles_of(left, right, self.stored_width, self.tile_width, self.margin_x, f)
-        first_row, last_row = _tiles_of(top, bottom, self.stored_height, self.tile_height, self.margin_y, f)
+        chosen = self._chosen(left, top, right, bottom, dct_factor)
+        first_row, last_row, first_column, last_column = chosen
         start, stop = first_row * self.num_columns, (last_row - 1) * self.num_columns + 1
         starts = self.bounds[start + first_column : stop + first_column : self.num_columns]
         stops = self.bounds[start + last_column : stop + last_column : self.num_columns]
@@ -111,7 +118,7 @@ class Tiles:
             first_row * self.tile_height,
             min(last_column * self.tile_width, self.stored_width),
             min(last_row * self.tile_height, self.stored_height),
-            (first_row, last_row, first_column, last_column),
+            chosen,
             list(zip(starts.tolist(), stops.tolist(), strict=True)),
         )
 
@@ -125,7 +132,7 @@ class Tiles:
             raise ValueError("the pieces are not as long as the region's ranges: the file has changed")
         jpeg = np.frombuffer(bytearray().join((self.head, *pieces)), np.uint8)
         is_sound = renumber(jpeg[len(self.head) :], self.bounds, self.num_columns, *region.tiles)
-        return self._finished(jpeg, is_sound, region, dct_factor)
+        return self._finished(jpeg, is_sound, region.tiles, dct_factor)
 
     def extract(
         self, data: bytes | memoryview, left: int, top: int, right: int, bottom: int, *, dct_factor: int = 1
@@ -143,22 +150,38 @@ class Tiles:
         Raises:
             ValueError: the rectangle is empty or reaches out of the picture, or the file has changed.
         """
-        region = self.region(left, top, right, bottom, dct_factor=dct_factor)
+        chosen = self._chosen(left, top, right, bottom, dct_factor)
         head = len(self.head)
-        jpeg = np.empty(head + sum(stop - start for start, stop in region.ranges), np.uint8)
-        jpeg[:head] = np.frombuffer(self.head, np.uint8)
-        file = np.frombuffer(data, np.uint8)
-        is_sound = cut(file, self.bounds, self.num_columns, *region.tiles, jpeg[head:])
-        return self._finished(jpeg, is_sound, region, dct_factor)
+        jpeg = np.empty(head + num_coded_bytes(self.bounds, self.num_columns, *chosen), np.uint8)
+        jpeg.data[:head] = self.head
+        is_sound = cut(np.frombuffer(data, np.uint8), self.bounds, self.num_columns, *chosen, jpeg[head:])
+        return self._finished(jpeg, is_sound, chosen, dct_factor)
 
-    def _finished(self, jpeg: npt.NDArray[np.uint8], is_sound: bool, region: Region, dct_factor: int) -> Cut:
+    def _chosen(self, left: int, top: int, right: int, bottom: int, dct_factor: int) -> tuple[int, int, int, int]:
+        """The tiles that `region` chooses: first row, last row, first column, last column, both last ones excluded."""
+        f = dct_factor
+        height, width = -(-self.height // f), -(-self.width // f)
+        if not (0 <= left < right <= width and 0 <= top < bottom <= height):
+            raise ValueError(
+                f"left={left}, top={top}, right={right}, bottom={bottom} is no rectangle in {width}x{height} pixels; "
+                "keep 0 <= left < right <= width, and 0 <= top < bottom <= height"
+            )
+        return *_tiles_of(top, bottom, self.stored_height, self.tile_height, self.margin_y, f), *_tiles_of(
+            left, right, self.stored_width, self.tile_width, self.margin_x, f
+        )
+
+    def _finished(
+        self, jpeg: npt.NDArray[np.uint8], is_sound: bool, chosen: tuple[int, int, int, int], dct_factor: int
+    ) -> Cut:
         if not is_sound:
             raise ValueError("a tile does not end with its restart marker: the file has changed")
-        height, width = region.bottom - region.top, region.right - region.left
-        struct.pack_into(">HH", jpeg.data, self.size_at, height, width)
-        _, last_row, _, last_column = region.tiles
+        first_row, last_row, first_column, last_column = chosen
+        left, top = first_column * self.tile_width, first_row * self.tile_height
+        height = min(last_row * self.tile_height, self.stored_height) - top
+        width = min(last_column * self.tile_width, self.stored_width) - left
+        _SIZE.pack_into(jpeg.data, self.size_at, height, width)
         holds_last = last_column == self.num_columns and last_row * self.num_columns == self.bounds.size - 1
-        return Cut(jpeg.data, region.left // dct_factor, region.top // dct_factor, height, width, holds_last)
+        return Cut(jpeg.data, left // dct_factor, top // dct_factor, height, width, holds_last)
 
 
 def read_tiles(data: bytes | memoryview) -> Tiles | None:
@@ -176,6 +199,31 @@ def read_tiles(data: bytes | memoryview) -> Tiles | None:
     """
     view = memoryview(data).cast("B")
     return tiles_of(view, read_frame(view))
+
+
+def usual_tiles(data: memoryview) -> Tiles | None:
+    """The tiles of a JPEG without EXIF as `prepare` writes it; None for all others, which `read_tiles` may yet take."""
+    if IDENTIFIER not in bytes(data[:_USUAL_HEAD_BYTES]):  # most JPEGs: nothing has to be compiled for them
+        return None
+    head, bounds, found = np.empty(_USUAL_HEAD_BYTES, np.uint8), np.empty(_USUAL_TILES + 1, np.int64), _FOUND.copy()
+    num_tiles = scan_usual(np.frombuffer(data, np.uint8), head, bounds, found)
+    if num_tiles == 0:
+        return None
+    stored_height, stored_width, height, width, blocks_y, blocks_x, interval, num_head, size_at = found.tolist()
+    return Tiles(
+        height=height,
+        width=width,
+        stored_height=stored_height,
+        stored_width=stored_width,
+        tile_height=8 * blocks_y,
+        tile_width=8 * blocks_x * interval,
+        num_columns=-(-stored_width // (8 * blocks_x * interval)),
+        margin_x=blocks_x - 1,
+        margin_y=blocks_y - 1,
+        head=head.data[:num_head].tobytes(),
+        size_at=size_at,
+        bounds=bounds[: num_tiles + 1].copy(),
+    )
 
 
 def tiles_of(data: memoryview, frame: Frame) -> Tiles | None:

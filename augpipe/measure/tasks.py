@@ -63,7 +63,7 @@ def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, ep
         for table, view in zip(tables, sizes, strict=True):
             height, width = view[which]
             out = memory[i % slots, : height * width * 3]
-            render(pixels[which], table[which : which + 1], out, (height, width), FORM, scratch)
+            render([(pixels[which], 0, 0)], table[which : which + 1], out, (height, width), FORM, scratch)
 
     return lambda num, threads: spread(one, num, threads)
 

@@ -30,7 +30,7 @@ class HostTransform:
         def work(position: int) -> None:
             out = memory[ends[position] : ends[position + 1]]
             pixels = as_rgbx(photographs[position], self._scratch)
-            render(pixels, table[position : position + 1], out, sizes[position], form, self._scratch)
+            render([(pixels, 0, 0)], table[position : position + 1], out, sizes[position], form, self._scratch)
 
         num_threads = min(self._num_threads, len(photographs))
         if num_threads > 1:

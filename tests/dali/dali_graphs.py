@@ -111,6 +111,6 @@ class HostRenderer:
                 num_rows = int(row["origin_y"] + row["high_y"]) + 1  # the last one that the kernel reads
                 held = np.ctypeslib.as_array((c_uint8 * (num_rows * stride * channels)).from_address(address))
                 image = as_rgbx(held.reshape(num_rows, stride, channels), scratch)
-                render(image, row[None], out, (height, width), self._form, scratch)
+                render([(image, 0, 0)], row[None], out, (height, width), self._form, scratch)
             finished.append(torch.from_numpy(self._form.wrap(memory.reshape(-1), len(pixels), height, width)))
         return finished

@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,8 +154,9 @@ def test_the_kernels_task_runs_every_view_of_the_photographs_in_turn(
     sizes: list[tuple[int, int]] = []
     shapes: list[tuple[int, ...]] = []
 
-    def noted(image: object, row: object, out: object, size: tuple[int, int], *rest: object) -> None:
-        assert isinstance(image, np.ndarray) and isinstance(out, np.ndarray) and out.dtype == np.float32
+    def noted(images: list[Any], row: object, out: object, size: tuple[int, int], *rest: object) -> None:
+        ((image, *first),) = images
+        assert isinstance(out, np.ndarray) and out.dtype == np.float32 and first == [0, 0]
         assert len(out) == 3 * size[0] * size[1]
         sizes.append(size)
         shapes.append(image.shape)
