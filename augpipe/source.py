@@ -7,12 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
-Encoded = bytes | memoryview
 
 
 @runtime_checkable
 class Source(Protocol):
-    """N photographs with the sample ids 0..N-1; `read` is called from several threads at once."""
+    """N photographs with the sample ids 0..N-1; `read` is called from several threads at once.
+
+    A source that knows the sizes of its photographs without reading them may have two attributes more: `knows_sizes`,
+    which is True, and `size(sample_id)`, (height, width) in pixels as they show. A loader then plans a batch before it
+    reads it; where a size proves wrong, the photograph's own counts.
+    """
 
     @property
     def classes(self) -> Sequence[str]:
@@ -32,13 +36,6 @@ class Source(Protocol):
 
     def name(self, sample_id: int) -> str:
         """A path or a description, for captions and error messages."""
-
-
-def content_of(source: Source, sample_id: int) -> Encoded | Pixels:
-    """What `source.read` returns; from our own sources that can, without a copy."""
-    read = getattr(source, "read_view", source.read)
-    content: Encoded | Pixels = read(sample_id)
-    return content
 
 
 def is_source(thing: Any) -> TypeGuard[Source]:

@@ -89,13 +89,9 @@ class TarSource:
             ValueError: the tar file has become shorter; the reason alone.
             OSError: it cannot be read.
         """
-        return bytes(self.read_view(sample_id))
-
-    def read_view(self, sample_id: int) -> memoryview:
-        """As `read`, without a copy: the image's bytes, read-only."""
         check_sample_id(sample_id, len(self))
         length = int(self._lengths[sample_id])
-        data = self._files.view(self._file(sample_id), length, int(self._offsets[sample_id]))
+        data = self._files.read(self._file(sample_id), length, int(self._offsets[sample_id]))
         if len(data) != length:
             raise ValueError(f"the tar file ends after {len(data)} of its {length} bytes: it was cut short meanwhile")
         return data

@@ -79,6 +79,8 @@ class Assembly:
     request: Request
     cache: PixelCache | None
     photographs: list[Photograph | None]
+    is_unread: bool = False
+    """Whether it was planned by sizes that the source knew: then photographs are read as they are put."""
     problems: dict[int, BaseException] = field(default_factory=dict)
     """Position -> what ends the run."""
     skipped: dict[int, str] = field(default_factory=dict)

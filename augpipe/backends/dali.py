@@ -17,7 +17,6 @@ import numpy.typing as npt
 from augpipe.backends.assembly import Assembly, DevicePixels, Proceed, Region, Settings
 from augpipe.backends.samples import Samples
 from augpipe.planning.regions import source_regions
-from augpipe.source import Encoded
 from augpipe.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -120,9 +119,8 @@ class DaliStage:
         assert photograph is not None and assembly.factors is not None
         return (
             position not in assembly.held
-            and isinstance(photograph.content, Encoded)
-            # else it may be cut off, beyond the region that is decoded
-            and photograph.content[-len(END_OF_IMAGE) :] == END_OF_IMAGE
+            and isinstance(photograph.content, bytes)
+            and photograph.content.endswith(END_OF_IMAGE)  # else it may be cut off, beyond the region that is decoded
             and photograph.may_scale  # a JPEG for libjpeg-turbo, not turned
             and assembly.factors[position] == 1
             and photograph.sample_id not in self._samples.undecodable

@@ -1,9 +1,9 @@
 """The engine of every backend: a few threads read, decode and render, batch after batch, in the order asked for.
 
 A batch goes through stages. Its photographs are read and their headers looked at; the thread that finishes the last one
-plans the whole batch. Where another decoder helps (DALI), the batch passes through it. Then each photograph that is not
-decoded yet is, and is put into the output. Tasks of earlier batches go first, so that a batch is finished as soon as it
-can be.
+plans the whole batch. A source that knows the sizes of its photographs, as shards do, has them read later. Where
+another decoder helps (DALI), the batch passes through it. Then each photograph that is not decoded yet is, and is put
+into the output. Tasks of earlier batches go first, so that a batch is finished as soon as it can be.
 """
 
 from collections import deque
@@ -87,6 +87,7 @@ class Engine:
         self._cache = cache
         self._samples = Samples(settings)
         self._stage = stage(self._samples) if stage is not None else None
+        self._may_read_late = cache is None and stage is None and settings.num_threads > 1
 
     def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
         """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
@@ -123,9 +124,27 @@ class Engine:
         assembly = Assembly(request=request, cache=self._cache, photographs=[None] * len(request.sample_ids))
         if self._cache is not None and self._cache.sizes_of(request.sample_ids).are_known.all():
             pool.submit((request.number, 0), partial(self._open_known, pool, assembly))
+        elif self._may_read_late:
+            pool.submit((request.number, 0), partial(self._plan_unread, pool, assembly))
         else:
             self._spread(pool, assembly, 0)
         return assembly
+
+    def _plan_unread(self, pool: WorkerPool, assembly: Assembly) -> None:
+        """The first stage where the source knows all sizes: each photograph is read when it is decoded.
+
+        Reading is little but Python, and decoding is not: threads that read at the same time wait for each other.
+        """
+        try:
+            photographs = self._samples.unread(assembly)
+        except BaseException as problem:
+            assembly.problems[0] = problem
+            photographs = []
+        if photographs is None:
+            self._spread(pool, assembly, 0)
+            return
+        assembly.photographs, assembly.is_unread = [*photographs], True
+        self._go_on(pool, assembly, 0)
 
     def _open_known(self, pool: WorkerPool, assembly: Assembly) -> None:
         """The first stage of a batch that the cache knows all samples of: nothing is read, so it is one task."""
@@ -193,11 +212,26 @@ class Engine:
         photograph = assembly.photographs[position]
         assert photograph is not None
         try:
+            if assembly.is_unread:
+                photograph = self._read_late(assembly, position, photograph)
             self._put_one(assembly, position, photograph)
         except SampleError as problem:
             self._samples.decoding_failed(assembly, photograph, problem)
             self._replace(assembly, position, photograph)
         photograph.content = None  # of no more use
+
+    def _read_late(self, assembly: Assembly, position: int, known: Photograph) -> Photograph:
+        """Read a photograph of a planned batch, and plan it anew where the source was wrong about it.
+
+        Raises:
+            SampleError: it cannot be read or used.
+        """
+        found = self._samples.opened(known)
+        if (found.size, found.may_scale) == (known.size, known.may_scale):
+            assembly.photographs[position] = found
+        elif plan_replacement(assembly, position, found, self._settings):
+            self._output.begin(assembly)
+        return found
 
     def _replace(self, assembly: Assembly, position: int, unusable: Photograph) -> None:
         """Put the next photograph that can be decoded in the place of one that cannot, with draws of its own."""

@@ -13,8 +13,10 @@ from augpipe.output import import_torch
 from augpipe.source import Pixels
 
 GATHERED_BYTES = 2**20
-"""Decoded pixels that a thread gathers before it renders them. Each call of the kernel hands Python's lock to another
-thread and has to get it back; more than this falls out of a core's cache."""
+"""Of a thread's memory for photographs that it decodes before it renders them: about what a core's cache holds. Each
+call of the kernel hands Python's lock to another thread and has to get it back."""
+MOST_GATHERED = 8
+"""Photographs, however small they are."""
 
 
 class _Gathered(threading.local):
@@ -22,10 +24,12 @@ class _Gathered(threading.local):
 
     def __init__(self) -> None:
         self.memory: Pixels = np.empty(GATHERED_BYTES, np.uint8)
-        self.num_bytes = 0
-        """Of `memory`, that hold pixels."""
-        self.asked_bytes = 0
-        """Of `memory`, handed out behind them."""
+        self.used = 0
+        """Bytes of `memory` that hold pixels of `images`."""
+        self.handed_out = 0
+        """Where in `memory` ends what was last handed out."""
+        self.is_full = False
+        """Whether the last one had to lie elsewhere."""
         self.assembly: Assembly | None = None
         self.first_position = 0
         self.images: list[tuple[Pixels, int, int]] = []
@@ -48,28 +52,32 @@ class HostOutput:
     def room(self, assembly: Assembly, position: int, num_bytes: int) -> Pixels:
         """(num_bytes,) to decode a photograph into; the calling thread's until it has put it, or asks again."""
         gathered = self._gathered
-        if gathered.num_bytes + num_bytes > len(gathered.memory):
-            self.flush()
-            if num_bytes > len(gathered.memory):
-                gathered.memory = np.empty(num_bytes, np.uint8)
-        gathered.asked_bytes = num_bytes
-        return gathered.memory[gathered.num_bytes : gathered.num_bytes + num_bytes]
+        end = gathered.used + num_bytes
+        gathered.is_full = end > len(gathered.memory)
+        if gathered.is_full:
+            return self._scratch.pixels(num_bytes)  # what lies there is rendered as soon as it is put
+        gathered.handed_out = end
+        return gathered.memory[gathered.used : end]
 
     def put(self, assembly: Assembly, position: int, pixels: Pixels, first: tuple[int, int] = (0, 0)) -> None:
         """Take one photograph, given as (H, W, 4) RGBX that starts at column and row `first` of it."""
         gathered = self._gathered
+        end, is_full = gathered.handed_out, gathered.is_full
         if gathered.assembly is not assembly or position != gathered.first_position + len(gathered.images):
             self.flush()
             gathered.assembly, gathered.first_position = assembly, position
         gathered.images.append((pixels, *first))
-        gathered.num_bytes += gathered.asked_bytes
-        gathered.asked_bytes = 0
+        gathered.used = gathered.handed_out = max(gathered.used, end)
+        if is_full or len(gathered.images) == MOST_GATHERED:
+            self.flush()
 
     def flush(self) -> None:
         """Render the views of what the calling thread has put."""
         gathered = self._gathered
         assembly, images = gathered.assembly, gathered.images
-        gathered.assembly, gathered.images, gathered.num_bytes = None, [], 0
+        gathered.assembly, gathered.images = None, []
+        gathered.used = gathered.handed_out = 0
+        gathered.is_full = False
         if assembly is None:
             return
         start, stop = gathered.first_position, gathered.first_position + len(images)

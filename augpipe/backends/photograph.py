@@ -11,7 +11,7 @@ from augpipe.decoding.jpeg import decode_stored
 from augpipe.errors import SampleError
 from augpipe.planning.plan import refusals
 from augpipe.recipe import Recipe
-from augpipe.source import Encoded, Pixels, Source, content_of
+from augpipe.source import Pixels, Source
 
 
 @dataclass(kw_only=True, slots=True)
@@ -19,7 +19,7 @@ class Photograph:
     """A sample's content, with what its header says."""
 
     sample_id: int
-    content: Encoded | Pixels | None
+    content: bytes | Pixels | None
     """The encoded file, or pixels; None where the cache knows the sample, and once it is needed no longer."""
     size: tuple[int, int]
     """Height and width, upright."""
@@ -61,7 +61,7 @@ class Photograph:
         Raises:
             ValueError: the content is damaged; the reason alone.
         """
-        assert self.header is not None and self.header.tiles is not None and isinstance(self.content, Encoded)
+        assert self.header is not None and self.header.tiles is not None and isinstance(self.content, bytes)
         left, top, right, bottom = (int(side) for side in rectangle)
         cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
         num_bytes = -(-cut.height // factor) * -(-cut.width // factor) * 4
@@ -69,13 +69,13 @@ class Photograph:
         pixels = decode_stored(cut.jpeg, cut.height, cut.width, factor, out, may_end_early=cut.holds_last)
         return pixels, (cut.first_x, cut.first_y)
 
-    def cut(self, rectangle: Sequence[int]) -> tuple[Encoded, int, int]:
+    def cut(self, rectangle: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
         """A file that holds a rectangle, and the column and row at which it starts: of tiles, or all of it.
 
         Raises:
             ValueError: the content is damaged; the reason alone.
         """
-        assert isinstance(self.content, Encoded)
+        assert isinstance(self.content, bytes)
         if not self.may_crop:
             return self.content, 0, 0
         assert self.header is not None and self.header.tiles is not None
@@ -97,7 +97,7 @@ def open_photograph(source: Source, recipe: Recipe, sample_id: int, max_pixels: 
         ConnectionError: remote storage does not answer.
     """
     try:
-        content = content_of(source, sample_id)
+        content = source.read(sample_id)
         header = None
         if isinstance(content, np.ndarray):
             check_image(content)

@@ -26,7 +26,7 @@ def plan_batch(assembly: Assembly, settings: Settings) -> None:
         for view, rows in zip(settings.recipe.all_views, assembly.plan.views, strict=True)
     )
     assembly.rectangles = None
-    if any(photograph.may_crop for photograph in photographs):
+    if assembly.is_unread or any(photograph.may_crop for photograph in photographs):
         assembly.rectangles = source_regions(assembly.tables, assembly.sizes)
     assembly.held.clear()
     if assembly.cache is not None:
@@ -34,7 +34,7 @@ def plan_batch(assembly: Assembly, settings: Settings) -> None:
 
 
 def plan_replacement(assembly: Assembly, position: int, photograph: Photograph, settings: Settings) -> bool:
-    """Put a replacement into a batch that is planned already; returns whether the whole batch was planned anew.
+    """Put another photograph into a batch that is planned already; returns whether the whole batch was planned anew.
 
     Raises:
         ValueError: the batch holds whole photographs, and this one is of another size.

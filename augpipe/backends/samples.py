@@ -3,6 +3,7 @@
 from augpipe.backends.assembly import Assembly, Settings
 from augpipe.backends.photograph import Photograph, open_photograph
 from augpipe.errors import SampleError
+from augpipe.planning.plan import refusals
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable photograph are tried before giving up."""
@@ -48,6 +49,33 @@ class Samples:
             for sample_id, height, width, may_scale in rows
         ]
 
+    def unread(self, assembly: Assembly) -> list[Photograph] | None:
+        """The photographs of a batch by the sizes that the source knows; None where it must look at them first."""
+        settings, ids = self._settings, assembly.request.sample_ids.tolist()
+        if not getattr(settings.source, "knows_sizes", False):
+            return None
+        try:
+            sizes = [settings.source.size(sample_id) for sample_id in ids]  # type: ignore[attr-defined]  # it has that
+        except (ValueError, OSError):
+            return None
+        if not all(height > 0 < width and height * width <= settings.max_pixels for height, width in sizes):
+            return None
+        if any(refusals(settings.recipe, sizes)):
+            return None
+        return [
+            Photograph(sample_id=sample_id, content=None, size=size, may_scale=True, header=None)
+            for sample_id, size in zip(ids, sizes, strict=True)
+        ]
+
+    def opened(self, photograph: Photograph) -> Photograph:
+        """The photograph of that number, read.
+
+        Raises:
+            SampleError: it cannot be read or used.
+        """
+        settings = self._settings
+        return open_photograph(settings.source, settings.recipe, photograph.sample_id, settings.max_pixels)
+
     def read(self, photograph: Photograph) -> None:
         """Give the photograph its content, where so far the cache alone knew it.
 
@@ -56,8 +84,7 @@ class Samples:
         """
         if photograph.content is not None:
             return
-        settings = self._settings
-        fresh = open_photograph(settings.source, settings.recipe, photograph.sample_id, settings.max_pixels)
+        settings, fresh = self._settings, self.opened(photograph)
         if fresh.size != photograph.size:
             raise SampleError(
                 settings.source.name(photograph.sample_id),

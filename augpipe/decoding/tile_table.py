@@ -18,6 +18,8 @@ MARKER = 0xE9
 IDENTIFIER = b"augpipe tiles\0"
 VERSION = 1
 _PART, _BODY = struct.Struct(">BHH"), struct.Struct(">HHB")
+ALONE = IDENTIFIER + _PART.pack(VERSION, 0, 1)
+"""What a marker that holds a whole table has before its body."""
 _MOST_BYTES = 65_533 - len(IDENTIFIER) - _PART.size
 """Of the body in one marker, whose uint16 length counts itself."""
 

@@ -24,7 +24,7 @@ from augpipe.decoding.tile_scan import (
     renumber,
     scan_usual,
 )
-from augpipe.decoding.tile_table import IDENTIFIER, unpack_table
+from augpipe.decoding.tile_table import ALONE, unpack_table
 
 _SOF0 = 0xC0
 _SIZE = struct.Struct(">HH")
@@ -32,6 +32,7 @@ _USUAL_HEAD_BYTES = 2048
 _USUAL_TILES = 2048
 """2.7 megapixels of 4:2:0 at eight MCUs a tile."""
 _FOUND = np.zeros(9, np.int64)
+_TABLE_START = np.frombuffer(ALONE, np.uint8)
 _SAMPLINGS = {b"\x11": (1, 1), b"\x11\x11\x11": (1, 1), b"\x21\x11\x11": (1, 2), b"\x22\x11\x11": (2, 2)}
 """Rows and columns of blocks in an MCU by the sampling factors in SOF0: gray, 4:4:4, 4:2:2, 4:2:0."""
 
@@ -203,10 +204,10 @@ def read_tiles(data: bytes | memoryview) -> Tiles | None:
 
 def usual_tiles(data: memoryview) -> Tiles | None:
     """The tiles of a JPEG without EXIF as `prepare` writes it; None for all others, which `read_tiles` may yet take."""
-    if IDENTIFIER not in bytes(data[:_USUAL_HEAD_BYTES]):  # most JPEGs: nothing has to be compiled for them
+    if ALONE not in bytes(data[:_USUAL_HEAD_BYTES]):  # most JPEGs: nothing has to be compiled for them
         return None
     head, bounds, found = np.empty(_USUAL_HEAD_BYTES, np.uint8), np.empty(_USUAL_TILES + 1, np.int64), _FOUND.copy()
-    num_tiles = scan_usual(np.frombuffer(data, np.uint8), head, bounds, found)
+    num_tiles = scan_usual(np.frombuffer(data, np.uint8), _TABLE_START, head, bounds, found)
     if num_tiles == 0:
         return None
     stored_height, stored_width, height, width, blocks_y, blocks_x, interval, num_head, size_at = found.tolist()

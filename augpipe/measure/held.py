@@ -58,8 +58,7 @@ class HeldSource:
         if self._source is not None:
             return self._source.read(photograph.sample_id)
         assert photograph.content is not None
-        content = photograph.content
-        return bytes(content) if isinstance(content, memoryview) else content
+        return photograph.content
 
     def label(self, sample_id: int) -> int:
         """None has one."""

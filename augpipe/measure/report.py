@@ -11,7 +11,7 @@ from augpipe.measure.held import hold
 from augpipe.measure.machine import machine
 from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task
 from augpipe.recipe import Recipe
-from augpipe.source import Encoded, Source
+from augpipe.source import Source
 from augpipe.workers import num_usable_cores
 
 NUM_ROUNDS = 7
@@ -161,7 +161,7 @@ def measure(
                 progress(min(1.0, (time.perf_counter() - begun) / seconds))
         number += 1
     sizes = [photograph.size[0] * photograph.size[1] for photograph in photographs]
-    num_bytes = [len(photograph.content) for photograph in photographs if isinstance(photograph.content, Encoded)]
+    num_bytes = [len(photograph.content) for photograph in photographs if isinstance(photograph.content, bytes)]
     return Report(
         machine=machine(),
         recipe=recipe.name or "recipe",

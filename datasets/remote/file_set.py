@@ -43,10 +43,6 @@ class RemoteFileSet:
         """`num_bytes` from `offset`; fewer where the file ends before; raises as `BlockStore.read`."""
         return self._store.read(self._files[number], num_bytes, offset)
 
-    def view(self, number: int, num_bytes: int, offset: int) -> memoryview:
-        """As `read`."""
-        return memoryview(self.read(number, num_bytes, offset))
-
     def forget(self, number: int, num_bytes: int, offset: int) -> None:
         """Have a part fetched anew, as what was kept of it is wrong."""
         self._store.forget(self._files[number], num_bytes, offset)

@@ -6,10 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import numpy as np
-
 from augpipe.datasets.shards.index import open_regular
-from augpipe.datasets.shards.resident import read_resident
 
 _MOST = 4096
 
@@ -46,19 +43,6 @@ class FileSet:
         """
         held = self._descriptor(number)
         return os.pread(held.number, num_bytes, offset)
-
-    def view(self, number: int, num_bytes: int, offset: int) -> memoryview:
-        """As `read`, but read-only memory that may be cut without copying; does not wait for Python's lock if it can.
-
-        Raises:
-            OSError: the file cannot be opened or read.
-            ValueError: it is no regular file.
-        """
-        held = self._descriptor(number)
-        buffer = np.empty(num_bytes, np.uint8)
-        if read_resident(held.number, buffer, offset):
-            return buffer.data.toreadonly()
-        return memoryview(os.pread(held.number, num_bytes, offset))
 
     def _descriptor(self, number: int) -> "_Descriptor":
         with self._lock:

@@ -54,6 +54,9 @@ class ShardSource:
         ImportError: a package for its URL is missing.
     """
 
+    knows_sizes = True
+    """That `size` is what the photographs' headers say: a loader plans its batches without reading them."""
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -97,10 +100,6 @@ class ShardSource:
             ValueError: the shard or its index is damaged there; the reason without the sample's name.
             OSError: the shard cannot be read.
         """
-        return bytes(self.read_view(sample_id))
-
-    def read_view(self, sample_id: int) -> memoryview:
-        """As `read`, without a copy: the JPEG's bytes, read-only, in memory that nobody else has."""
         shard, position = self._find(sample_id)
         index = self._indices[shard]
         record, key = index[position], index.key(position)
@@ -110,12 +109,12 @@ class ShardSource:
                 f"the index is damaged: it places {record.length} bytes at {record.offset} of {index.shard_bytes}"
             )
         self._check_label(record)
-        # header and photograph in one read: a second one might give Python's lock away once more
+        # header and photograph in one read: a second one would give Python's lock away once more
         if self._remote is not None:
-            found = memoryview(self._fetch(self._remote, shard, position, record))
+            found = self._fetch(self._remote, shard, position, record)
         else:
-            found = self._files.view(shard, BLOCK_BYTES + record.length, record.offset - BLOCK_BYTES)
-        if not is_header_of(bytes(found[:BLOCK_BYTES]), f"{key}.jpg", record.length):
+            found = self._files.read(shard, BLOCK_BYTES + record.length, record.offset - BLOCK_BYTES)
+        if not is_header_of(found, f"{key}.jpg", record.length):
             raise ValueError(
                 f"the index and the shard differ: the index places {key}.jpg of {record.length} bytes at "
                 f"{record.offset}, and the tar header before it says otherwise"

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.stats.channels import ChannelSums
-from augpipe.source import Encoded, Pixels
+from augpipe.source import Pixels
 
 FINGERPRINT = np.dtype(
     [
@@ -26,12 +26,12 @@ Fingerprints = npt.NDArray[np.void]
 
 
 def fingerprint(
-    sample_id: int, content: Encoded | Pixels, shape: tuple[int, int, int], sums: ChannelSums, perceptual: int | None
+    sample_id: int, content: bytes | Pixels, shape: tuple[int, int, int], sums: ChannelSums, perceptual: int | None
 ) -> Fingerprints:
     """(1,) `FINGERPRINT` of a photograph whose decoded pixels have this shape and these sums."""
     made = np.zeros(1, FINGERPRINT)
     made["sample_id"] = sample_id
-    made["content"] = _digest(content) if isinstance(content, Encoded) else pixel_digest(content)
+    made["content"] = _digest(content) if isinstance(content, bytes) else pixel_digest(content)
     made["sums"] = _digest(repr((shape, sums.sums, sums.squares)).encode())
     if perceptual is not None:
         made["perceptual"] = perceptual

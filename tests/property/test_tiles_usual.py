@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.decoding import Tiles, read_tiles, tile_scan, tiles
+from augpipe.decoding.tile_table import ALONE
 from tests.unit.picture_files import exif
 from tests.unit.tiled_files import KINDS, noise, table_of, tiled, with_markers, with_table
 
@@ -18,6 +19,7 @@ FILES = [
     for height, width, tile in [(1, 1, (16, 8)), (33, 70, (32, 16)), (90, 260, (128, 16))]
     for quality in (30, 97)
 ]
+START = np.frombuffer(ALONE, np.uint8)
 LARGE = tiled(noise(1700, 1700, 3), "4:2:0", quality=10, tile=(16, 16))
 
 
@@ -97,7 +99,7 @@ def test_nothing_outside_the_file_is_read(file: bytes) -> None:
         for end in [*range(head + 2), len(file)]:
             array = np.frombuffer(file[:end], np.uint8)
             bounds, found = np.zeros(4096, np.int64), np.zeros(9, np.int64)
-            num = tile_scan.scan_usual.py_func(array, np.zeros(2048, np.uint8), bounds, found)
+            num = tile_scan.scan_usual.py_func(array, START, np.zeros(2048, np.uint8), bounds, found)
             assert (num > 0) == (end == len(file))
 
 
@@ -105,7 +107,7 @@ def test_nothing_outside_the_file_is_read(file: bytes) -> None:
 def test_short_memory_is_not_written_beyond(room: int) -> None:
     array, found = np.frombuffer(FILES[-1], np.uint8), np.zeros(9, np.int64)
     memory, bounds = np.full(2048, 7, np.uint8), np.full(4096, 7, np.int64)
-    assert tile_scan.scan_usual(array, memory[:room], bounds, found) == 0
+    assert tile_scan.scan_usual(array, START, memory[:room], bounds, found) == 0
     assert (memory[room:] == 7).all()
-    assert tile_scan.scan_usual(array, np.zeros(2048, np.uint8), bounds[: min(room, 9)], found) == 0
+    assert tile_scan.scan_usual(array, START, np.zeros(2048, np.uint8), bounds[: min(room, 9)], found) == 0
     assert (bounds[min(room, 9) :] == 7).all()

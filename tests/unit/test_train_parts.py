@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch._C._distributed_c10d import HashStore
 
 from augpipe import order
+from augpipe.datasets.shards.source import ShardSource
 from augpipe.trainer.checkpoint.tree import flatten, restore
 from augpipe.trainer.config.optim import OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.group import next_group
@@ -24,6 +25,7 @@ from augpipe.trainer.optim import MakeOptimizer
 from augpipe.trainer.optim_schedule import Plateau, lr_factor
 from augpipe.trainer.report.metrics import Table, read_rows
 from tests.unit.loader_sources import MemorySource, jpegs
+from tests.unit.shard_sets import build
 
 
 def schedule(**options: object) -> ScheduleConfig:
@@ -118,6 +120,14 @@ def test_what_is_held_out_is_a_partition_and_stays() -> None:
     assert held.read(2) == source.read(int(held.ids[2])) and held.label(2) == source.label(int(held.ids[2]))
     with pytest.raises(ValueError, match="both training and evaluation need some"):
         hold_out(source, 0.001, 3)
+
+
+def test_a_part_knows_the_sizes_that_the_whole_knows(tmp_path: Path) -> None:
+    whole = ShardSource(build(tmp_path / "out"))
+    _, held = hold_out(whole, 0.5, 3)
+    assert held.knows_sizes
+    assert [held.size(i) for i in range(len(held))] == [whole.size(i) for i in held.ids.tolist()]
+    assert not hold_out(MemorySource(jpegs(4)), 0.5, 3)[1].knows_sizes
 
 
 def test_a_tree_comes_back() -> None:

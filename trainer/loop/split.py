@@ -24,6 +24,16 @@ class Part:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether the whole source has `size`; see `augpipe.Source`."""
+        return bool(getattr(self._source, "knows_sizes", False))
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """(height, width) in pixels of the sample, where the whole source knows it."""
+        size: tuple[int, int] = self._source.size(int(self.ids[sample_id]))  # type: ignore[attr-defined]
+        return size
+
     def read(self, sample_id: int) -> bytes | Pixels:
         """The sample's file or pixels."""
         return self._source.read(int(self.ids[sample_id]))
