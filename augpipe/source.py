@@ -13,9 +13,10 @@ Pixels = npt.NDArray[np.uint8]
 class Source(Protocol):
     """N photographs with the sample ids 0..N-1; `read` is called from several threads at once.
 
-    A source that knows the sizes of its photographs without reading them may have two attributes more: `knows_sizes`,
-    which is True, and `size(sample_id)`, (height, width) in pixels as they show. A loader then plans a batch before it
-    reads it; where a size proves wrong, the photograph's own counts.
+    A source of JPEGs that knows their sizes without reading them may have two attributes more: `knows_sizes`, which is
+    True, and `size(sample_id)`, (height, width) in pixels as they show. A loader with two threads or more, no cache and
+    the native backend then plans a batch before it reads it, which is faster; where a size proves wrong, or the
+    photograph is large and no JPEG, it is planned anew, which is slower.
     """
 
     @property

@@ -227,7 +227,8 @@ class Engine:
             SampleError: it cannot be read or used.
         """
         found = self._samples.opened(known)
-        if (found.size, found.may_scale) == (known.size, known.may_scale):
+        assert assembly.factors is not None
+        if found.size == known.size and (found.may_scale or assembly.factors[position] == 1):
             assembly.photographs[position] = found
         elif plan_replacement(assembly, position, found, self._settings):
             self._output.begin(assembly)

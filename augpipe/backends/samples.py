@@ -50,14 +50,19 @@ class Samples:
         ]
 
     def unread(self, assembly: Assembly) -> list[Photograph] | None:
-        """The photographs of a batch by the sizes that the source knows; None where it must look at them first."""
+        """The photographs of a batch by the sizes that the source knows; None where it must look at them first.
+
+        So it must where whole photographs are kept: what replaces one that is damaged may be of another size.
+        """
         settings, ids = self._settings, assembly.request.sample_ids.tolist()
-        if not getattr(settings.source, "knows_sizes", False):
+        keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
+        if not getattr(settings.source, "knows_sizes", False) or (keeps_whole and len(ids) > 1):
             return None
         try:
-            sizes = [settings.source.size(sample_id) for sample_id in ids]  # type: ignore[attr-defined]  # it has that
+            found = [settings.source.size(sample_id) for sample_id in ids]  # type: ignore[attr-defined]  # it has that
         except (ValueError, OSError):
             return None
+        sizes = [(int(height), int(width)) for height, width in found]
         if not all(height > 0 < width and height * width <= settings.max_pixels for height, width in sizes):
             return None
         if any(refusals(settings.recipe, sizes)):

@@ -52,6 +52,15 @@ class HeldSource:
     def __len__(self) -> int:
         return self._num
 
+    @property
+    def knows_sizes(self) -> bool:
+        """As `source`, so that a loader does what it does with that."""
+        return bool(getattr(self._source, "knows_sizes", False))
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """(height, width) in pixels."""
+        return self._photographs[sample_id % len(self._photographs)].size
+
     def read(self, sample_id: int) -> bytes | Pixels:
         """From memory, or from `source` where that was given."""
         photograph = self._photographs[sample_id % len(self._photographs)]
