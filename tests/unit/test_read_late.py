@@ -143,4 +143,4 @@ def test_what_the_benchmark_holds_is_read_as_its_source_is(out: Path) -> None:
     photographs, _ = hold(source, PAPER)
     held = HeldSource(photographs, 2 * NUM, source)
     assert held.knows_sizes and not HeldSource(photographs, 2 * NUM).knows_sizes
-    assert [held.size(i) for i in range(2 * NUM)] == [source.size(i) for i in range(NUM)] * 2
+    assert [held.size(i) for i in range(2 * NUM)] == [source.size(each.sample_id) for each in photographs] * 2
