@@ -13,10 +13,7 @@ Pixels = npt.NDArray[np.uint8]
 class Source(Protocol):
     """N photographs with the sample ids 0..N-1; `read` is called from several threads at once.
 
-    A source of JPEGs that knows their sizes without reading them may have two attributes more: `knows_sizes`, which is
-    True, and `size(sample_id)`, (height, width) in pixels as they show. A loader with two threads or more, no cache and
-    the native backend then plans a batch before it reads it, which is faster; where a size proves wrong, or the
-    photograph is large and no JPEG, it is planned anew, which is slower.
+    One of JPEGs that knows their sizes without reading them may say so: `SizedSource`.
     """
 
     @property
@@ -37,6 +34,26 @@ class Source(Protocol):
 
     def name(self, sample_id: int) -> str:
         """A path or a description, for captions and error messages."""
+
+
+class SizedSource(Source, Protocol):
+    """JPEGs whose sizes are known without reading them.
+
+    A loader with two threads or more, no cache and the native backend plans a batch before it reads it, which is
+    faster; where a size proves wrong, or the photograph is large and no JPEG, it is planned anew, which is slower.
+    """
+
+    @property
+    def knows_sizes(self) -> bool:
+        """True; False is as if there were no `size`."""
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """Height and width, in pixels, as the photograph shows."""
+
+
+def is_sized(source: Source) -> TypeGuard[SizedSource]:
+    """Whether `source.size` may be asked."""
+    return bool(getattr(source, "knows_sizes", False))
 
 
 def is_source(thing: Any) -> TypeGuard[Source]:

@@ -226,7 +226,7 @@ class Engine:
         Raises:
             SampleError: it cannot be read or used.
         """
-        found = self._samples.opened(known)
+        found = self._samples.opened(known.sample_id)
         assert assembly.factors is not None
         if found.size == known.size and (found.may_scale or assembly.factors[position] == 1):
             assembly.photographs[position] = found

@@ -4,6 +4,7 @@ from augpipe.backends.assembly import Assembly, Settings
 from augpipe.backends.photograph import Photograph, open_photograph
 from augpipe.errors import SampleError
 from augpipe.planning.plan import refusals
+from augpipe.source import is_sized
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable photograph are tried before giving up."""
@@ -56,10 +57,10 @@ class Samples:
         """
         settings, ids = self._settings, assembly.request.sample_ids.tolist()
         keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
-        if not getattr(settings.source, "knows_sizes", False) or (keeps_whole and len(ids) > 1):
+        if not is_sized(settings.source) or (keeps_whole and len(ids) > 1):
             return None
         try:
-            found = [settings.source.size(sample_id) for sample_id in ids]  # type: ignore[attr-defined]  # it has that
+            found = [settings.source.size(sample_id) for sample_id in ids]
         except (ValueError, OSError):
             return None
         sizes = [(int(height), int(width)) for height, width in found]
@@ -72,14 +73,14 @@ class Samples:
             for sample_id, size in zip(ids, sizes, strict=True)
         ]
 
-    def opened(self, photograph: Photograph) -> Photograph:
-        """The photograph of that number, read.
+    def opened(self, sample_id: int) -> Photograph:
+        """A photograph, read now.
 
         Raises:
             SampleError: it cannot be read or used.
         """
         settings = self._settings
-        return open_photograph(settings.source, settings.recipe, photograph.sample_id, settings.max_pixels)
+        return open_photograph(settings.source, settings.recipe, sample_id, settings.max_pixels)
 
     def read(self, photograph: Photograph) -> None:
         """Give the photograph its content, where so far the cache alone knew it.
@@ -89,7 +90,7 @@ class Samples:
         """
         if photograph.content is not None:
             return
-        settings, fresh = self._settings, self.opened(photograph)
+        settings, fresh = self._settings, self.opened(photograph.sample_id)
         if fresh.size != photograph.size:
             raise SampleError(
                 settings.source.name(photograph.sample_id),
@@ -114,5 +115,4 @@ class Samples:
         if known is not None:
             height, width, may_scale = known
             return Photograph(sample_id=sample_id, content=None, size=(height, width), may_scale=may_scale, header=None)
-        settings = self._settings
-        return open_photograph(settings.source, settings.recipe, sample_id, settings.max_pixels)
+        return self.opened(sample_id)

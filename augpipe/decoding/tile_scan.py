@@ -15,7 +15,7 @@ count took 15.5."""
 
 
 @kernel(nogil=False)
-def place_segments(data, start, lengths, bounds):  # type: ignore[no-untyped-def]  # numba compiles it
+def place_segments(data, start, lengths, bounds):
     """Fill in `bounds`: where each restart segment of a scan stops, if `lengths` are those of all of them.
 
     In coded data a byte but zero follows 0xff in markers alone (ITU-T T.81, B.1.1.5). So where each of n ends has its
@@ -60,12 +60,12 @@ def place_segments(data, start, lengths, bounds):  # type: ignore[no-untyped-def
 
 
 @njit(inline="always")
-def _uint16(data, at):  # type: ignore[no-untyped-def]
+def _uint16(data, at):
     return np.int64(data[at]) << 8 | np.int64(data[at + 1])
 
 
 @kernel(nogil=False)
-def scan_usual(data, table_start, head, bounds, found):  # type: ignore[no-untyped-def]
+def scan_usual(data, table_start, head, bounds, found):
     """All that `tiles.tiles_of` finds out, of a file as `prepare` writes it: 4 microseconds where that takes 30.
 
     Args:
@@ -159,7 +159,7 @@ def scan_usual(data, table_start, head, bounds, found):  # type: ignore[no-untyp
 
 
 @kernel(nogil=False)
-def renumber(coded, bounds, num_columns, first_row, last_row, first_column, last_column):  # type: ignore[no-untyped-def]
+def renumber(coded, bounds, num_columns, first_row, last_row, first_column, last_column):
     """Number the restart markers of some tiles in turn, in place, and close the last with EOI.
 
     Args:
@@ -191,7 +191,7 @@ def renumber(coded, bounds, num_columns, first_row, last_row, first_column, last
 
 
 @kernel(nogil=False)
-def num_coded_bytes(bounds, num_columns, first_row, last_row, first_column, last_column):  # type: ignore[no-untyped-def]
+def num_coded_bytes(bounds, num_columns, first_row, last_row, first_column, last_column):
     """How many bytes some tiles take together.
 
     Args:
@@ -209,7 +209,7 @@ def num_coded_bytes(bounds, num_columns, first_row, last_row, first_column, last
 
 
 @kernel(nogil=False)
-def cut(data, bounds, num_columns, first_row, last_row, first_column, last_column, coded):  # type: ignore[no-untyped-def]
+def cut(data, bounds, num_columns, first_row, last_row, first_column, last_column, coded):
     """Copy some tiles out of a file, row by row, and `renumber` them.
 
     Args:

@@ -114,14 +114,7 @@ class Tiles:
         start, stop = first_row * self.num_columns, (last_row - 1) * self.num_columns + 1
         starts = self.bounds[start + first_column : stop + first_column : self.num_columns]
         stops = self.bounds[start + last_column : stop + last_column : self.num_columns]
-        return Region(
-            first_column * self.tile_width,
-            first_row * self.tile_height,
-            min(last_column * self.tile_width, self.stored_width),
-            min(last_row * self.tile_height, self.stored_height),
-            chosen,
-            list(zip(starts.tolist(), stops.tolist(), strict=True)),
-        )
+        return Region(*self._box(chosen), chosen, list(zip(starts.tolist(), stops.tolist(), strict=True)))
 
     def join(self, region: Region, pieces: Sequence[bytes | memoryview], *, dct_factor: int = 1) -> Cut:
         """The JPEG of a region from what stands in the file at `region.ranges`.
@@ -167,19 +160,25 @@ class Tiles:
                 f"left={left}, top={top}, right={right}, bottom={bottom} is no rectangle in {width}x{height} pixels; "
                 "keep 0 <= left < right <= width, and 0 <= top < bottom <= height"
             )
-        return *_tiles_of(top, bottom, self.stored_height, self.tile_height, self.margin_y, f), *_tiles_of(
-            left, right, self.stored_width, self.tile_width, self.margin_x, f
-        )
+        rows = _tiles_of(top, bottom, self.stored_height, self.tile_height, self.margin_y, f)
+        columns = _tiles_of(left, right, self.stored_width, self.tile_width, self.margin_x, f)
+        return *rows, *columns
+
+    def _box(self, chosen: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of tiles, in pixels of the picture as stored."""
+        first_row, last_row, first_column, last_column = chosen
+        right = min(last_column * self.tile_width, self.stored_width)
+        bottom = min(last_row * self.tile_height, self.stored_height)
+        return first_column * self.tile_width, first_row * self.tile_height, right, bottom
 
     def _finished(
         self, jpeg: npt.NDArray[np.uint8], is_sound: bool, chosen: tuple[int, int, int, int], dct_factor: int
     ) -> Cut:
         if not is_sound:
             raise ValueError("a tile does not end with its restart marker: the file has changed")
-        first_row, last_row, first_column, last_column = chosen
-        left, top = first_column * self.tile_width, first_row * self.tile_height
-        height = min(last_row * self.tile_height, self.stored_height) - top
-        width = min(last_column * self.tile_width, self.stored_width) - left
+        left, top, right, bottom = self._box(chosen)
+        height, width = bottom - top, right - left
+        _, last_row, _, last_column = chosen
         _SIZE.pack_into(jpeg.data, self.size_at, height, width)
         holds_last = last_column == self.num_columns and last_row * self.num_columns == self.bounds.size - 1
         return Cut(jpeg.data, left // dct_factor, top // dct_factor, height, width, holds_last)

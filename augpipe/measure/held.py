@@ -10,7 +10,7 @@ from augpipe.backends.render import Scratch
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.recipe import Recipe
-from augpipe.source import Pixels, Source
+from augpipe.source import Pixels, Source, is_sized
 
 MAX_PHOTOGRAPHS = 256
 """Enough for a mean over a dataset's sizes, and few enough to be held."""
@@ -55,7 +55,7 @@ class HeldSource:
     @property
     def knows_sizes(self) -> bool:
         """As `source`, so that a loader does what it does with that."""
-        return bool(getattr(self._source, "knows_sizes", False))
+        return self._source is not None and is_sized(self._source)
 
     def size(self, sample_id: int) -> tuple[int, int]:
         """(height, width) in pixels."""

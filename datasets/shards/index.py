@@ -33,8 +33,6 @@ RECORD_DTYPE = np.dtype(
     ]
 )
 assert RECORD.size == RECORD_DTYPE.itemsize == 32
-_KEY_END = struct.Struct("<I")
-_KEY_END_AT = RECORD_DTYPE.fields["key_end"][1]  # type: ignore[index]  # it has fields
 
 
 class Record(NamedTuple):
@@ -112,8 +110,8 @@ class ShardIndex:
         Raises:
             ValueError: the index is damaged there; the reason alone.
         """
-        start = self._key_end(position - 1) if position else 0
-        end = self._key_end(position)
+        start = self[position - 1].key_end if position else 0
+        end = self[position].key_end
         keys = self._body[self._keys_at :]
         if not 0 < end - start <= MAX_KEY_BYTES or end > len(keys):
             raise ValueError("the index is damaged: it points to no key")
@@ -123,11 +121,6 @@ class ShardIndex:
         except ValueError as error:
             raise ValueError(f"the index is damaged: {key!r} is no key") from error
         return key
-
-    def _key_end(self, position: int) -> int:
-        assert 0 <= position < self.num_samples
-        found: int = _KEY_END.unpack_from(self._body, position * RECORD.size + _KEY_END_AT)[0]
-        return found
 
     @property
     def records(self) -> npt.NDArray[np.void]:

@@ -50,7 +50,7 @@ def test_one_call_of_the_kernel_renders_what_was_gathered(monkeypatch: pytest.Mo
 
     def noted(images: list[tuple[np.ndarray, int, int]], *rest: object) -> None:
         sizes.append(len(images))
-        render(images, *rest)  # type: ignore[arg-type]
+        render(images, *rest)
 
     monkeypatch.setattr(host_output, "render", noted)
     for gathered_bytes, most, expected in ((0, 8, 1), (2**22, 2, 2), (2**22, 8, 8)):
@@ -80,14 +80,14 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(host_output, "GATHERED_BYTES", 50)
     monkeypatch.setattr(host_output, "render", noted)
-    output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))  # type: ignore[arg-type]
+    output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))
     batch, other = (SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),)) for _ in range(2))
     for assembly, position in ((batch, 0), (batch, 2), (batch, 3), (other, 4), (batch, 5), (batch, 6), (batch, 7)):
-        room = output.room(assembly, position, 16)  # type: ignore[arg-type]
+        room = output.room(assembly, position, 16)
         room[:] = 10 + position
-        output.put(assembly, position, room.reshape(2, 2, 4))  # type: ignore[arg-type]
-    output.room(batch, 8, 16)[:] = 99  # type: ignore[arg-type]  # its decoding fails
+        output.put(assembly, position, room.reshape(2, 2, 4))
+    output.room(batch, 8, 16)[:] = 99  # its decoding fails
     held = np.full((2, 2, 4), 18, np.uint8)
-    output.put(batch, 8, held)  # type: ignore[arg-type]
+    output.put(batch, 8, held)
     output.flush()
     assert rendered == [(0, [10]), (2, [12, 13]), (4, [14]), (5, [15, 16, 17, 18])]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import order
-from augpipe.source import Pixels, Source
+from augpipe.source import Pixels, Source, is_sized
 
 
 class Part:
@@ -26,13 +26,13 @@ class Part:
 
     @property
     def knows_sizes(self) -> bool:
-        """Whether the whole source has `size`; see `augpipe.Source`."""
-        return bool(getattr(self._source, "knows_sizes", False))
+        """Whether the whole source has `size`; see `augpipe.source.SizedSource`."""
+        return is_sized(self._source)
 
     def size(self, sample_id: int) -> tuple[int, int]:
         """(height, width) in pixels of the sample, where the whole source knows it."""
-        size: tuple[int, int] = self._source.size(int(self.ids[sample_id]))  # type: ignore[attr-defined]
-        return size
+        assert is_sized(self._source)
+        return self._source.size(int(self.ids[sample_id]))
 
     def read(self, sample_id: int) -> bytes | Pixels:
         """The sample's file or pixels."""
