@@ -7,9 +7,17 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 DEMO_OUT ?= demo
 TEST_TIMEOUT_S ?= 240
+TEST_PROCESSES ?= 2
 
 PIP = -m pip --disable-pip-version-check --no-input
 INSTALL = $(PIP) install -qq -c constraints.txt
+
+# The simulator is chosen when numba is imported, so its tests are a second session. Where PYTEST_ARGS chooses among the
+# tests, one of the two may have none of them (pytest ends with 5).
+RUN_TESTS = if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then \
+		AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; \
+	fi; \
+	.venv/bin/python -m pytest -n "$(TEST_PROCESSES)" --dist loadfile --no-loadscope-reorder --timeout "$(TEST_TIMEOUT_S)" $(PYTEST_ARGS)
 
 # Real photographs that may lie beside the checkout; tests that want them are skipped where there are none.
 PHOTOS = ../shared/data
@@ -23,9 +31,14 @@ demo: .venv/.installed ## Photographs to a trained network: sample dataset, prev
 	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
 
 .PHONY: test
-test: .venv/.installed ## Run every test; PYTEST_ARGS="-k lens" for some of them
-	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
-	.venv/bin/python -m pytest --timeout "$(TEST_TIMEOUT_S)" $(PYTEST_ARGS)
+test: .venv/.installed ## Run every test, then those in numba's CUDA simulator; PYTEST_ARGS="-k lens" for some of them
+	@$(RUN_TESTS); normal=$$?; \
+	NUMBA_ENABLE_CUDASIM=1; export NUMBA_ENABLE_CUDASIM; $(RUN_TESTS); \
+	case "$$normal $$?" in "0 0") true;; "0 5" | "5 0") $(if $(PYTEST_ARGS),true,false);; *) false;; esac
+
+.PHONY: test-fast
+test-fast: .venv/.installed ## Run the tests that start no processes and take little time
+	@$(RUN_TESTS) -m "not slow"
 
 .PHONY: lint
 lint: .venv/.installed ## ruff (lint and format) and mypy --strict

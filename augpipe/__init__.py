@@ -1,15 +1,37 @@
-"""Stored photographs into augmented training batches: fast, and always the same ones for the same seed."""
+"""Stored images into augmented training batches: fast, and always the same ones for the same seed."""
 
-from augpipe import ops, recipes
-from augpipe.augment import Augment
-from augpipe.batch import Batch
-from augpipe.errors import DeviceError, SampleError
-from augpipe.loader import Loader
-from augpipe.planning.plan import Plan, plan
-from augpipe.recipe import Recipe, View
-from augpipe.source import Source
+TYPE_CHECKING = False  # what type checkers take for typing's own, whose import would be most of this file's time
+
+if TYPE_CHECKING:
+    from augpipe import ops as ops
+    from augpipe import recipes as recipes
+    from augpipe.augment import Augment as Augment
+    from augpipe.batch import Batch as Batch
+    from augpipe.errors import DeviceError as DeviceError
+    from augpipe.errors import SampleError as SampleError
+    from augpipe.loader import Loader as Loader
+    from augpipe.planning.plan import Plan as Plan
+    from augpipe.planning.plan import plan as plan
+    from augpipe.recipe import Recipe as Recipe
+    from augpipe.recipe import View as View
+    from augpipe.source import Source as Source
 
 __version__ = "0.1.0.dev0"
+
+_PLACES = {
+    "Augment": "augpipe.augment",
+    "Batch": "augpipe.batch",
+    "DeviceError": "augpipe.errors",
+    "Loader": "augpipe.loader",
+    "Plan": "augpipe.planning.plan",
+    "Recipe": "augpipe.recipe",
+    "SampleError": "augpipe.errors",
+    "Source": "augpipe.source",
+    "View": "augpipe.recipe",
+    "plan": "augpipe.planning.plan",
+}
+"""Where each name lives. It is looked for there when it is first asked for: importing numba takes most of a second, in
+which a command could neither answer nor be interrupted without a traceback."""
 
 __all__ = [
     "Augment",
@@ -25,3 +47,22 @@ __all__ = [
     "plan",
     "recipes",
 ]
+
+
+if not TYPE_CHECKING:  # the names above are all that there are to a type checker
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _PLACES:
+            return globals().setdefault(name, getattr(import_module(_PLACES[name]), name))
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise  # it is there, and lacks something itself
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

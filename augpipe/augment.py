@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.arguments import as_num_threads, as_seed
-from augpipe.gpu_ops.philox import MAX_WORD, whole_numbers
+from augpipe.checks.arguments import as_num_threads, as_seed
+from augpipe.checks.plural import count
+from augpipe.cpu.workers import num_usable_cores
+from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe
+from augpipe.recipe import Recipe, check_recipe
 from augpipe.transform.host import HostTransform
-from augpipe.transform.inputs import Images, told_apart
-from augpipe.workers import num_usable_cores
+from augpipe.transform.inputs import Images, images_of
 
 if TYPE_CHECKING:
     from augpipe.transform.device import DeviceTransform
@@ -23,18 +24,18 @@ Sizes = list[tuple[int, int]]
 
 
 class Augment:
-    """Apply a recipe to photographs held in memory: arrays, PIL images or tensors, one or several.
+    """Apply a recipe to images held in memory: arrays, PIL images or tensors, one or several.
 
     What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it.
 
     Args:
-        recipe: what is done to each photograph.
+        recipe: what is done to each image.
         seed: 0..2^64 - 1.
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
         layout: "NCHW", "NHWC" or "channels_last" (torch only); a single image drops the N.
         framework: "torch" or "numpy"; None gives arrays for arrays, PIL images and what speaks DLPack on the CPU, and
             tensors for tensors and for all that lies on a CUDA device.
-        num_threads: threads for several photographs on the CPU; None for one a core. They run during a call alone.
+        num_threads: threads for several images on the CPU; None for one a core. They run during a call alone.
     """
 
     def __init__(
@@ -47,8 +48,7 @@ class Augment:
         framework: Framework | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(recipe, Recipe):
-            raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
+        check_recipe(recipe)
         self.recipe = recipe
         self.seed = as_seed(seed)
         self._dtype: DType = dtype
@@ -56,7 +56,7 @@ class Augment:
         self._framework = framework
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
         self.next_id = 0
-        """The id that the next photograph without one gets; set it to go on from elsewhere."""
+        """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
         self._form(framework or ("torch" if dtype == "bfloat16" or layout == "channels_last" else "numpy"))
 
@@ -68,7 +68,7 @@ class Augment:
         *,
         plan: Plan | None = None,
     ) -> Any:
-        """Augment one photograph or several.
+        """Augment one image or several.
 
         Args:
             images: an (H, W, 3) uint8 array or tensor (also gray (H, W), (H, W, 1), or with a fourth channel that is
@@ -76,8 +76,8 @@ class Augment:
                 `__dlpack__` or `__cuda_array_interface__` that is such an array, a list of them, or one (B, H, W, C)
                 array or tensor. They are only read. In a list, all lie on the CPU or all on one CUDA device, where
                 they are read in place if each row's pixels are dense, and copied first if not.
-            sample_ids: an id for each photograph: the same id, epoch and seed give the same pixels. None counts on
-                from call to call, so that no two photographs are treated alike; worker processes that share a copy of
+            sample_ids: an id for each image: the same id, epoch and seed give the same pixels. None counts on
+                from call to call, so that no two images are treated alike; worker processes that share a copy of
                 this object count alike, so give ids there.
             epoch: 0..2^32 - 1.
             plan: repeat this plan instead of drawing one.
@@ -92,7 +92,7 @@ class Augment:
             augpipe.cuda.failures.KernelError: the CUDA device reports an error, perhaps of an earlier call.
             torch.OutOfMemoryError: the CUDA device is full.
         """
-        given = told_apart(images)
+        given = images_of(images)
         if given.device is not None:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
@@ -140,7 +140,9 @@ class Augment:
         else:
             ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).reshape(-1)
             if len(ids) != len(sizes):
-                raise ValueError(f"sample_ids holds {len(ids)} ids for {len(sizes)} images. Give one each.")
+                raise ValueError(
+                    f"sample_ids holds {count(len(ids), 'id')} for {count(len(sizes), 'image')}. Give one each."
+                )
         for position, reason in enumerate(refusals(self.recipe, sizes)):
             if reason:
                 raise ValueError(f"image {position}: {reason}")
@@ -154,7 +156,7 @@ class Augment:
             )
         if len(plan) != len(sizes):
             raise ValueError(
-                f"the plan is of {len(plan)} samples and there are {len(sizes)} images. Cut it: plan[i:j]."
+                f"the plan is of {count(len(plan), 'sample')}; {count(len(sizes), 'image')} came. Cut it: plan[i:j]."
             )
         for position, (row, (height, width)) in enumerate(zip(plan.rows, sizes, strict=True)):
             if (row["height"], row["width"]) != (height, width):

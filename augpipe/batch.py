@@ -12,7 +12,7 @@ from augpipe.planning.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Augmented photographs with their labels; `images, labels = batch` works."""
+    """Augmented images with their labels; `images, labels = batch` works."""
 
     images: Any
     """(B, 3, H, W) or (B, H, W, 3), a torch tensor or numpy array; a tuple of them where the recipe has several views.
@@ -22,7 +22,7 @@ class Batch:
     sample_ids: npt.NDArray[np.int64]
     """(B,) int64: which samples of the source these are."""
     plan: Plan
-    """What was drawn for them; `Augment(...)(photographs, plan=batch.plan)` repeats it."""
+    """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it."""
 
     def __iter__(self) -> Iterator[Any]:
         yield self.images

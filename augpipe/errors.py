@@ -2,15 +2,16 @@
 
 
 class SampleError(ValueError):
-    """One photograph cannot be used; the message is "<its name>: <reason>"."""
+    """One image cannot be used; the message is "<its name>: <reason>", and a remedy where there is one."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name}: {reason}")
+    def __init__(self, name: str, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{name}: {reason.rstrip('.')}. {remedy}" if remedy else f"{name}: {reason}")
         self.name = name
         self.reason = reason
+        self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type["SampleError"], tuple[str, str]]:
-        return type(self), (self.name, self.reason)
+    def __reduce__(self) -> tuple[type["SampleError"], tuple[str, str, str]]:
+        return type(self), (self.name, self.reason, self.remedy)
 
 
 class DeviceError(RuntimeError):

@@ -1,68 +1,98 @@
 """The loader: epochs of augmented batches from a source, the same ones for the same seed."""
 
+import difflib
+import inspect
 import logging
 import os
 import weakref
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 import numpy as np
 
 from augpipe import order
-from augpipe.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
-from augpipe.backends.assembly import Request, Settings
-from augpipe.backends.choose import BackendName, CacheName, choose
-from augpipe.backends.engine import Engine
-from augpipe.backends.render import MAX_INDEXABLE_PIXELS
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
+from augpipe.checks.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
+from augpipe.checks.plural import count
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
+from augpipe.errors import SampleError
 from augpipe.output import DType, Framework, Layout, OutputFormat
-from augpipe.recipe import Recipe
+from augpipe.pipeline.batches import BatchMaker
+from augpipe.pipeline.choose import BackendName, CacheName, choose
+from augpipe.pipeline.items import Request, Settings
+from augpipe.recipe import Recipe, check_recipe
 from augpipe.source import Source, is_source
-from augpipe.workers import num_usable_cores
 
 logger = logging.getLogger("augpipe")
 
 STATE_VERSION = 1
+_TOLD: set[str] = set()
+"""What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
+_NO_PROCESSES = "it works in threads of this process, without worker processes. Leave it out"
+_INSTEAD = {
+    "batch_sampler": 'shuffle=True, False or "sticky" sets the order; rank and world_size share it between processes',
+    "collate_fn": "its batches are made whole, in memory that is used again. Change a batch in the loop that takes it",
+    "dataset": "the source comes first, as in Loader(source, recipe, batch_size=64)",
+    "generator": "seed=... sets the order and every draw",
+    "in_order": "its batches always come in order. Leave it out",
+    "multiprocessing_context": _NO_PROCESSES,
+    "num_workers": "num_threads=... is how many threads read, decode and augment. Leave it out for one a core",
+    "persistent_workers": _NO_PROCESSES,
+    "pin_memory_device": 'device="cuda:0" makes batches on that device',
+    "prefetch_factor": "prefetch=... is how many batches are made ahead",
+    "sampler": 'shuffle=True, False or "sticky" sets the order; rank and world_size share it between processes',
+    "timeout": _NO_PROCESSES,
+    "transform": "the recipe comes second, as in Loader(source, recipe, batch_size=64)",
+    "worker_init_fn": _NO_PROCESSES,
+}
+"""Arguments of torch's DataLoader and data sets -> what is written here."""
+_SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [data] of a run\'s config.'
 
 
 class Loader:
-    """Iterate over a source's photographs as augmented batches; each pass over it is one epoch.
+    """Iterate over a source's images as augmented batches; each pass over it is one epoch.
 
     Every batch is a pure function of source, recipe, seed, epoch and its place in the epoch: threads, prefetching and
     resuming do not change a bit, and batch size and world size only change how the same samples are cut into batches.
 
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
-            a CSV or TSV list, a photograph, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
-        recipe: what is done to each photograph.
-        batch_size: photographs in a batch of this rank.
+            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
+        recipe: what is done to each image.
+        batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
             always gets the same samples, those with id ≡ rank (mod world_size), so that its cache serves it for ever.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
         rank, world_size: this process's place among those that share the data.
-        num_threads: threads that read, decode and augment; None for one a core.
+        num_threads: threads that read, decode and augment; None for one a core. With DALI on CUDA so many are DALI's,
+            which decode, and as many read beside them, where None is 4: the others start where images come that
+            DALI does not take. More help where storage is slow to answer.
         prefetch: batches made ahead of the one in use.
         backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
             "auto" chooses "dali" for a CUDA device where DALI is installed, else "native".
         device: "cpu", "cuda", "cuda:1" or a torch.device: where batches are made. On CUDA they are ready on the stream
-            that is current when the loader hands them out.
-        cache: "off"; "device" keeps decoded photographs where batches are made, "host" in host memory, so that from the
+            that is current when the loader hands them out. "cuda" is the current device; where the process does not use
+            CUDA yet, the one that torchrun's LOCAL_RANK numbers.
+        cache: "off"; "device" keeps decoded images where batches are made, "host" in host memory, so that from the
             second epoch on they are neither read nor decoded. It changes no pixel.
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
-        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize). Without Normalize
+            the numbers are levels, 0..255, in any of them; a line in the log says so once.
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
-        on_error: "raise", or "skip" to put the next usable photograph of the source in the place of one that is not.
-        max_pixels: larger photographs are refused before they are decoded.
+        on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not.
+        max_pixels: larger images are refused before they are decoded.
 
     Raises:
         ValueError: an argument is out of range, with the range and the remedy.
+        TypeError: there is no such argument; of torch's DataLoader's, says what to write instead.
         ImportError: framework="torch" without torch, or backend="dali" without DALI.
         DeviceError: the machine cannot run the device that was asked for; the message says what it lacks.
     """
@@ -90,24 +120,33 @@ class Loader:
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
+        **others: Never,
     ) -> None:
+        if others:
+            raise TypeError(_unknown_argument(next(iter(others))))
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)
         self.world_size = as_count("world_size", world_size)
         self.rank = as_whole("rank", rank)
         if not 0 <= self.rank < self.world_size:
-            raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.")
+            remedy = " Give world_size too, the number of processes." if self.world_size == 1 else ""
+            raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.{remedy}")
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
         self._max_pixels = as_whole("max_pixels", max_pixels)
         if not 1 <= self._max_pixels <= MAX_INDEXABLE_PIXELS:
             raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
-        if not isinstance(recipe, Recipe):
-            raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
+        check_recipe(recipe)
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
         self._form.check(recipe)
+        if self.rank == 0 and not recipe.normalises and self._form.dtype != "uint8":
+            _tell_once(
+                logging.WARNING,
+                f"the recipe has no Normalize: {self._form.dtype} images hold levels in 0..255, where most networks "
+                'expect about -2..2. Add ops.Normalize(), or choose dtype="uint8" where levels are wanted',
+            )
         self._choice = choose(
             backend=backend,
             device=device,
@@ -116,6 +155,7 @@ class Loader:
             pin_memory=pin_memory,
             framework=framework,
         )
+        self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
         self.source: Source = source if is_source(source) else _open(source)
         self.recipe = recipe
         self.drop_last = drop_last
@@ -126,8 +166,8 @@ class Loader:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
         if len(self) == 0:
             raise ValueError(
-                f"drop_last=True leaves no batch: the source holds {self._num_samples} photographs and a global batch "
-                f"{self.batch_size * self.world_size}. Lower batch_size, or leave drop_last out."
+                f"drop_last=True leaves no batch: the source holds {count(self._num_samples, 'photograph')} and a "
+                f"global batch {self.batch_size * self.world_size}. Lower batch_size, or leave drop_last out."
             )
         self._epoch = 0
         self._consumed = 0
@@ -135,15 +175,22 @@ class Loader:
         self._is_epoch_set = False
         self._pass_number = 0
         self._running: weakref.ref[Generator[Batch, None, None]] | None = None
-        self._backend: Engine | None = None
+        self._batches: BatchMaker | None = None
         self._cache: PixelCache | None = None
         self._process = os.getpid()
         self.skipped: dict[int, str] = {}
-        """Photographs replaced so far: sample id -> "name: reason"."""
+        """Images replaced so far: sample id -> "name: reason"."""
 
     def __len__(self) -> int:
         """Batches in a whole epoch, the same for every rank and epoch."""
         return order.num_batches(self._num_samples, self.batch_size, self.world_size, self.drop_last)
+
+    def __getitem__(self, index: object) -> Never:
+        """Say what to write instead of a DataLoader around this loader, or of `loader[0]`: it has no single items."""
+        raise TypeError(
+            "a Loader gives whole batches and has no items: write `for images, labels in loader`, with no DataLoader "
+            "around it. Its threads (num_threads=...) do what a DataLoader's workers do."
+        )
 
     @property
     def epoch(self) -> int:
@@ -188,6 +235,8 @@ class Loader:
         Raises:
             ValueError: the state is of another source or version, or does not fit.
         """
+        if not isinstance(state, dict):
+            raise ValueError(f"the state is a {type(state).__name__}. Give what Loader.state_dict() returned.")
         missing = [key for key in self.state_dict() if key not in state]
         if missing:
             raise ValueError(f"the state lacks {', '.join(missing)}. Give what Loader.state_dict() returned.")
@@ -195,7 +244,7 @@ class Loader:
             raise ValueError(f"the state's version is {state['version']}, and this augpipe reads {STATE_VERSION}.")
         if state["num_samples"] != self._num_samples:
             raise ValueError(
-                f"the state is of a source of {state['num_samples']} photographs and this one holds "
+                f"the state is of a source of {count(state['num_samples'], 'photograph')} and this one holds "
                 f"{self._num_samples}. Resume with the same source, or start a new run."
             )
         if state["shuffle"] != self.shuffle:
@@ -219,7 +268,7 @@ class Loader:
         self._close_running()
         if seed != self.seed:
             self.seed = seed
-            self._backend = None
+            self._batches = None
         self._epoch, self._consumed = epoch, consumed
         self._is_resuming, self._is_epoch_set = True, False
 
@@ -241,7 +290,7 @@ class Loader:
         if pass_number == self._pass_number:
             self._is_resuming = self._is_epoch_set = False
         skipped_ids: set[int] = set()
-        made = self._make_backend().run(self._requests(epoch, consumed))
+        made = self._batch_maker().run(self._requests(epoch, consumed))
         try:
             for batch, skipped in made:
                 consumed = min(consumed + self.batch_size * self.world_size, self._num_samples)
@@ -250,10 +299,15 @@ class Loader:
                 self._report(skipped)
                 skipped_ids.update(skipped)
                 yield batch
+        except SampleError as problem:
+            if self._skips_bad:
+                raise  # nothing is left to put in its place
+            raise SampleError(problem.name, problem.reason, _SKIP) from problem.__cause__
         finally:
             made.close()
         if skipped_ids:
-            logger.warning("epoch %d: %d photographs were skipped", epoch, len(skipped_ids))
+            were = "was" if len(skipped_ids) == 1 else "were"
+            logger.warning("epoch %d: %s %s skipped", epoch, count(len(skipped_ids), "photograph"), were)
         if pass_number == self._pass_number:
             self._epoch, self._consumed = epoch + 1, 0
 
@@ -269,13 +323,14 @@ class Loader:
                 ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
             yield Request(number=number, epoch=epoch, sample_ids=np.asarray(ids))
 
-    def _make_backend(self) -> Engine:
+    def _batch_maker(self) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
             self._process = os.getpid()
-            self._backend = self._cache = None
-        if self._backend is None:
+            self._batches = self._cache = None
+        if self._batches is None:
             if self._choice.reason is not None:
-                logger.info("%s; threads: %d", self._choice.reason, self._num_threads)
+                beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
+                _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(self._num_samples)
             settings = Settings(
@@ -284,13 +339,14 @@ class Loader:
                 seed=self.seed,
                 form=self._form,
                 num_threads=self._num_threads,
+                first_threads=self._first_threads,
                 prefetch=self._prefetch,
                 skips_bad=self._skips_bad,
                 max_pixels=self._max_pixels,
                 pins_memory=self._choice.pins_memory,
             )
-            self._backend = self._choice.make_engine(settings, self.batch_size, self._cache)
-        return self._backend
+            self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
+        return self._batches
 
     def _report(self, skipped: dict[int, str]) -> None:
         for sample_id, problem in sorted(skipped.items()):
@@ -305,8 +361,23 @@ class Loader:
         self._running = None
 
 
+def _unknown_argument(name: str) -> str:
+    if name in _INSTEAD:
+        return f"Loader has no {name}: {_INSTEAD[name]}."
+    known = [known for known in inspect.signature(Loader).parameters if known != "others"]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"Loader has no argument {name}.{hint} There are {', '.join(known)}."
+
+
 def _open(path: Any) -> Source:
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 
     return open_source(path)
+
+
+def _tell_once(level: int, text: str, more: str = "") -> None:
+    if text not in _TOLD and logger.isEnabledFor(level):
+        _TOLD.add(text)
+        logger.log(level, "%s%s", text, more)

@@ -5,28 +5,24 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from augpipe.arguments import as_epoch
 from augpipe.augment import Augment
-from augpipe.gpu_ops.philox import MAX_WORD, whole_numbers
-from augpipe.ops import CenterCrop, MultiResolutionCrop, Normalize, RandomResizedCrop
-from augpipe.ops.base import Op, pair
+from augpipe.checks.arguments import as_epoch
+from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, Layout
 from augpipe.recipe import Recipe
-
-EVALUATED_FRACTION = 0.875
-"""The centre's size over the short side's: 224 of 256, as in torchvision's and timm's evaluation."""
+from augpipe.recipes import evaluation_of
 
 
 class AugmentModule(torch.nn.Module):
-    """`Augment` as a module: photographs in, and what the model takes out, on the device where the photographs lie.
+    """`Augment` as a module: images in, and what the model takes out, on the device where the images lie.
 
     In training mode it applies `recipe`, in evaluation mode `eval_recipe`. It has no parameters and no gradients.
     `torch.compile` of a model that holds it compiles the rest and breaks the graph here, so it does not go together
-    with `fullgraph=True`. `state_dict` holds its place in training: the epoch and the next photograph's id.
+    with `fullgraph=True`. `state_dict` holds its place in training: the epoch and the next image's id.
 
     Args:
-        recipe: what is done to each photograph in training.
-        eval_recipe: what is done to each photograph in evaluation; None for `evaluation_of(recipe)`.
+        recipe: what is done to each image in training.
+        eval_recipe: what is done to each image in evaluation; None for `recipes.evaluation_of(recipe)`.
         seed: 0..2^64 - 1. Where several ranks train, give each its own (seed + rank): they count alike.
         dtype, layout, num_threads: as for `Augment`.
 
@@ -71,7 +67,7 @@ class AugmentModule(torch.nn.Module):
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch, 0..2^32 - 1; photographs without ids are counted from 0 again."""
+        """Begin an epoch, 0..2^32 - 1; images without ids are counted from 0 again."""
         self._epoch = as_epoch(epoch)
         self._train.next_id = self._eval.next_id = 0
 
@@ -85,7 +81,7 @@ class AugmentModule(torch.nn.Module):
                 counts apart, so that it does not change what training draws.
 
         Returns:
-            As of `Augment`: (B, 3, height, width) on the photographs' device, a tuple of them for several views.
+            As of `Augment`: (B, 3, height, width) on the images' device, a tuple of them for several views.
         """
         augment = self._train if self.training else self._eval
         return augment(images, sample_ids, self._epoch)
@@ -101,31 +97,3 @@ class AugmentModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"recipe={self.recipe.name!r}, eval_recipe={self.eval_recipe.name!r}, seed={self._train.seed}"
-
-
-def evaluation_of(recipe: Recipe) -> Recipe:
-    """A recipe without randomness whose images a model that was trained on `recipe` understands.
-
-    It takes the centre, of the same size and normalised alike. The photograph's short side is resized to the smallest
-    of a `MultiResolutionCrop`'s scales, or to 8/7 of the size after a `RandomResizedCrop`; a `CenterCrop` stays as it
-    is, and a recipe that keeps whole photographs keeps them.
-
-    Raises:
-        ValueError: the recipe has several views.
-    """
-    if len(recipe.all_views) > 1:
-        raise ValueError(
-            f"the recipe {recipe.name or 'unnamed'!r} has {len(recipe.all_views)} views, and evaluation cannot be "
-            "told from it. Give eval_recipe, such as recipes.evaluation(224)."
-        )
-    (view,) = recipe.all_views
-    ops: list[Op] = []
-    if isinstance(view.crop, CenterCrop):
-        ops.append(view.crop)
-    elif isinstance(view.crop, MultiResolutionCrop):
-        ops.append(CenterCrop(size=view.crop.size, scale=min(view.crop.scales)))
-    elif isinstance(view.crop, RandomResizedCrop):
-        scale = round(max(pair(view.crop.size)) / EVALUATED_FRACTION)
-        ops.append(CenterCrop(size=view.crop.size, scale=scale))
-    ops += [op for op in view.ops if isinstance(op, Normalize)]
-    return Recipe.model_validate({"name": f"evaluation of {recipe.name or 'unnamed'}", "ops": ops})

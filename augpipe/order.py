@@ -5,8 +5,8 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.permutation import permute
-from augpipe.gpu_ops.philox import draws
+from augpipe.gpu_ops.random.permutation import permute
+from augpipe.gpu_ops.random.philox import draws
 
 Int = npt.NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.arguments import check_choice
+from augpipe.checks.arguments import check_choice
 from augpipe.recipe import Recipe
 
 Framework = Literal["torch", "numpy"]

@@ -1,16 +1,17 @@
-"""A recipe: which ops act on a photograph, in which order and ranges; frozen, validated, loaded from TOML."""
+"""A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
 import difflib
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, model_validator
 
+from augpipe.checks.models import Checked, FieldError, broken, refuse_unknown, told
 from augpipe.ops import (
     BrownConrady,
     CenterCrop,
@@ -25,9 +26,9 @@ from augpipe.ops import (
     Stretch,
     Vignette,
 )
-from augpipe.ops.base import CONTINUOUS, pair, refuse_unknown
+from augpipe.ops.op import CONTINUOUS, pair
 
-AnyOp = Annotated[
+AnyKind = (
     BrownConrady
     | CenterCrop
     | ColorCast
@@ -38,20 +39,56 @@ AnyOp = Annotated[
     | RandomResizedCrop
     | Rotate
     | Stretch
-    | Vignette,
-    Field(discriminator="op"),
-]
+    | Vignette
+)
+_KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
+"""The name in TOML -> the op."""
+
+
+def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
+    if isinstance(value, get_args(AnyKind)):
+        return validate(value)
+    if isinstance(value, type) and issubclass(value, Op):
+        raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for an op of it.")
+    name = value.get("op") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and name is None:
+        raise ValueError('every op names its kind, as in op = "color_cast".')
+    if not isinstance(name, str):
+        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has them: {', '.join(_names())}.")
+    if name not in _KINDS:
+        near = difflib.get_close_matches(name, _KINDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name!r} is not an op.{hint} The ops: {', '.join(_KINDS)}.")
+    if name is value:
+        raise ValueError(
+            f'{name!r} is only the name of an op. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
+        )
+    return validate(value)
+
+
+def _names() -> list[str]:
+    return [kind.__name__ for kind in _KINDS.values()]
+
+
+def _is_list(value: Any) -> Any:
+    """Say of one op or view, which pydantic would take for the list of its own fields, that it belongs into a list."""
+    if isinstance(value, BaseModel):
+        raise broken(f"must be a list: {{name}}=[{type(value).__name__}(...)]")
+    return value
+
+
+AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
+Ops = Annotated[tuple[AnyOp, ...], BeforeValidator(_is_list)]
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
 Level = Annotated[float, Field(ge=0.0, le=255.0)]
 
 
-class View(BaseModel):
-    """One crop of a photograph, or several alike, with ops of its own."""
+class View(Checked):
+    """One crop of an image, or several alike, with ops of its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    ops: tuple[AnyOp, ...] = ()
+    ops: Ops = ()
     """In order; the crop acts first wherever it stands, geometry in its order, tone last in its order."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
@@ -80,12 +117,12 @@ class View(BaseModel):
 
     @property
     def crop(self) -> Op | None:
-        """The op that decides the output's size; None where the whole photograph is kept."""
+        """The op that decides the output's size; None where the whole image is kept."""
         return next((op for op in self.ops if op.is_crop), None)
 
     @property
     def out_size(self) -> tuple[int, int] | None:
-        """(height, width) of the output in pixels; None where the whole photograph is kept."""
+        """(height, width) of the output in pixels; None where the whole image is kept."""
         return pair(self.crop.size) if isinstance(self.crop, Crop) else None
 
     @property
@@ -114,22 +151,26 @@ class View(BaseModel):
         return np.dtype([(key, np.dtype(list(op.fields_drawn))) for key, op in self.keyed_ops if op.fields_drawn])
 
 
-class Recipe(BaseModel):
-    """What happens to every photograph: `ops` for one view of it, or `views` for several from one decode."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Recipe(Checked):
+    """What happens to every image: `ops` for one view of it, or `views` for several from one decode."""
 
     name: str = ""
     """For captions and messages."""
     border: Border = "context"
-    """What lies outside the crop: `context` is the photograph itself (mirrored beyond its own border); `reflect`
+    """What lies outside the crop: `context` is the image itself (mirrored beyond its own border); `reflect`
     mirrors the crop, `edge` repeats its outermost pixels, `constant` is `fill`."""
-    fill: tuple[Level, Level, Level] = (0.0, 0.0, 0.0)
+    fill: Annotated[
+        tuple[Level, Level, Level], told("must be three levels in 0..255, for R, G and B: {name}=[0, 0, 0]")
+    ] = (
+        0.0,
+        0.0,
+        0.0,
+    )
     """R, G, B of a constant border, in 0..255."""
-    ops: tuple[AnyOp, ...] = ()
+    ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
-    views: tuple[View, ...] = ()
-    """Several views of each photograph, instead of `ops`."""
+    views: Annotated[tuple[View, ...], BeforeValidator(_is_list)] = ()
+    """Several views of each image, instead of `ops`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -148,13 +189,13 @@ class Recipe(BaseModel):
 
     @cached_property
     def all_views(self) -> tuple[View, ...]:
-        """One entry for each output image of a photograph: `count` is spread out, and `ops` alone is one view."""
+        """One entry for each output image of an image: `count` is spread out, and `ops` alone is one view."""
         views = self.views or (View(ops=self.ops),)
         return tuple(view for view in views for _ in range(view.count))
 
     @property
     def num_variants(self) -> int | None:
-        """Variants of one photograph: the product over ops and views; None where one of them is continuous."""
+        """Variants of one image: the product over ops and views; None where one of them is continuous."""
         product = 1
         for view in self.all_views:
             if view.num_variants is None:
@@ -180,8 +221,8 @@ class Recipe(BaseModel):
             return cls.model_validate(tomllib.loads(content.decode()))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not valid TOML: {error}.") from error
-        except ValidationError as error:
-            problems = "\n".join(f"  {line}" for line in explain(error))
+        except FieldError as error:
+            problems = "\n".join(f"  {line}" for line in error.lines)
             raise ValueError(f"{path}: not a valid recipe:\n{problems}") from error
 
     def to_toml(self) -> str:
@@ -198,6 +239,14 @@ class Recipe(BaseModel):
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
         return cls.model_json_schema()
+
+
+def check_recipe(recipe: object) -> None:
+    """Raise ValueError unless it is a recipe, with where to get one."""
+    if not isinstance(recipe, Recipe):
+        raise ValueError(
+            f"recipe is a {type(recipe).__name__}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
+        )
 
 
 def _without_none(data: Any, model: Any) -> Any:
@@ -217,25 +266,3 @@ def _without_none(data: Any, model: Any) -> Any:
     if isinstance(data, list | tuple):
         return [_without_none(item, part) for item, part in zip(data, model, strict=True)]
     return data
-
-
-def explain(error: ValidationError) -> list[str]:
-    """One line for each problem: where it is, what the rule says, what was found."""
-    lines = []
-    for problem in error.errors():
-        place = ""
-        for part in problem["loc"]:
-            place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else str(part)
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "union_tag_invalid":
-            kinds = [kind.strip("' ") for kind in str(problem["ctx"]["expected_tags"]).split(",")]
-            found = problem["ctx"]["tag"]
-            near = difflib.get_close_matches(str(found), kinds, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            message = f"{found!r} is not an op.{hint} The ops: {', '.join(kinds)}."
-        elif problem["type"] == "union_tag_not_found":
-            message = 'every op names its kind, as in op = "color_cast".'
-        elif problem["type"] != "value_error":
-            message += f" (found {problem['input']!r})"
-        lines.append(f"{place}: {message}" if place else message)
-    return lines

@@ -1,4 +1,4 @@
-"""What the loader asks of a place that holds photographs."""
+"""What the loader asks of a place that holds images."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
@@ -11,7 +11,7 @@ Pixels = npt.NDArray[np.uint8]
 
 @runtime_checkable
 class Source(Protocol):
-    """N photographs with the sample ids 0..N-1; `read` is called from several threads at once.
+    """N images with the sample ids 0..N-1; `read` is called from several threads at once.
 
     One of JPEGs that knows their sizes without reading them may say so: `SizedSource`.
     """
@@ -40,7 +40,7 @@ class SizedSource(Source, Protocol):
     """JPEGs whose sizes are known without reading them.
 
     A loader with two threads or more, no cache and the native backend plans a batch before it reads it, which is
-    faster; where a size proves wrong, or the photograph is large and no JPEG, it is planned anew, which is slower.
+    faster; where a size proves wrong, or the image is large and no JPEG, it is planned anew, which is slower.
     """
 
     @property
@@ -48,7 +48,7 @@ class SizedSource(Source, Protocol):
         """True; False is as if there were no `size`."""
 
     def size(self, sample_id: int) -> tuple[int, int]:
-        """Height and width, in pixels, as the photograph shows."""
+        """Height and width, in pixels, as the image shows."""
 
 
 def is_sized(source: Source) -> TypeGuard[SizedSource]:

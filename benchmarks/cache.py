@@ -15,9 +15,9 @@ BATCH_SIZE = 64
 ROUNDS = 7
 NUM_THREADS = 2
 COPIES = 4
-"""Of each photograph, so that an epoch's start and end weigh less."""
+"""Of each image, so that an epoch's start and end weigh less."""
 WARM_EPOCHS = 3
-"""A photograph that is held at one DCT scale may be wanted at another: after a few epochs that has become rare."""
+"""An image that is held at one DCT scale may be wanted at another: after a few epochs that has become rare."""
 OFF, HALF, ALL = "cache off", "half of it fits", "all of it fits"
 
 

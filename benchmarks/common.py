@@ -1,4 +1,4 @@
-"""What every benchmark needs: photographs, timings taken in turn, the machine's name, and dated results."""
+"""What every benchmark needs: images, timings taken in turn, the machine's name, and dated results."""
 
 import io
 import json
@@ -19,11 +19,11 @@ from PIL import Image
 
 RESULTS = Path(__file__).parent / "results"
 NUM_DRAWN = 250
-"""Photographs drawn by `augpipe sample` where no real ones are at hand."""
+"""Images drawn by `augpipe sample` where no real ones are at hand."""
 
 
 def photographs() -> tuple[list[bytes], str]:
-    """Encoded photographs, and where they are from: photos.tar in $AUGPIPE_DATA, else the sample dataset."""
+    """Encoded images, and where they are from: photos.tar in $AUGPIPE_DATA, else the sample dataset."""
     folder = os.environ.get("AUGPIPE_DATA")
     if folder:
         with tarfile.open(Path(folder) / "photos.tar") as tar:
@@ -31,7 +31,7 @@ def photographs() -> tuple[list[bytes], str]:
             return [tar.extractfile(member).read() for member in files], f"{len(files)} ImageNet photographs"
     from tempfile import TemporaryDirectory
 
-    from augpipe.datasets.sample.generate import generate
+    from augpipe.datasets.synthetic.generate import generate
 
     with TemporaryDirectory() as out:
         generate(Path(out) / "sample", num=NUM_DRAWN)
@@ -40,7 +40,7 @@ def photographs() -> tuple[list[bytes], str]:
 
 
 def imagenet_sized(encoded: list[bytes], num: int) -> list[npt.NDArray[np.uint8]]:
-    """The first `num` photographs at the area of 500x375 pixels, ImageNet's usual size, as (H, W, 4) RGBX arrays."""
+    """The first `num` images at the area of 500x375 pixels, ImageNet's usual size, as (H, W, 4) RGBX arrays."""
     resized = []
     for data in encoded[:num]:
         image = Image.open(io.BytesIO(data)).convert("RGB")

@@ -1,8 +1,8 @@
-"""Crops of 224 from photographs of 512 pixels: from tiles alone, beside whole decodes and what other libraries do.
+"""Crops of 224 from images of 512 pixels: from tiles alone, beside whole decodes and what other libraries do.
 
-Photographs at 512 pixels on the short side, quality 90, 4:2:0, once as plain JPEGs and once as tile-addressable ones of
+Images at 512 pixels on the short side, quality 90, 4:2:0, once as plain JPEGs and once as tile-addressable ones of
 the same pixels. One thread decodes a crop and the whole. Then loaders go from files on disk (in the page cache) to
-float32 batches of 224x224 with the deep_image recipe, on all cores. Ours read tile-addressable photographs from a shard
+float32 batches of 224x224 with the deep_image recipe, on all cores. Ours read tile-addressable images from a shard
 and plain ones from a tar file, and both from folders of files, too; the peers read the folder of plain ones. The torch
 DataLoader decodes with OpenCV, one worker process a core, and its albumentations chain has no vignette. The plain DALI
 pipeline decodes the crop alone, turns, mirrors and normalises it: it knows no lens, vignette or colour cast, what it
@@ -26,8 +26,8 @@ from tiles import CROP, QUALITY, SHORT_SIDE, plain_jpeg, resized, tiles_of
 
 from augpipe import Loader, recipes
 from augpipe.datasets.shards.encode import encode_tiled
-from augpipe.datasets.shards.keys import sample_key
 from augpipe.datasets.shards.manifest import Manifest, Scale
+from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.jpeg import decode_stored
@@ -36,7 +36,7 @@ BATCH_SIZE = 256
 ROUNDS = 7
 SETTLE_S = 1.0
 COPIES = 8
-"""Of each photograph, so that an epoch's start and end weigh less."""
+"""Of each image, so that an epoch's start and end weigh less."""
 NUM_THREADS = len(os.sched_getaffinity(0))
 PREFETCH = 2
 """Batches that DALI works ahead: its default."""
@@ -182,7 +182,7 @@ def shards_of(folder: Path, contents: list[bytes]) -> Path:
 
 
 def decoders(plain: list[bytes], tiled: list[bytes]) -> tuple[dict[str, Callable[[], int]], float]:
-    """Contenders that decode one photograph after the other, and the mean share of pixels that a crop's tiles are."""
+    """Contenders that decode one image after the other, and the mean share of pixels that a crop's tiles are."""
     headers = [[probe(data, max_pixels=MAX_PIXELS) for data in files] for files in (plain, tiled)]
     tiles = [tiles_of(data) for data in tiled]
     rng = random.Random(0)

@@ -21,12 +21,12 @@ SIZE = 224
 BATCH_SIZE = 64
 ROUNDS = 7
 COPIES = 4
-"""Of each photograph, so that an epoch's start and end weigh less."""
+"""Of each image, so that an epoch's start and end weigh less."""
 NUM_THREADS = 2
 PREFETCH = 2
 """Batches that DALI works ahead: its default."""
 AREAS = (0.14, 0.57)
-"""Share of a 500x375 photograph that the recipe crops at its scales of 512 and 256."""
+"""Share of a 500x375 image that the recipe crops at its scales of 512 and 256."""
 MAX_DEG = 10.0
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OURS, NATIVE, PLAIN, DECODE = "augpipe, dali on the CPU", "augpipe, native", "plain DALI pipeline", "DALI decode only"

@@ -50,7 +50,7 @@ class Experiment:
     weight_decay: float
     rank_batch: int
     epochs: int
-    num_pictures: int
+    num_images: int
     """Of the training set, the first ones in a fixed mixed order; the test set is always whole."""
     seeds: int
     types: tuple[str, ...]
@@ -69,7 +69,7 @@ EXPERIMENTS = {
         weight_decay=0.0,
         rank_batch=128,
         epochs=6,
-        num_pictures=60_000,
+        num_images=60_000,
         seeds=5,
         types=TYPES,
         divide_after=(0.7,),
@@ -82,7 +82,7 @@ EXPERIMENTS = {
         weight_decay=0.001,
         rank_batch=64,
         epochs=6,
-        num_pictures=20_000,
+        num_images=20_000,
         seeds=4,
         types=("fp32", "dynamic-tree"),
         divide_after=(0.6, 0.85),
@@ -92,7 +92,7 @@ EXPERIMENTS = {
 
 
 def mnist(folder: Path) -> dict[str, torch.Tensor]:
-    """Pictures (N, 1, 28, 28) float32 in 0..1 and int64 labels, for training and for testing."""
+    """Images (N, 1, 28, 28) float32 in 0..1 and int64 labels, for training and for testing."""
     with np.load(folder / "mnist.npz") as file:
         return {
             part: torch.from_numpy(
@@ -103,7 +103,7 @@ def mnist(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def cifar10(folder: Path) -> dict[str, torch.Tensor]:
-    """Pictures (N, 3, 32, 32) float32 less the mean picture, in units of one standard deviation, and int64 labels."""
+    """Images (N, 3, 32, 32) float32 less the mean image, in units of one standard deviation, and int64 labels."""
     import simplejpeg
 
     pictures: dict[str, list[np.ndarray]] = {"train": [], "test": []}
@@ -140,7 +140,7 @@ def optimizer_of(of: Experiment) -> Any:
 
 @torch.no_grad()
 def test_error(network: nn.Module, data: dict[str, torch.Tensor]) -> float:
-    """Share of the test pictures that are taken for something else; each rank looks at its part."""
+    """Share of the test images that are taken for something else; each rank looks at its part."""
     network.eval()
     images, labels = (data[f"test_{part}"][dist.get_rank() :: WORLD_SIZE] for part in ("images", "labels"))
     wrong = sum(
@@ -158,7 +158,7 @@ def train(of: Experiment, codec: str, seed: int, data: dict[str, torch.Tensor]) 
     network = build(of.network, num_classes=10)
     sync = strategy("butterfly", network, optimizer_of(of), codec=codec)
     torch.manual_seed(1_000_003 * (seed + 1) + dist.get_rank())  # dropout differs between ranks, not between codecs
-    some = torch.randperm(len(data["train_labels"]), generator=torch.Generator().manual_seed(0))[: of.num_pictures]
+    some = torch.randperm(len(data["train_labels"]), generator=torch.Generator().manual_seed(0))[: of.num_images]
     images, labels = data["train_images"][some], data["train_labels"][some]
     steps = len(labels) // (of.rank_batch * WORLD_SIZE)
     num, milestones = steps * of.epochs, [round(share * steps * of.epochs) for share in of.divide_after]
@@ -229,7 +229,7 @@ def report(name: str, of: Experiment, runs: list[dict[str, Any]]) -> None:
     save(
         f"dettmers_{name}",
         {
-            "what": f"{of.network}, {of.num_pictures:,} training pictures, "
+            "what": f"{of.network}, {of.num_images:,} training pictures, "
             f"butterfly over {WORLD_SIZE} ranks of {of.rank_batch} pictures a step, "
             f"{of.optimizer} lr {of.lr:g} momentum {of.momentum:g} weight decay {of.weight_decay:g}, "
             f"{f'rising over {of.warm_up} epoch(s), ' * (of.warm_up > 0)}divided by ten "

@@ -1,4 +1,4 @@
-"""What the sections of `gpu_check` share: the run they belong to, what they find, photographs on a device, timing."""
+"""What the sections of `gpu_check` share: the run they belong to, what they find, images on a device, timing."""
 
 import json
 import statistics
@@ -7,23 +7,24 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from augpipe import Plan, Recipe
+from augpipe import Loader, Plan, Recipe, recipes
 from augpipe.cuda.render import DeviceRenderer
-from augpipe.gpu_ops.cuda.launch import is_simulated
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.gpu_ops.image.cuda.launch import is_simulated
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 
 SPIN_CYCLES = 100_000_000
 """Of `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
 
-MAX_SPIN_CYCLES = 1 << 31
+MAX_SPIN_CYCLES = 1 << 30
+"""About half a second: what is not ahead then never is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Run:
     origin: str
     """What they are, in words."""
     work: Path
-    """A folder for the section's own files."""
+    """A folder for sections' own files."""
     is_simulated: bool
     """Whether numba's CUDA simulator stands in for a device: sizes are tiny and nothing is timed."""
 
@@ -53,7 +54,7 @@ class Run:
         return [file.read_bytes() for file in sorted(self.photographs.iterdir())]
 
     def many(self, num: int) -> Path:
-        """A flat folder of `num` files: the photographs again and again, as hard links."""
+        """A flat folder of `num` files: the images again and again, as hard links."""
         folder = self.work / f"{num}-files"
         if not folder.exists():
             folder.mkdir()
@@ -67,8 +68,15 @@ class Findings:
     """What a section found, written to a file at each step: a run that is killed leaves what it had."""
 
     def __init__(self, into: Path) -> None:
-        self._into = into
+        self._into = into  # which holds what an earlier process found, if there was one
         self._found: dict[str, dict[str, Any]] = {"measured": {}, "checks": {}, "not_measured": {}}
+        if into.is_file():
+            self._found = json.loads(into.read_text())
+
+    def wrong(self) -> list[str]:
+        """Checks that failed, with their details, and errors."""
+        bad = [f"{name}: {found.get('detail')}" for name, found in self._found["checks"].items() if not found["passed"]]
+        return bad + [f"{name}: {lines[-1]}" for name, lines in self._found.get("errors", {}).items()]
 
     def keep(self, name: str, value: Any) -> None:
         """A figure, or several by name."""
@@ -109,11 +117,11 @@ class Findings:
 
 
 class OnDevice:
-    """Photographs in device memory, and a renderer for them.
+    """Images in device memory, and a renderer for them.
 
     Args:
         run: which device.
-        photographs: (H, W, 3 or 4) uint8 arrays.
+        images: (H, W, 3 or 4) uint8 arrays.
         recipe: of the plans that are to be rendered.
         form: "torch" is its framework.
     """
@@ -158,6 +166,16 @@ def is_on_cuda() -> bool:
     return not is_simulated()
 
 
+def is_usable() -> bool:
+    """Whether the CUDA context, where there is one, has come through without an error that stays."""
+    try:
+        if is_on_cuda() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def synchronize() -> None:
     """Wait for the device."""
     if is_on_cuda():
@@ -169,33 +187,34 @@ def stream_number() -> int:
     return torch.cuda.current_stream().cuda_stream if is_on_cuda() else 0
 
 
-def event_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3) -> list[float]:
-    """Seconds that the device spent on each of `times` calls `work(i)`, between events on the current stream.
+def event_seconds(work: Callable[[int], Any], times: int, rounds: int = 3, warm_up: int = 3) -> list[float]:
+    """Seconds a call of `work(i)` that the device spends, `times` calls between two events, one figure a round.
 
     The calls are queued behind a spin, so that the host is ahead and only the device's own time is seen; where the
-    spin was over too early, all is done again behind a longer one.
+    spin was over too early, all is done again behind a longer one. Work that itself waits for the device, or that the
+    host cannot keep ahead of, is timed with its gaps.
     """
     if not is_on_cuda():
         return wall_seconds(work, 2, 0)
     for turn in range(warm_up):
         work(turn)
+    seconds: list[float] = []
     cycles = SPIN_CYCLES
-    while True:
+    while len(seconds) < rounds:
         torch.cuda.synchronize()
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(cycles)
-        events[0].record()
+        begin.record()
         for turn in range(times):
             work(turn)
-            events[turn + 1].record()
-        was_ahead = not events[0].query()
+        end.record()
+        was_ahead = not begin.query()
         torch.cuda.synchronize()
         if was_ahead or cycles >= MAX_SPIN_CYCLES:
-            break
-        cycles *= 4
-    if not was_ahead:
-        print("event_seconds: the host could not stay ahead of the device, so gaps between launches are in the times")
-    return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
+            seconds.append(begin.elapsed_time(end) / 1e3 / times)
+        else:
+            cycles *= 4
+    return seconds
 
 
 def wall_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3) -> list[float]:
@@ -207,20 +226,6 @@ def wall_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3) -> li
         synchronize()
         if turn >= 0:
             seconds.append(time.perf_counter() - begin)
-    return seconds
-
-
-def host_seconds(work: Callable[[int], Any], times: int, warm_up: int = 3, at_once: int = 4) -> list[float]:
-    """Seconds until each of `times` calls `work(i)` returns; the device is waited for every few calls, untimed."""
-    seconds = []
-    for turn in range(-warm_up, times):
-        if turn % at_once == 0:
-            synchronize()
-        begin = time.perf_counter()
-        work(turn)
-        if turn >= 0:
-            seconds.append(time.perf_counter() - begin)
-    synchronize()
     return seconds
 
 
@@ -238,11 +243,12 @@ def copy_bandwidth(num_bytes: int = 4 << 30, times: int = 20) -> dict[str, Any]:
     }
 
 
-def rates(seconds_an_item: Sequence[float], digits: int = 1) -> dict[str, float]:
-    """Items a second of the seconds each took: slowest, median and fastest round."""
-    return {
-        "slowest": round(1 / max(seconds_an_item), digits),
-        "median": round(1 / statistics.median(seconds_an_item), digits),
-        "fastest": round(1 / min(seconds_an_item), digits),
-        "rounds": len(seconds_an_item),
-    }
+def decoded(run: Run, num: int) -> list[np.ndarray]:
+    """The first images as (H, W, 4) RGBX."""
+    return [decode(data, probe(data, max_pixels=MAX_PIXELS)).copy() for data in run.encoded()[:num]]
+
+
+def make_loader(run: Run, folder: Path, batch_size: int, **options: Any) -> Loader:
+    """A loader for the device: deep_image, float16."""
+    recipe = run.pick(recipes.deep_image(), recipes.deep_image(6, (7, 12)))
+    return Loader(folder, recipe, batch_size=batch_size, device="cuda", **({"dtype": "float16"} | options))

@@ -1,17 +1,18 @@
-"""Section of `gpu_check`: what CUDA kernels make of the same bytes and plans, beside the CPU's loop."""
+"""Section of `gpu_check`: what CUDA makes of the same bytes and plans, and loaders by each route, beside the CPU."""
 
-import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from gpu_common import Findings, OnDevice, Run, form, levels_apart
+from gpu_common import Findings, OnDevice, Run, decoded, form, levels_apart, make_loader, stream_number, synchronize
+from gpu_preflight import fetched, judge
 
-from augpipe import Augment, Plan, Recipe, ops, plan
+from augpipe import Augment, Batch, Loader, Plan, Recipe, ops, plan
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.gpu_ops.cuda.launch import pack_rgbx
+from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
 from augpipe.recipe import View
 
 ALLOWED_LEVELS = 1.0
@@ -21,27 +22,33 @@ ROUNDING = {"float32": 0.0, "float16": 2**-9, "bfloat16": 2**-6, "uint8": 1.0}
 """How much a number type rounds, in parts of a normalised value of at most 4, or in levels: allowed on top."""
 
 BORDERS = ("context", "reflect", "edge", "constant")
+DECODED_AT_ONCE = 32
 LAYOUTS = ("NCHW", "NHWC", "channels_last")
 
 
-def run(run: Run, findings: Findings) -> None:
-    _each_op(run, findings)
-    _each_form(run, findings)
-    _views(run, findings)
-    _channels(run, findings)
-    packing(run, findings)
+def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
+    """Kernels first, decoders next, and then what a user sees of both."""
+    return {
+        "half of the table's recipes": partial(_each_op, run),
+        "number types and layouts": partial(_each_form, run),
+        "views": partial(_views, run),
+        "channels": partial(_channels, run),
+        "packing": partial(packing, run),
+        "nvJPEG": partial(_decoders, run),
+        "batches by each route": partial(_routes, run),
+    }
 
 
 def _each_op(run: Run, findings: Findings) -> None:
-    """Each op of the tests' table, and their chains, with every border."""
+    """Ops of the tests' table, and their chains, with every border."""
     worst: dict[str, float] = {}
     start, num = time.perf_counter(), 0
-    photographs = _noise([(17, 12), (9, 14)] if run.is_simulated else [(120, 90), (97, 131), (400, 300)])
+    images = _noise([(17, 12), (9, 14)] if run.is_simulated else [(120, 90), (97, 131), (400, 300)])
     for recipe in _simulated_recipes() if run.is_simulated else _recipes():
-        made = plan(recipe, range(len(photographs)), sizes=[image.shape[:2] for image in photographs], seed=3)
+        made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images], seed=3)
         if len({(int(row["out_height"]), int(row["out_width"])) for row in made.rows}) > 1:
-            continue  # whole photographs of several sizes are several launches: Augment's business, see tests/gpu
-        worst[f"{recipe.name}, {recipe.border}"] = _apart(run, photographs, recipe, made)
+            continue  # whole images of several sizes are several launches: Augment's business, see tests/gpu
+        worst[f"{recipe.name}, {recipe.border}"] = _apart(run, images, recipe, made)
         num += 1
     findings.keep(
         "ops",
@@ -64,10 +71,9 @@ def _apart(run: Run, photographs: Sequence[np.ndarray], recipe: Recipe, made: Pl
 
 
 def _recipes() -> list[Recipe]:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from tests.parity.table import CASES, recipes_of
 
-    return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)]
+    return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)][::2]
 
 
 def _simulated_recipes() -> list[Recipe]:
@@ -90,19 +96,18 @@ def _chain(run: Run, *, normalised: bool = True) -> Recipe:
 
 
 def _each_form(run: Run, findings: Findings) -> None:
-    """The whole chain on photographs, in every number type and layout."""
-    photographs = _decoded(run, 3 if run.is_simulated else 16)
+    """The whole chain on images, in every number type and layout."""
+    images = decoded(run, 3 if run.is_simulated else 16)
     results = {}
     for dtype, rounding in ROUNDING.items():
         for layout in LAYOUTS:
             recipe = _chain(run, normalised=dtype != "uint8")
-            made = plan(recipe, range(len(photographs)), sizes=[image.shape[:2] for image in photographs])
+            made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images])
             options = {"dtype": dtype, "layout": layout}
-            expected = Augment(recipe, framework="torch", num_threads=1, **options)(photographs, plan=made)
+            expected = Augment(recipe, framework="torch", num_threads=1, **options)(images, plan=made)
             begin = time.perf_counter()
-            (found,) = OnDevice(run, photographs, recipe, form(**options)).render(made)
-            if not run.is_simulated:
-                torch.cuda.synchronize()
+            (found,) = OnDevice(run, images, recipe, form(**options)).render(made)
+            synchronize()
             seconds = time.perf_counter() - begin
             is_alike = found.shape == expected.shape and found.stride() == expected.stride()
             apart = levels_apart(found, expected, recipe)
@@ -119,7 +124,7 @@ def _each_form(run: Run, findings: Findings) -> None:
 
 
 def _views(run: Run, findings: Findings) -> None:
-    photographs = _decoded(run, 3 if run.is_simulated else 8)
+    images = decoded(run, 3 if run.is_simulated else 8)
     big, small = (6, 4) if run.is_simulated else (224, 96)
     recipe = Recipe(
         views=(
@@ -127,9 +132,9 @@ def _views(run: Run, findings: Findings) -> None:
             View(ops=(ops.Flip(), ops.RandomResizedCrop(size=small, scale=(0.05, 0.3)), ops.Normalize())),
         )
     )
-    made = plan(recipe, range(len(photographs)), sizes=[image.shape[:2] for image in photographs])
-    expected = Augment(recipe, framework="torch", num_threads=1)(photographs, plan=made)
-    found = OnDevice(run, photographs, recipe, form()).render(made)
+    made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images])
+    expected = Augment(recipe, framework="torch", num_threads=1)(images, plan=made)
+    found = OnDevice(run, images, recipe, form()).render(made)
     apart = [round(float(levels_apart(*pair, recipe).max()), 6) for pair in zip(found, expected, strict=True)]
     findings.keep("views, greatest difference in levels", apart)
     findings.check("two views of one photograph", len(apart) == 2 and max(apart) <= ALLOWED_LEVELS, apart)
@@ -138,12 +143,12 @@ def _views(run: Run, findings: Findings) -> None:
 def _channels(run: Run, findings: Findings) -> None:
     """Gray, RGB and RGBX in device memory give the same pixels."""
     recipe = _chain(run)
-    photographs = [image[:, :, :3] for image in _decoded(run, 2)]
-    made = plan(recipe, range(2), sizes=[image.shape[:2] for image in photographs])
-    spare = [np.concatenate([image, image[:, :, :1]], axis=2) for image in photographs]
-    (rgb,), (rgbx,) = (OnDevice(run, given, recipe, form()).render(made) for given in (photographs, spare))
+    images = [image[:, :, :3] for image in decoded(run, 2)]
+    made = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
+    spare = [np.concatenate([image, image[:, :, :1]], axis=2) for image in images]
+    (rgb,), (rgbx,) = (OnDevice(run, given, recipe, form()).render(made) for given in (images, spare))
     findings.check("RGB and RGBX alike, bit by bit", torch.equal(rgb, rgbx))
-    gray = [image[:, :, :1] for image in photographs]
+    gray = [image[:, :, :1] for image in images]
     (one,), (three,) = (
         OnDevice(run, given, recipe, form()).render(made) for given in (gray, [np.repeat(g, 3, axis=2) for g in gray])
     )
@@ -159,8 +164,7 @@ def packing(run: Run, findings: Findings) -> None:
     table = torch.tensor(
         [(s.data_ptr(), t.data_ptr(), s[..., 0].numel(), s.shape[2]) for s, t in zip(sources, targets, strict=True)]
     ).to(run.device)
-    stream = 0 if run.is_simulated else torch.cuda.current_stream().cuda_stream
-    pack_rgbx(table.data_ptr(), num=len(images), max_pixels=35, stream=stream)
+    pack_rgbx(table.data_ptr(), num=len(images), max_pixels=35, stream=stream_number())
     is_right = []
     for image, target in zip(images, targets, strict=True):
         packed = target.cpu().numpy()
@@ -176,6 +180,62 @@ def _noise(sizes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     return [np.random.default_rng(number).integers(0, 256, (*size, 3), np.uint8) for number, size in enumerate(sizes)]
 
 
-def _decoded(run: Run, num: int) -> list[np.ndarray]:
-    """The first photographs as (H, W, 4) RGBX."""
-    return [decode(data, probe(data, max_pixels=MAX_PIXELS)).copy() for data in run.encoded()[:num]]
+def _decoders(run: Run, findings: Findings) -> None:
+    """Whole images by DALI and by our own decoder, both with smooth upsampling of the colours."""
+    from augpipe.dali.decoder import DaliDecoder
+
+    headers = [(data, probe(data, max_pixels=MAX_PIXELS)) for data in run.encoded()]
+    taken = [(data, header) for data, header in headers if header.may_scale]
+    found, expected = [], []
+    decoder = DaliDecoder(DECODED_AT_ONCE, 4, None if run.is_simulated else 0, 1)
+    for first in range(0, len(taken), DECODED_AT_ONCE):
+        part = taken[first : first + DECODED_AT_ONCE]
+        regions = np.array([(0, 0, header.width, header.height) for _, header in part], np.int32)
+        decoder.submit([data for data, _ in part], regions, np.ones(len(part), np.bool_))
+        result = decoder.collect()
+        images = result.images or fetched(result.keep, len(part))
+        found += [np.array(image) for image in images]
+        expected += [decode(data, header)[:, :, :3].copy() for data, header in part]
+        del result, images
+    decoder.close()
+    judge(findings, "all photographs", found, expected, is_simulated=run.is_simulated)
+
+
+def _routes(run: Run, findings: Findings) -> None:
+    """A batch by each way to it, beside the native loader's on the CPU; and out of each cache, bit by bit."""
+    num = run.pick(32, 3)
+    folder = run.many(num)
+    options: dict[str, Any] = {"dtype": "float32", "shuffle": False}
+    given = make_loader(run, folder, num, backend="native", **options)
+    (expected,) = Loader(given.source, given.recipe, device="cpu", batch_size=num, shuffle=False)
+    images = [torch.from_numpy(image[:, :, :3].copy()).to(run.device) for image in decoded(run, num)]
+    augmented = Augment(given.recipe)(images, range(num))
+    apart = levels_apart(augmented, expected.images, given.recipe)
+    findings.check("Augment within 1 level of the loader on the CPU", float(apart.max()) <= 1.0, float(apart.max()))
+    for backend in ("native", "dali"):
+        for cache in ("off", "device", "host"):
+            name = f"{backend}, cache {cache}"
+            sized = {} if cache == "off" else {"cache_bytes": run.pick(1 << 29, 1 << 20)}
+            with findings.attempt(name):
+                loader = make_loader(run, folder, num, backend=backend, cache=cache, **sized, **options)
+                (missed,) = loader
+                _compare(name, missed, expected, findings, is_exact=backend == "native")
+                if cache == "off":
+                    continue
+                loader.set_epoch(0)
+                (hit,) = loader
+                statistics = loader.cache_statistics
+                counts = statistics and (statistics.hits, statistics.misses)
+                findings.check(f"{name}: hits bit-equal to misses", torch.equal(hit.images, missed.images))
+                findings.check(f"{name}: counts", counts == (num, num), counts)
+
+
+def _compare(name: str, found: Batch, expected: Batch, findings: Findings, *, is_exact: bool) -> None:
+    apart = levels_apart(found.images, expected.images, expected.plan.recipe)
+    figures = {"mean": round(float(apart.mean()), 6), "greatest": round(float(apart.max()), 4)}
+    findings.keep(f"{name} beside native on the CPU, levels", figures)
+    alike = found.plan.rows.tobytes() == expected.plan.rows.tobytes()
+    findings.check(f"{name}: plans and labels bit-equal", alike and torch.equal(found.labels.cpu(), expected.labels))
+    # nvJPEG is another decoder, so single pixels may be further apart
+    bound = figures["greatest"] <= 1.0 if is_exact else figures["mean"] < 1.0
+    findings.check(f"{name}: within 1 level{'' if is_exact else ' in the mean'}", bound, figures)

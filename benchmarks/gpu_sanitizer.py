@@ -4,55 +4,80 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from gpu_common import Findings, OnDevice, Run, form, synchronize
+import torch
+from gpu_common import Findings, OnDevice, Run, form, is_on_cuda, synchronize
 from gpu_parity import packing
 
 from augpipe import Recipe, ops, plan
+from augpipe.trainer.codecs import codec, names
 
 PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
-TOOLS = ("memcheck", "initcheck")
-LIMIT_S = 120
+RUNS = {"memcheck": ("codecs", "fused"), "racecheck": ("codecs",), "synccheck": ("codecs",), "initcheck": ("fused",)}
+"""What each tool is to look at: codecs' kernels work together through shared memory and shuffles, the others do not."""
 
 
-def run(run: Run, findings: Findings) -> None:
+def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
+    """A tool over some kernels each."""
+    return {f"{tool}, {what}": partial(_checked, tool, what) for tool, kinds in RUNS.items() for what in kinds}
+
+
+def _checked(tool: str, what: str, findings: Findings) -> None:
     path = os.pathsep.join((os.environ.get("PATH", ""), *PLACES))
-    tool = shutil.which("compute-sanitizer", path=path)
-    if tool is None:
+    program = shutil.which("compute-sanitizer", path=path)
+    if program is None:
         findings.leave_out("compute-sanitizer", "it is neither on PATH nor in " + ", ".join(PLACES))
         return
-    code = "import gpu_sanitizer; gpu_sanitizer.every_kernel()"
+    code = f"import gpu_check; gpu_check.as_installed(); import gpu_sanitizer; gpu_sanitizer.{what}()"
     # each tensor an allocation of its own: what lies side by side in torch's pool would hide a kernel's false step
-    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    for name in TOOLS:
-        with findings.attempt(name):
-            done = subprocess.run(
-                [tool, "--tool", name, "--error-exitcode", "97", sys.executable, "-c", code],
-                cwd=Path(__file__).parent,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-            )
-            lines = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line.startswith("=====")]
-            if done.returncode not in (0, 97) or not any("ERROR SUMMARY" in line for line in lines):
-                reason = (lines or done.stderr.splitlines())[-5:]
-                findings.leave_out(name, f"it did not run (exit code {done.returncode}): {reason}")
-                continue
-            ours = [line for line in lines if "render" in line or "pack" in line]
-            summary = next(line for line in lines if "ERROR SUMMARY" in line)
-            findings.keep(name, {"summary": summary, "first_lines": lines[:25] if done.returncode else []})
-            findings.check(f"{name}: clean", done.returncode == 0, {"kernels of ours named": ours[:10]})
+    done = subprocess.run(
+        [
+            program,
+            "--tool",
+            tool,
+            "--error-exitcode",
+            "97",
+            sys.executable,
+            "-c",
+            code,
+        ],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    lines = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line.startswith("=====")]
+    summary = [line for line in lines if "SUMMARY" in line]
+    if done.returncode not in (0, 97) or not summary:
+        reason = (lines or done.stderr.splitlines())[-5:]
+        findings.leave_out(f"{tool}, {what}", f"it did not run (exit code {done.returncode}): {reason}")
+        return
+    findings.keep(f"{tool}, {what}", {"summary": summary, "first_lines": lines[:25] if done.returncode else []})
+    findings.check(f"{tool}, {what}: clean", done.returncode == 0, lines[:10])
 
 
-def every_kernel(*, is_simulated: bool = False) -> None:
-    """One small batch by each kernel: odd and even widths, borders, lenses, wide filters, 1, 3 and 4 channels."""
-    run = Run(photographs=Path(), origin="", work=Path(), is_simulated=is_simulated)
+def codecs() -> None:
+    """Every codec's kernels by every way in: blocks of a part of a chunk, of one, of several, and one for all."""
+    for name in names():
+        for num, block in ((1, 256), (5_000, 100), (40_003, 256), (40_003, 4096), (40_003, None)):
+            made = codec(name, block=block)
+            x = torch.randn(num, device="cuda")
+            payload = made.encode(x)
+            made.decode_into(payload, x)
+            made.decode_into(payload, x, add=True)
+    synchronize()
+
+
+def fused() -> None:
+    """One small batch by each of the other kernels: odd and even widths, borders, lenses, wide filters."""
+    run = Run(photographs=Path(), origin="", work=Path(), is_simulated=not is_on_cuda())
     rng = np.random.default_rng(0)
     shapes = [(31, 45, 1), (40, 29, 3), (33, 33, 4), (90, 70, 3)]
-    photographs = [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
+    images = [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
     steps = (ops.ColorCast(), ops.Vignette(), ops.BrownConrady(), ops.Rotate(max_deg=45, step=None))
     for dtype in ("float32", "float16", "bfloat16", "uint8"):
         for layout in ("NCHW", "NHWC"):
@@ -60,7 +85,7 @@ def every_kernel(*, is_simulated: bool = False) -> None:
                 for size in run.pick(((20, 17), (18, 32)), ((3, 3), (2, 4))):
                     recipe = Recipe(border=border, ops=(*steps, ops.RandomResizedCrop(size=size)))
                     made = plan(recipe, range(len(shapes)), sizes=[shape[:2] for shape in shapes])
-                    OnDevice(run, photographs, recipe, form(dtype, layout)).render(made)
+                    OnDevice(run, images, recipe, form(dtype, layout)).render(made)
                     synchronize()
     packing(run, _Ignored(Path()))
     synchronize()

@@ -4,6 +4,8 @@ import importlib.util
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gpu_common import Findings, Run
@@ -12,7 +14,12 @@ ROOT = Path(__file__).resolve().parents[1]
 MISSING = "pytest", "hypothesis", "scipy"
 
 
-def run(run: Run, findings: Findings) -> None:
+def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
+    """One."""
+    return {"tests": partial(_tests, run)}
+
+
+def _tests(run: Run, findings: Findings) -> None:
     lacking = [name for name in MISSING if importlib.util.find_spec(name) is None]
     if lacking:
         findings.leave_out("tests", f"not installed: {', '.join(lacking)}")
@@ -22,6 +29,8 @@ def run(run: Run, findings: Findings) -> None:
     outcome = run.work / "outcome.xml"
     # warnings of versions that this checkout does not pin are no failures
     options = ["-o", "filterwarnings=default", "-p", "no:cacheprovider", "-q", "-rs", f"--junitxml={outcome}"]
+    if importlib.util.find_spec("_numba_cuda_redirector") is not None:
+        options += ["-p", "_numba_cuda_redirector"]  # see gpu_check.as_installed
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *files, "-m", "gpu", *options], cwd=ROOT, capture_output=True, text=True
     )

@@ -1,6 +1,6 @@
 """The fused kernel beside one cv2.remap and an albumentations chain; one core, then two.
 
-All of them turn decoded photographs of ImageNet's usual area into 224x224 outputs. Ours is the whole deep_image chain
+All of them turn decoded images of ImageNet's usual area into 224x224 outputs. Ours is the whole deep_image chain
 into normalised float32 NCHW; cv2.remap is one bilinear look-up into uint8; the albumentations chain shrinks by
 averaging, as ours does, and has no vignette, so it does a little less.
 """
@@ -15,8 +15,9 @@ import numpy as np
 from common import imagenet_sized, in_turn, photographs, ratio, save, summary
 
 from augpipe import plan, recipes
-from augpipe.backends.render import pixel_table
-from augpipe.gpu_ops.fused import jobs_per_image, run_jobs
+from augpipe.cpu.render import pixel_table
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
+from augpipe.located import LocatedPixels
 from augpipe.planning.kernel_rows import kernel_rows
 
 SIZE = 224
@@ -33,7 +34,7 @@ def main() -> None:
     sizes = [image.shape[:2] for image in images]
     num = len(images)
     assert num % IMAGES_PER_TASK == 0
-    table = pixel_table([(image, 0, 0) for image in images])
+    table = pixel_table([LocatedPixels.of(image) for image in images])
     batch = np.empty(num * SIZE * SIZE * 3, np.float32)
     blocks = jobs_per_image(SIZE)
 

@@ -21,7 +21,7 @@ SIZE = 224
 BATCH_SIZE = 256
 ROUNDS = 7
 COPIES = 4
-"""Of each photograph, so that an epoch's start and end weigh less."""
+"""Of each image, so that an epoch's start and end weigh less."""
 
 
 class Files(torch.utils.data.Dataset):

@@ -1,4 +1,4 @@
-"""Peak memory over 50 epochs of the photographs: it must not grow from epoch to epoch."""
+"""Peak memory over 50 epochs of the images: it must not grow from epoch to epoch."""
 
 import resource
 import tempfile

@@ -20,9 +20,9 @@ import simplejpeg
 from common import in_turn, photographs, ratio, save, summary
 from PIL import Image
 
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.prepare.engines.local import LocalEngine
-from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.prepare.local_engine import LocalEngine
+from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 
 COPIES = 12

@@ -1,4 +1,4 @@
-"""60,000 small files in one go: CIFAR-10 as JPEGs, unpacked, prepared, and verified with every photograph decoded.
+"""60,000 small files in one go: CIFAR-10 as JPEGs, unpacked, prepared, and verified with every image decoded.
 
 Takes cifar10_jpg.tar.gz from the folder that AUGPIPE_DATA names.
 """

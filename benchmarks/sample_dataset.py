@@ -1,7 +1,7 @@
 """Whether resolution and augmentation matter to a small classifier trained on the sample dataset.
 
 A four-layer convolutional network is trained from scratch at two resolutions, with and without augmentation, and tested
-on pictures drawn from another seed. Minutes on one core; accuracies, not timings.
+on images drawn from another seed. Minutes on one core; accuracies, not timings.
 """
 
 import sys
@@ -13,8 +13,8 @@ from common import save
 from torch import nn
 
 from augpipe import Loader, Recipe, ops
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.synthetic.generate import generate
 
 NUM_TRAIN = 1500
 NUM_TEST = 400

@@ -1,6 +1,6 @@
 """What a billion samples in ten thousand shards cost before the first pixel: opening, memory, look-ups, the order.
 
-Simulated, and how: no photograph exists. 10,000 tar files of the length that 100,000 photographs of 100 kB have are
+Simulated, and how: no image exists. 10,000 tar files of the length that 100,000 images of 100 kB have are
 holes from end to end; nothing of them is read but their length. Their indices come in two layouts, since a billion real
 ones would fill 44 GB:
 
@@ -42,7 +42,7 @@ import numpy as np
 from common import save
 
 from augpipe import order
-from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet, most_descriptors
 from augpipe.datasets.shards.index import HEADER, HEADER_BYTES, MAGIC, RECORD, VERSION, index_path, pack_index
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
 from augpipe.datasets.shards.source import ShardSource

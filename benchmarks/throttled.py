@@ -167,8 +167,10 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def nothing() -> None:
         pass
 
-    def ddp(hook: tuple[object, Callable[..., object]] | None) -> Contender:
-        model = DistributedDataParallel(Layers(0.0), bucket_cap_mb=options.ddp_mib)
+    def ddp(hook: tuple[object, Callable[..., object]] | None, *, is_ours: bool = False) -> Contender:
+        # ours as docs/sync.md says; torch's as it is by default
+        settings = {"bucket_cap_mb": options.mib if is_ours else options.ddp_mib, "gradient_as_bucket_view": is_ours}
+        model = DistributedDataParallel(Layers(0.0), **settings)
         if hook is not None:
             model.register_comm_hook(*hook)
 
@@ -198,7 +200,9 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     contenders: dict[str, Callable[[], Contender]] = {
         "DDP fp32": lambda: ddp(None),
         "DDP fp16 hook": lambda: ddp((None, fp16_compress_hook)),
-        "DDP butterfly hook, 8 bits": lambda: ddp(butterfly_hook(codec=options.codec, timeout_s=TIMEOUT_S)),
+        "DDP butterfly hook, 8 bits": lambda: ddp(
+            butterfly_hook(codec=options.codec, timeout_s=TIMEOUT_S), is_ours=True
+        ),
         "butterfly, 8 bits": lambda: ours("butterfly", lambda p: Nothing(p, lr=0.0), 0.0, options.codec),
         "step of butterfly, 8 bits": lambda: ours("butterfly", momentum, options.compute_s, options.codec),
         "step of lazy, 8 bits": lambda: ours("lazy", momentum, options.compute_s, options.codec),
@@ -302,8 +306,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="whole steps a round")
     parser.add_argument("--compute-s", type=float, default=0.3, help="computing in a whole step, played by sleeping")
     parser.add_argument("--codec", default="dynamic-tree")
-    parser.add_argument("--mib", type=float, default=4.0, help="bucket_bytes of the strategies, in MiB")
-    parser.add_argument("--ddp-mib", type=float, default=25.0, help="DDP's bucket_cap_mb")
+    parser.add_argument("--mib", type=float, default=4.0, help="buckets of ours, in MiB")
+    parser.add_argument("--ddp-mib", type=float, default=25.0, help="DDP's bucket_cap_mb, but with our hook")
     parser.add_argument("--only", nargs="*", help="contenders whose name has one of these parts")
     parser.add_argument("--limit-s", type=float, default=900.0, help="seconds after which a bandwidth is given up")
     parser.add_argument("--name", default="throttled", help="of the kept result")

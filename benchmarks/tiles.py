@@ -1,6 +1,6 @@
 """What a tile-addressable JPEG costs and saves: bytes, reading its table, cutting a crop out, decoding it.
 
-Photographs at 512 pixels on the short side, quality 90, 4:2:0; crops of 224x224 at random places; one thread.
+Images at 512 pixels on the short side, quality 90, 4:2:0; crops of 224x224 at random places; one thread.
 """
 
 import io
@@ -14,7 +14,7 @@ from PIL import Image
 from augpipe.datasets.shards.encode import TILE, encode_tiled
 from augpipe.decoding import MAX_PIXELS, Tiles, decode, probe
 
-NUM_PHOTOGRAPHS = 120
+NUM_IMAGES = 120
 SHORT_SIDE, CROP, QUALITY = 512, 224, 90
 ROUNDS = 15
 TILE_WIDTHS = (48, 64, 96, 128, 192)
@@ -22,7 +22,7 @@ TILE_WIDTHS = (48, 64, 96, 128, 192)
 
 
 def resized(encoded: list[bytes]) -> list[Image.Image]:
-    """RGB at `SHORT_SIDE`; gray photographs come out as colour, so that all files have the same kind of MCU."""
+    """RGB at `SHORT_SIDE`; gray images come out as colour, so that all files have the same kind of MCU."""
     images = []
     for data in encoded:
         image = Image.open(io.BytesIO(data)).convert("RGB")
@@ -39,12 +39,12 @@ def plain_jpeg(image: Image.Image, **options: bool) -> bytes:
 
 
 def each(work: Callable[[int], object]) -> Callable[[], int]:
-    """A contender that does its work for every photograph."""
+    """A contender that does its work for every image."""
 
     def contender() -> int:
-        for number in range(NUM_PHOTOGRAPHS):
+        for number in range(NUM_IMAGES):
             work(number)
-        return NUM_PHOTOGRAPHS
+        return NUM_IMAGES
 
     return contender
 
@@ -57,7 +57,7 @@ def tiles_of(data: bytes) -> Tiles:
 
 def main() -> None:
     encoded, origin = photographs()
-    images = resized((encoded * NUM_PHOTOGRAPHS)[:NUM_PHOTOGRAPHS])
+    images = resized((encoded * NUM_IMAGES)[:NUM_IMAGES])
     rng = random.Random(0)
     corners = [(rng.randint(0, image.width - CROP), rng.randint(0, image.height - CROP)) for image in images]
     crops = [(left, top, left + CROP, top + CROP) for left, top in corners]
@@ -110,7 +110,7 @@ def main() -> None:
     save(
         "tiles",
         {
-            "what": f"microseconds a photograph: {NUM_PHOTOGRAPHS} of {origin}, {SHORT_SIDE} pixels on the short side, "
+            "what": f"microseconds a photograph: {NUM_IMAGES} of {origin}, {SHORT_SIDE} pixels on the short side, "
             f"quality {QUALITY}, 4:2:0; crops of {CROP}x{CROP}",
             "default": default,
             "sizes": sizes,

@@ -6,13 +6,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from augpipe.datasets.cifar import PICKLED, CifarSource, kind_in, looks_pickled
-from augpipe.datasets.files import is_photograph_name
-from augpipe.datasets.idx import IdxSource
-from augpipe.datasets.names import listed, printable
-from augpipe.datasets.parquet import ParquetSource
-from augpipe.datasets.tar import TarSource, refuse_compressed
-from augpipe.datasets.tfrecord import TFRecordSource, is_tfrecord
+from augpipe.datasets.files.image_files import is_image_name
+from augpipe.datasets.formats.cifar import PICKLED, CifarSource, kind_in, looks_pickled
+from augpipe.datasets.formats.idx import IdxSource
+from augpipe.datasets.formats.parquet.source import ParquetSource
+from augpipe.datasets.formats.tar.source import TarSource, refuse_compressed
+from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
+from augpipe.datasets.metadata.names import listed, printable
 from augpipe.source import Source
 
 _TAR_MAGIC = slice(257, 262)
@@ -63,7 +63,7 @@ def open_container(path: str) -> Source | None:
 def open_container_folder(path: str) -> Source | None:
     """The source for a folder of tar, Parquet, IDX or CIFAR files; None if it holds none of those.
 
-    Where photographs or other folders lie beside tar or Parquet files, it is not plain what is meant: None.
+    Where images or other folders lie beside tar or Parquet files, it is not plain what is meant: None.
 
     Raises:
         ImportError: pyarrow is needed and not installed.
@@ -120,14 +120,14 @@ def open_pattern(pattern: str, paths: Sequence[str]) -> Source:
 
 
 def _look_into(path: str) -> tuple[list[str], bool]:
-    """A folder's files, without the hidden, and whether it holds folders; no files where photographs are among them."""
+    """A folder's files, without the hidden, and whether it holds folders; no files where images are among them."""
     files, has_others = [], False
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if is_photograph_name(entry.name):
-                return [], True  # a folder of a million photographs is listed once, by who reads it
+            if is_image_name(entry.name):
+                return [], True  # a folder of a million images is listed once, by who reads it
             if entry.is_dir():
                 has_others = True
             elif entry.is_file():

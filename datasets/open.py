@@ -1,36 +1,44 @@
-"""From what a user types or holds to a source."""
+"""From what a user types or holds, a URL too, to a source."""
 
+import difflib
+import itertools
 import os
 from typing import Any
 
 import numpy as np
 
-from augpipe.datasets.arrays import ArraySource
 from augpipe.datasets.detect import open_container, open_container_folder, open_pattern
-from augpipe.datasets.file_list import LIST_EXTENSIONS, FileListSource
-from augpipe.datasets.files import EXTENSIONS, is_photograph_name
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.hugging_face import HuggingFaceSource, is_hugging_face
-from augpipe.datasets.names import printable
-from augpipe.datasets.patterns import expand, is_pattern
-from augpipe.datasets.remote.open import open_url
-from augpipe.datasets.remote.urls import as_url
-from augpipe.datasets.shards.manifest import locate
+from augpipe.datasets.files.image_files import SingleSource, is_image_name
+from augpipe.datasets.files.patterns import expand, is_pattern
+from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.datasets.formats.file_list import LIST_EXTENSIONS, FileListSource
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.formats.hugging_face import HuggingFaceSource, is_hugging_face
+from augpipe.datasets.formats.parquet.source import ParquetSource
+from augpipe.datasets.formats.remote_folder import RemoteFolderSource
+from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.metadata.names import listed, printable
+from augpipe.datasets.remote.blocks import store_for
+from augpipe.datasets.remote.patterns import is_remote_pattern
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
+from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
-from augpipe.datasets.single import SingleSource
 from augpipe.source import Source, is_source
 
-ACCEPTED = (
-    "a folder that augpipe prepare wrote, or of one scale in it; "
-    f"a folder of photographs or of class folders; a list ({', '.join(LIST_EXTENSIONS)}) of path,label lines; "
-    f"one photograph ({', '.join(EXTENSIONS)}); "
-    "a WebDataset tar file, a folder of them, or a pattern such as shard-{000000..000009}.tar; a Parquet file, a "
-    "folder or a pattern of them; a URL (https://, s3://, gs://, ...) of shards, tar or Parquet files; "
-    "a TFRecord file or a pattern of them; a file of MNIST (IDX) or CIFAR (binary); "
-    "a datasets.Dataset of Hugging Face; "
-    "an uint8 array (N, H, W, C) or a list of (H, W, C) arrays; "
-    "or an object with classes, __len__, read, label and name (augpipe.source.Source)"
+_MOST_NAMES = 1_000
+"""Beside a path that does not exist, among which one like it is looked for."""
+_ARCHIVES = (".zip", ".7z", ".rar")
+_ACCEPTED = (
+    "Accepted: folders of photographs or of class folders, shards, lists, tar, Parquet, URLs and more; augpipe preview "
+    "--help and docs/sources.md have them all."
 )
+_ACCEPTED_URLS = (
+    "Accepted: prepared data sets, tar and Parquet files, patterns of those, and where files can be listed (not over "
+    "HTTP) folders of them or of photographs: docs/remote.md."
+)
+
+_URL_FILES = ("csv", "tsv", "txt", "tgz", "gz", "zip", "bin", "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 
 
 def open_source(path_or_source: Any) -> Source:
@@ -38,7 +46,7 @@ def open_source(path_or_source: Any) -> Source:
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
-        ValueError: it is none of these; the message lists what is accepted. It is damaged, or holds several splits.
+        ValueError: it is none of these, it is damaged, or it holds several splits; says what to give.
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if is_source(path_or_source):
@@ -52,7 +60,11 @@ def open_source(path_or_source: Any) -> Source:
         return ArraySource(path_or_source)
     if is_hugging_face(path_or_source):
         return HuggingFaceSource(path_or_source)
-    raise ValueError(f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: {ACCEPTED}.")
+    raise ValueError(
+        f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, an uint8 array "
+        "(N, H, W, C), a list of (H, W, C) arrays, a datasets.Dataset of Hugging Face, or an object with classes, "
+        "__len__, read, label and name (augpipe.source.Source)."
+    )
 
 
 def _open_path(path: str) -> Source:
@@ -67,22 +79,77 @@ def _open_path(path: str) -> Source:
     if not os.path.lexists(path):
         if is_pattern(path):
             return open_pattern(path, expand(path))
+        here = printable(os.getcwd())
         raise ValueError(
-            f"{printable(path)!r} does not exist (the current folder is {printable(os.getcwd())}). "
-            f"Accepted: {ACCEPTED}."
+            f"{printable(path)!r} does not exist (the current folder is {here}).{_hint(path)}\n{_ACCEPTED}"
         )
     extension = os.path.splitext(path)[1].lower()
     if extension in LIST_EXTENSIONS:
         return FileListSource(path)
-    if is_photograph_name(path):
+    if is_image_name(path):
         return SingleSource(path)
     source = open_container(path) if os.path.isfile(path) else None  # a pipe would be waited for
     if source is not None:
         return source
     if not extension:
         return SingleSource(path)
+    if extension in _ARCHIVES:
+        raise ValueError(f"{printable(path)!r} is an archive, which is not read. Unpack it, and give the folder.")
     raise ValueError(
-        f"{printable(path)!r} is neither a photograph nor a list, by its name, nor a file of many images that is read, "
-        f"by its content. Accepted: {ACCEPTED}. "
-        "If it is a photograph all the same, pass augpipe.datasets.single.SingleSource(path)."
+        f"{printable(path)!r} is neither a photograph nor a list, by its name, nor a file of many images, by its "
+        "content; if it is a photograph all the same, make augpipe.datasets.files.image_files.SingleSource(path).\n"
+        f"{_ACCEPTED}"
     )
+
+
+def _hint(path: str) -> str:
+    """The name beside it that is written most like it."""
+    above, name = os.path.split(path.rstrip(os.sep))
+    try:
+        with os.scandir(above or os.curdir) as entries:
+            beside = [entry.name for entry in itertools.islice(entries, _MOST_NAMES)]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(name, beside, n=1)
+    return f" Did you mean {printable(os.path.join(above, near[0]))!r}?" if near else ""
+
+
+def open_url(url: str, remote: RemoteSettings | None = None) -> Source:
+    """The source for a URL, by its name where it is a file, else by what the folder holds.
+
+    Args:
+        url: with its protocol, as `urls.as_url` gives it.
+        remote: limits and the cache; the environment's if left out.
+
+    Raises:
+        ImportError: a package for the protocol is missing; says how to install it.
+        ValueError: it is none of what is read; or it is damaged.
+        RemoteError: no usable answer came.
+        FileNotFoundError: there is no such file.
+    """
+    remote = remote or RemoteSettings()
+    name = name_of(url).lower()
+    if name.endswith(".tar"):
+        return TarSource(url, remote=remote)
+    if name.endswith(".parquet"):
+        return ParquetSource(url, remote=remote)
+    if is_remote_pattern(url) or (name != MANIFEST_NAME and name.rpartition(".")[2] in _URL_FILES):
+        raise ValueError(f"{shown(url)} is nothing that is read from a URL. {_ACCEPTED_URLS}")
+    shards = locate_url(url, remote)
+    if shards is not None:
+        return ShardSource(*shards, remote=remote)
+    if is_http(url):
+        raise ValueError(
+            f"{shown(url)} holds no {MANIFEST_NAME} of ours, and HTTP has no folders to look into. {_ACCEPTED_URLS}"
+        )
+    return _open_url_folder(url, remote)
+
+
+def _open_url_folder(url: str, remote: RemoteSettings) -> Source:
+    files = [name_of(file) for file, _, _ in store_for(remote).files.files_in(url, deep=False)]
+    kinds = [kind for kind in (".tar", ".parquet") if any(name.lower().endswith(kind) for name in files)]
+    if len(kinds) > 1:
+        raise ValueError(f"{shown(url)} holds tar files and Parquet files ({listed(files)}). Give a pattern: *.tar")
+    if kinds:
+        return TarSource(url, remote=remote) if kinds == [".tar"] else ParquetSource(url, remote=remote)
+    return RemoteFolderSource(url, remote=remote)

@@ -15,7 +15,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from augpipe import recipes
 from augpipe.dali import augment
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.synthetic.generate import generate
 
 NUM_EPOCHS = 2
 BATCH_SIZE = 16
@@ -32,7 +32,7 @@ def main() -> None:
 
 @pipeline_def
 def photographs(paths, batches_per_epoch):
-    # the reader's "label" is the sample's id: what is drawn for a photograph then does not depend on DALI's order
+    # the reader's "label" is the sample's id: what is drawn for an image then does not depend on DALI's order
     encoded, sample_ids = fn.readers.file(
         files=paths, labels=list(range(len(paths))), random_shuffle=True, pad_last_batch=True, name="reader"
     )

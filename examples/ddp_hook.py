@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from augpipe import Loader, Recipe, ops
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.synthetic.generate import generate
 from augpipe.trainer import butterfly_hook, model
 
 NUM_EPOCHS = 2

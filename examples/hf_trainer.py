@@ -12,7 +12,7 @@ import torch
 from transformers import ResNetConfig, ResNetForImageClassification, Trainer, TrainingArguments
 
 from augpipe import Loader, Recipe, ops
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.synthetic.generate import generate
 
 NUM_EPOCHS = 2
 RECIPE = Recipe(
@@ -38,8 +38,8 @@ class NamedBatches:
             yield {"pixel_values": images, "labels": labels}
 
 
-class PhotographTrainer(Trainer):
-    """A Trainer whose training batches come from a folder of photographs."""
+class ImageTrainer(Trainer):
+    """A Trainer whose training batches come from a folder of images."""
 
     def __init__(self, folder: Path, **arguments: object) -> None:
         super().__init__(**arguments)
@@ -74,7 +74,7 @@ def train(folder: Path, output: Path) -> None:
     config = ResNetConfig(
         num_labels=num_classes, embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="basic"
     )
-    trainer = PhotographTrainer(
+    trainer = ImageTrainer(
         folder,
         model=ResNetForImageClassification(config),
         args=TrainingArguments(

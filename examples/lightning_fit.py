@@ -11,7 +11,7 @@ import pytorch_lightning as lightning
 import torch
 
 from augpipe import Batch, Loader, Recipe, ops
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.synthetic.generate import generate
 from augpipe.trainer import model
 
 NUM_EPOCHS = 2
@@ -21,7 +21,7 @@ RECIPE = Recipe(
 )
 
 
-class Photographs(lightning.LightningDataModule):
+class Images(lightning.LightningDataModule):
     """A loader for each rank; Lightning keeps its state_dict in checkpoints and so resumes within an epoch."""
 
     def __init__(self, folder: Path) -> None:
@@ -85,7 +85,7 @@ def fit(folder: Path) -> None:
         enable_model_summary=False,
     )
     num_classes = sum(path.is_dir() for path in folder.iterdir())
-    trainer.fit(Classifier(num_classes), datamodule=Photographs(folder))
+    trainer.fit(Classifier(num_classes), datamodule=Images(folder))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from PIL import Image
 from augpipe import Augment, recipes
 
 
-class Photographs(torch.utils.data.Dataset):
-    """Encoded photographs in memory; the index is the sample id, so worker processes draw as one process would."""
+class Images(torch.utils.data.Dataset):
+    """Encoded images in memory; the index is the sample id, so worker processes draw as one process would."""
 
     def __init__(self, encoded: list[bytes]) -> None:
         self.encoded = encoded
@@ -35,7 +35,7 @@ def main() -> None:
         file = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (90, 120, 3), dtype=np.uint8)).save(file, "JPEG")
         encoded.append(file.getvalue())
-    for images in torch.utils.data.DataLoader(Photographs(encoded), batch_size=4, num_workers=2):
+    for images in torch.utils.data.DataLoader(Images(encoded), batch_size=4, num_workers=2):
         print(tuple(images.shape), images.dtype)
 
 

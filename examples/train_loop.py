@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from augpipe import Loader, Recipe, ops
-from augpipe.datasets.sample.generate import generate
+from augpipe.datasets.synthetic.generate import generate
 
 NUM_EPOCHS = 2
 

@@ -20,26 +20,36 @@ the CPU loop stays vectorised, and `leaf.py_func` is the oracle in plain Python.
 CACHE_VARIABLE = "AUGPIPE_CACHE_DIR"
 
 
-def sources_digest(folder: Path) -> str:
-    """Hash of every source in `folder`: numba itself does not see that a leaf in another file has changed."""
+SOURCES = Path(__file__).parent
+"""The folder of all that kernels are made of."""
+
+
+def sources_digest(folder: Path, *made_by: str) -> str:
+    """Hash of every source in `folder` and below, of the compilers for the CPU, and of what else kernels are `made_by`.
+
+    numba itself does not see that a leaf in another file has changed.
+    """
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.name.encode())
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
         digest.update(path.read_bytes())
-    versions = f"{numba.__version__} {llvmlite.__version__} {get_host_cpu_name()}"
-    digest.update(versions.encode())
+    versions = [numba.__version__, llvmlite.__version__, get_host_cpu_name(), *made_by]
+    digest.update(" ".join(versions).encode())
     return digest.hexdigest()[:16]
 
 
-def cache_folder() -> Path | None:
+def cache_folder(name: str | None = None) -> Path | None:
     """Where compiled kernels are kept: below `$AUGPIPE_CACHE_DIR`, else below the user's cache folder.
 
     Returns None, with a warning, where that cannot be written: kernels then compile anew at every start. A shared
     temporary folder is no way out: what lies there is code, and anybody could have put it there.
+
+    Args:
+        name: the folder's own; None for the one of the CPU's kernels.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     folder = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / ("" if chosen else "augpipe")
-    folder /= f"kernels-{sources_digest(Path(__file__).parent)}"
+    folder /= name or f"kernels-{sources_digest(SOURCES)}"
     try:
         folder = folder.expanduser()  # RuntimeError where the user has no home, as some containers' users
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ SCOPES = (
     "payload",
     "table",
 )
-"""What a kernel touches: the photograph, the batch, the scratch rows between the kernel's phases, and the photograph as
+"""What a kernel touches: the image, the batch, the scratch rows between the kernel's phases, and the image as
 a decoder gave it; what a codec encodes, into what, and the table that it looks up."""
 
 __all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]

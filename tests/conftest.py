@@ -1,4 +1,8 @@
-"""What every test may ask for: real photographs where there are some, hypothesis' settings, GPU tests on GPUs alone."""
+"""What every test may ask for: real images where there are some, hypothesis' settings, GPU tests on GPUs alone.
+
+numba's CUDA simulator is chosen when numba is imported, so its tests are a session of their own: with
+NUMBA_ENABLE_CUDASIM=1 pytest runs `SIMULATOR_ROOMS` and nothing else.
+"""
 
 import logging
 import os
@@ -19,8 +23,59 @@ settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "augpipe")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `gpu` where there is no device; torch is asked only where such tests were collected."""
+ROOT = Path(__file__).parent
+IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+SIMULATOR_ROOMS = ("contracts", "simulator")
+SLOW = (
+    "distributed/",
+    "docs/",
+    "gpu/",
+    "packaging/",
+    "augpipe/cli/test_cli.py",
+    "augpipe/cli/test_cli_interrupt.py",
+    "augpipe/cli/test_demo.py",
+    "augpipe/dali/",
+    "augpipe/loader/test_buffers.py",
+    "augpipe/loader/test_loader_processes.py",
+    "datasets/remote/",
+    "gpu_ops/cuda/",
+    "gpu_ops/test_kernel_cache.py",
+    "property/",
+    "trainer/codecs/test_codec_use.py",
+    "trainer/loop/test_train_run.py",
+    "trainer/models/",
+)
+"""Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
+first in `make test`, whose last minutes would else be one worker's."""
+
+
+def belongs_to_run(path: Path) -> bool:
+    """Whether this run of pytest, the simulator's or the normal one, has the tests at `path`."""
+    room = path.relative_to(ROOT).parts[0]
+    return room in SIMULATOR_ROOMS if IS_SIMULATED else room != "simulator"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what is another session's; None leaves the rest to pytest's own rules."""
+    return None if belongs_to_run(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)  # -m chooses by the marks that are set here
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose and order the session's tests; skip those marked `gpu` where there is no device.
+
+    torch is asked for one only where such tests were collected.
+    """
+    others = [item for item in items if not belongs_to_run(item.path)]  # of files that the command line names
+    config.hook.pytest_deselected(items=others)
+    slow, quick = [], []
+    for item in items:
+        if belongs_to_run(item.path):
+            is_slow = item.path.relative_to(ROOT).as_posix().startswith(SLOW)
+            (slow if is_slow else quick).append(item)
+    for item in slow:
+        item.add_marker(pytest.mark.slow)
+    items[:] = slow + quick
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:
         return
@@ -43,7 +98,7 @@ def _logging_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def photos_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A flat folder of real photographs, unpacked from photos.tar in the folder that AUGPIPE_DATA names."""
+    """A flat folder of real images, unpacked from photos.tar in the folder that AUGPIPE_DATA names."""
     data = os.environ.get("AUGPIPE_DATA")
     if not data:
         pytest.skip("AUGPIPE_DATA is unset: no real photographs")

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "codec": ("augpipe.trainer.codecs.registry", "codec"),
-    "butterfly_hook": ("augpipe.trainer.sync.hook", "butterfly_hook"),
-    "strategy": ("augpipe.trainer.sync", "strategy"),
+    "butterfly_hook": ("augpipe.trainer.strategies.hook", "butterfly_hook"),
+    "strategy": ("augpipe.trainer.strategies", "strategy"),
     "model": ("augpipe.trainer.models", "build"),
 }
 """Where each name lives; it is looked for there when it is first asked for, since some of these load torch."""

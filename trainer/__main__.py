@@ -3,7 +3,20 @@
 import os
 import sys
 
-from augpipe.trainer.launch import end_after, main
+
+def _run() -> int:
+    from augpipe.trainer.launch import end_after, main
+
+    try:
+        return main(sys.argv[1:])
+    except (Exception, KeyboardInterrupt) as error:
+        if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun's report then shows this traceback as the cause
+            from torch.distributed.elastic.multiprocessing.errors import ErrorHandler
+
+            ErrorHandler().record_exception(error)
+        code = end_after(error)
+        _end(code)
+        return code
 
 
 def _end(code: int) -> None:
@@ -15,11 +28,7 @@ def _end(code: int) -> None:
 
 if __name__ == "__main__":
     try:
-        code = main(sys.argv[1:])
-    except (Exception, KeyboardInterrupt) as error:
-        from torch.distributed.elastic.multiprocessing.errors import ErrorHandler
-
-        if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun's report then shows this traceback as the cause
-            ErrorHandler().record_exception(error)
-        _end(end_after(error))
-    sys.exit(code)
+        sys.exit(_run())
+    except KeyboardInterrupt:  # while modules are loading, or while another error is told
+        print("augpipe: interrupted", file=sys.stderr)
+        _end(130)

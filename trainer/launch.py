@@ -1,18 +1,22 @@
 """What starting a run means on the command line: log lines on stderr, one line for what a user can mend, exit codes."""
 
+import difflib
+import json
 import logging
 import os
 import signal
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
-from pydantic import ValidationError
-
-from augpipe.recipe import explain
-from augpipe.trainer.config.load import load_config
+from augpipe.checks.plural import count
 
 EXIT_USAGE, EXIT_FAILURE = 2, 1
+_MOST_CONFIG_BYTES = 2**20
+"""Longer files of other names are not looked at to their end: they are what is trained on."""
+_EXAMPLE = "augpipe train --example > run.toml writes one to begin with"
 
 
 def launch(path: str, overrides: Iterable[str]) -> int:
@@ -21,8 +25,13 @@ def launch(path: str, overrides: Iterable[str]) -> int:
     Raises:
         ValueError: the config is wrong, or does not fit.
         OSError: it cannot be read.
+        ImportError: torch is not installed.
     """
+    check_config(path)
+    from augpipe.trainer.config.load import load_config
+
     config = load_config(path, overrides)
+    _check_torch()
     _log_to_stderr()
     from augpipe.trainer.loop import run
 
@@ -32,15 +41,54 @@ def launch(path: str, overrides: Iterable[str]) -> int:
         accuracy = f", held out: top-1 {result.evaluation.top1:.1%}" if result.evaluation is not None else ""
         again = "; the same command goes on from here" if result.signal is not None else ""
         print(
-            f"augpipe: {how} after {result.epochs_done:.2f} epochs, {result.step:,} steps{accuracy}{again}",
+            f"augpipe: {how} after {result.epochs_done:.2f} epochs, {count(result.step, 'step')}{accuracy}{again}",
             file=sys.stderr,
         )
         print(f"augpipe: {result.out}/metrics.csv; augpipe report {result.out} draws it", file=sys.stderr)
     return 0 if result.signal is None else 128 + result.signal
 
 
+def check_config(path: str) -> None:
+    """Say of a path that is no config what to do, before anything is imported that takes its time.
+
+    Raises:
+        ValueError: it does not exist, or is what a run trains on instead of its config.
+    """
+    file = Path(path)
+    if not file.exists():
+        near = difflib.get_close_matches(file.name, [other.name for other in file.parent.glob("*.toml")], n=1)
+        hint = f" Did you mean {file.parent / near[0]}?" if near else ""
+        raise ValueError(f"there is no file {path}.{hint} A run takes a TOML config: {_EXAMPLE}.")
+    if not file.is_dir() and _may_be_config(file):
+        return
+    what = "a folder" if file.is_dir() else "no TOML file"
+    raise ValueError(
+        f"{path} is {what}, and a run takes a TOML config. {_EXAMPLE}: to train on {path}, set "
+        f"source = {json.dumps(path, ensure_ascii=False)} below [data] there."  # a JSON string is one of TOML too
+    )
+
+
+def _may_be_config(file: Path) -> bool:
+    if file.suffix.lower() == ".toml" or not file.is_file():
+        return True  # meant as one, or a pipe, which can be read once: whoever reads it says what is wrong there
+    with file.open("rb") as opened:
+        start = opened.read(_MOST_CONFIG_BYTES + 1)
+    try:
+        tomllib.loads(start.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    return len(start) <= _MOST_CONFIG_BYTES
+
+
+def _check_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError('training needs torch, which is not installed: pip install "augpipe[torch]"') from error
+
+
 def main(arguments: list[str]) -> int:
-    """As torchrun calls it, once for each rank: CONFIG [--set a.b=c]..."""
+    """What torchrun calls once for each rank: CONFIG [--set a.b=c]..."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m augpipe.trainer", description="One rank of a training run.")
@@ -60,9 +108,6 @@ def end_after(error: BaseException) -> int:
     if type(error).__name__ in ("PeerError", "NotFiniteError", "SaveError", "SyncError", "SampleError", "DeviceError"):
         print(f"{who}: {error}", file=sys.stderr)
         return EXIT_FAILURE
-    if isinstance(error, ValidationError):  # of a recipe that the config asks for
-        print(f"{who}: {'; '.join(explain(error))}", file=sys.stderr)
-        return EXIT_USAGE
     if isinstance(error, ValueError | OSError | ImportError) and not _is_bug(error):
         print(f"{who}: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ValueError) else EXIT_FAILURE
@@ -73,7 +118,8 @@ def end_after(error: BaseException) -> int:
 def _is_bug(error: BaseException) -> bool:
     """A ValueError that some library raised deep inside is no message for users."""
     last = traceback.extract_tb(error.__traceback__)[-1].filename
-    return isinstance(error, ValueError) and f"{os.sep}site-packages{os.sep}" in last and "augpipe" not in last
+    _, installed, module = last.rpartition(f"{os.sep}site-packages{os.sep}")
+    return isinstance(error, ValueError) and bool(installed) and not module.startswith(f"augpipe{os.sep}")
 
 
 class _ToStderr(logging.Handler):

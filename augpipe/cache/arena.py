@@ -19,11 +19,11 @@ class Segment:
     memory: Any
     """What owns it: a numpy array, a torch tensor."""
     address: int
-    """Of its first byte, a multiple of `ALIGNMENT_BYTES`; in device memory where the segment lies there."""
+    """The address of its first byte, a multiple of `ALIGNMENT_BYTES`; in device memory where the segment lies there."""
     num_bytes: int
 
 
-@dataclass(kw_only=True, slots=True, eq=False)  # one is made at each lookup, and frozen ones take twice as long
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Place:
     """A piece of a segment; whoever took it alone writes to it."""
 

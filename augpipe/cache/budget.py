@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from augpipe.arguments import as_whole
+from augpipe.checks.arguments import as_whole
 
 MIN_DEVICE_RESERVE_BYTES = 2**30
 DEVICE_RESERVE_FRACTION = 0.1
@@ -44,6 +44,14 @@ def host_reserve(available_bytes: int, num_sharing: int = 1) -> int:
     Half, as available memory is mostly the system's file cache: what it has no room for any more is read from disk.
     """
     return available_bytes - available_bytes // (2 * num_sharing)
+
+
+def host_limit(available_bytes: int, num_sharing: int = 1) -> int:
+    """The most that a cache takes of the host's available memory, whatever a user says: its share of nine tenths.
+
+    Where memory ends the system kills the process, without a word and hours into a run.
+    """
+    return (available_bytes - available_bytes // 10) // num_sharing
 
 
 def available_host_bytes(root: Path = Path("/")) -> int:

@@ -1,4 +1,4 @@
-"""Which decoded photographs are held where: looked up by sample and DCT factor, written in two steps, never dropped.
+"""Which decoded images are held where: looked up by sample and DCT factor, written in two steps, never dropped.
 
 First come, first kept. An epoch is a permutation of all samples, so whatever was dropped to make room would be wanted
 again just as soon; and with the least recently used one dropped, nothing would be there when its turn comes.
@@ -12,17 +12,18 @@ import numpy.typing as npt
 
 from augpipe.cache.arena import Arena, Place, aligned
 from augpipe.cache.statistics import CacheStatistics
+from augpipe.located import LocatedPixels
 
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 NUM_FACTORS = 4
-"""DCT factors 1, 2, 4 and 8; a picture at 1/factor of its size is called by the factor's logarithm below."""
+"""DCT factors 1, 2, 4 and 8; an image at 1/factor of its size is called by the factor's logarithm below."""
 CLAIMED = 1 << 0
-"""Flag of a picture that is held, or that somebody is about to write; shifted by its factor's logarithm."""
+"""Flag of an image that is held, or that somebody is about to write; shifted by its factor's logarithm."""
 DID_NOT_FIT = 1 << NUM_FACTORS
-"""Flag of a picture that found no room; shifted likewise."""
+"""Flag of an image that found no room; shifted likewise."""
 MAY_SCALE = 1 << 2 * NUM_FACTORS
 """Flag of a sample."""
 
@@ -43,37 +44,18 @@ class Sizes:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Held:
-    """RGBX pixels in the cache's memory, which nobody changes any more."""
+class Reservation:
+    """Room for an image, which its taker writes and then hands to `PixelCache.commit`."""
 
+    pixels: LocatedPixels
+    """The room, (height, width) at 1/`factor`, its content arbitrary."""
     place: Place
-    """The first pixel's; rows follow each other without a gap."""
-    height: int
-    """Of what is held, so ceil(photograph's height / DCT factor)."""
-    width: int
-    is_on_host: bool
-
-    @property
-    def pixels(self) -> Pixels | None:
-        """(height, width, 4) uint8, a view of the cache's memory; None where that is not the host's."""
-        return _view(self) if self.is_on_host else None
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class Slot(Held):
-    """Room for a picture, which its taker writes and then hands to `PixelCache.commit`."""
-
+    """The same as a piece of the arena."""
     sample_id: int
     factor: int
-    whole: tuple[int, int]
-    """Height and width of the whole photograph."""
+    size: tuple[int, int]
+    """Height and width of the whole image."""
     may_scale: bool
-
-    @property
-    def pixels(self) -> Pixels:
-        """As `Held.pixels`, to be written; for a cache in host memory."""
-        assert self.is_on_host
-        return _view(self)
 
 
 class PixelCache:
@@ -110,13 +92,13 @@ class PixelCache:
 
     @property
     def takes_more(self) -> bool:
-        """Whether there is room for another picture of the size that they had on average so far."""
+        """Whether there is room for another image of the size that they had on average so far."""
         with self._lock:
             average = self._held_bytes // max(self._num_held, 1)
         return self._arena.largest_bytes >= max(average, 1)
 
     def size_of(self, sample_id: int) -> tuple[int, int, bool] | None:
-        """Height and width of the whole photograph, upright, and whether it may be decoded at a DCT scale.
+        """Height and width of the whole image, upright, and whether it may be decoded at a DCT scale.
 
         None where the sample is held at no factor. What is known is not always held at the factor that a plan asks for.
         """
@@ -132,8 +114,8 @@ class PixelCache:
             may_scale = (self._flags[sample_ids] & MAY_SCALE) != 0
         return Sizes(heights=heights.astype(np.int64), widths=widths.astype(np.int64), may_scale=may_scale)
 
-    def find(self, sample_id: int, factor: int) -> Held | None:
-        """The picture, or None where it is not held; statistics are kept by `count`."""
+    def find(self, sample_id: int, factor: int) -> LocatedPixels | None:
+        """RGBX pixels that nobody changes any more, or None where they are not held; statistics are kept by `count`."""
         addresses = self._addresses[_logarithm(factor)]
         if addresses is None:
             return None
@@ -143,11 +125,13 @@ class PixelCache:
         if not address:
             return None
         height, width = _shape(whole, factor)
-        place = self._place(address, height * width * 4)
-        return Held(place=place, height=height, width=width, is_on_host=self.is_on_host)
+        for segment in self._arena.segments:
+            if 0 <= address - segment.address < segment.num_bytes:
+                return LocatedPixels(address=address, height=height, width=width, owner=segment.memory)
+        raise AssertionError(f"no segment holds the address {address}")
 
-    def find_all(self, sample_ids: Ints, factors: Ints) -> dict[int, Held]:
-        """`find` for (B,) samples at (B,) factors: position -> the picture, for those that are held."""
+    def find_all(self, sample_ids: Ints, factors: Ints) -> dict[int, LocatedPixels]:
+        """`find` for (B,) samples at (B,) factors: position -> the pixels, for those that are held."""
         addresses = self.addresses_of(sample_ids, factors)
         positions = np.flatnonzero(addresses)
         if not len(positions):
@@ -157,16 +141,10 @@ class PixelCache:
         segments = sorted(self._arena.segments, key=lambda segment: segment.address)  # asked for after the addresses
         firsts = np.array([segment.address for segment in segments])
         which = np.searchsorted(firsts, addresses[positions], side="right") - 1
-        offsets = addresses[positions] - firsts[which]
-        columns = (positions, which, offsets, heights, widths)
+        columns = (column.tolist() for column in (positions, which, addresses[positions], heights, widths))
         return {
-            position: Held(
-                place=Place(segment=segments[number], offset=offset, num_bytes=aligned(height * width * 4)),
-                height=height,
-                width=width,
-                is_on_host=self.is_on_host,
-            )
-            for position, number, offset, height, width in zip(*(column.tolist() for column in columns), strict=True)
+            position: LocatedPixels(address=address, height=height, width=width, owner=segments[number].memory)
+            for position, number, address, height, width in zip(*columns, strict=True)
         }
 
     def addresses_of(self, sample_ids: Ints, factors: Ints) -> Ints:
@@ -182,17 +160,17 @@ class PixelCache:
         return found
 
     def has_no_room_for(self, sample_id: int, factor: int) -> bool:
-        """Whether the picture was found not to fit."""
+        """Whether the image was found not to fit."""
         return bool(self._flags[sample_id] & (DID_NOT_FIT << _logarithm(factor)))
 
-    def reserve(self, sample_id: int, factor: int, height: int, width: int, may_scale: bool) -> Slot | None:
-        """Room for a picture, its content arbitrary; None where it is held, being written, or does not fit.
+    def reserve(self, sample_id: int, factor: int, height: int, width: int, may_scale: bool) -> Reservation | None:
+        """Room for an image, its content arbitrary; None where it is held, being written, or does not fit.
 
-        Nobody finds it before `commit`, and each slot goes to either `commit` or `cancel`.
+        Nobody finds it before `commit`, and each goes to either `commit` or `cancel`.
 
         Args:
             sample_id, factor: what is to be written.
-            height, width: of the whole photograph, upright.
+            height, width: of the whole image, upright.
             may_scale: what `size_of` shall say of it.
         """
         logarithm = _logarithm(factor)
@@ -206,7 +184,7 @@ class PixelCache:
         with self._lock:
             if place is None:
                 self._flags[sample_id] ^= CLAIMED << logarithm
-            # each counts once: not again in the next epoch, and no longer once another's slot was cancelled for it
+            # each counts once: not again in the next epoch, and no longer once another's room was cancelled for it
             if (place is None) != bool(self._flags[sample_id] & (DID_NOT_FIT << logarithm)):
                 self._flags[sample_id] ^= DID_NOT_FIT << logarithm
                 sign = 1 if place is None else -1
@@ -214,46 +192,40 @@ class PixelCache:
                 self._did_not_fit_bytes += sign * aligned(num_bytes)
         if place is None:
             return None
-        return Slot(
-            place=place,
-            height=held_height,
-            width=held_width,
-            is_on_host=self.is_on_host,
-            sample_id=sample_id,
-            factor=factor,
-            whole=(height, width),
-            may_scale=may_scale,
+        pixels = LocatedPixels(address=place.address, height=held_height, width=held_width, owner=place.segment.memory)
+        return Reservation(
+            pixels=pixels, place=place, sample_id=sample_id, factor=factor, size=(height, width), may_scale=may_scale
         )
 
-    def commit(self, slot: Slot) -> None:
+    def commit(self, room: Reservation) -> None:
         """Let everybody find what was written: whoever does may read it at once.
 
         In device memory that holds on the stream that wrote it, and elsewhere once that stream has come so far.
         """
-        logarithm = _logarithm(slot.factor)
+        logarithm = _logarithm(room.factor)
         with self._lock:
             addresses = self._addresses[logarithm]
             if addresses is None:
                 addresses = self._addresses[logarithm] = np.zeros(self._num_samples, np.int64)
-            assert not addresses[slot.sample_id], "this slot is committed already"
-            self._heights[slot.sample_id], self._widths[slot.sample_id] = slot.whole
-            if slot.may_scale:
-                self._flags[slot.sample_id] |= MAY_SCALE
-            addresses[slot.sample_id] = slot.place.address
+            assert not addresses[room.sample_id], "this room is committed already"
+            self._heights[room.sample_id], self._widths[room.sample_id] = room.size
+            if room.may_scale:
+                self._flags[room.sample_id] |= MAY_SCALE
+            addresses[room.sample_id] = room.place.address
             self._num_held += 1
-            self._held_bytes += slot.place.num_bytes
+            self._held_bytes += room.place.num_bytes
 
-    def cancel(self, slot: Slot) -> None:
-        """Give the room of a picture that was not written to others; the picture may be reserved again."""
+    def cancel(self, room: Reservation) -> None:
+        """Give the room of an image that was not written to others; the image may be reserved again."""
         with self._lock:
-            self._flags[slot.sample_id] ^= CLAIMED << _logarithm(slot.factor)
-        self._arena.give_back(slot.place)
+            self._flags[room.sample_id] ^= CLAIMED << _logarithm(room.factor)
+        self._arena.give_back(room.place)
 
     def count(self, *, hits: int, misses: int) -> None:
         """Add a finished batch to the statistics: how many of its samples were found, and how many were decoded.
 
         Lookups are not counted where they happen: a pass makes batches ahead that nobody may ever take, and looks for
-        another photograph where one is damaged, so the numbers would not be those of the samples handed out.
+        another image where one is damaged, so the numbers would not be those of the samples handed out.
         """
         with self._lock:
             self._hits += hits
@@ -273,23 +245,11 @@ class PixelCache:
                 did_not_fit_bytes=self._did_not_fit_bytes,
             )
 
-    def _place(self, address: int, num_bytes: int) -> Place:
-        for segment in self._arena.segments:
-            if 0 <= address - segment.address < segment.num_bytes:
-                return Place(segment=segment, offset=address - segment.address, num_bytes=aligned(num_bytes))
-        raise AssertionError(f"no segment holds the address {address}")
-
 
 def _logarithm(factor: int) -> int:
     logarithm = factor.bit_length() - 1
     assert 0 <= logarithm < NUM_FACTORS and factor == 1 << logarithm, f"{factor} is no DCT factor"
     return logarithm
-
-
-def _view(held: Held) -> Pixels:
-    memory: Pixels = held.place.segment.memory
-    first = held.place.offset
-    return memory[first : first + held.height * held.width * 4].reshape(held.height, held.width, 4)
 
 
 def _shape(whole: tuple[int, int], factor: int) -> tuple[int, int]:

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 
+from augpipe.checks.plural import count
+
 
 @dataclass(frozen=True, kw_only=True)
 class CacheStatistics:
-    """A cache at one moment; a picture is one photograph at one DCT scale."""
+    """A cache at one moment; an image is one image at one DCT scale."""
 
     hits: int
     """Samples of finished batches whose pixels were there."""
     misses: int
     """Samples of finished batches that were read and decoded."""
     num_held: int
-    """Pictures that are there."""
+    """Images that are there."""
     held_bytes: int
     """What they take, each rounded up to 16 bytes."""
     budget_bytes: int
@@ -20,7 +22,7 @@ class CacheStatistics:
     allocated_bytes: int
     """What the arena takes."""
     num_did_not_fit: int
-    """Pictures that found no room; each counts once, however often it was decoded."""
+    """Images that found no room; each counts once, however often it was decoded."""
     did_not_fit_bytes: int
     """What they would have taken."""
 
@@ -30,26 +32,25 @@ class CacheStatistics:
         return self.hits / max(self.hits + self.misses, 1)
 
     def __str__(self) -> str:
-        """`1,000 pictures in 700 MiB of 2.0 GiB, all that came; 3,000 of 4,000 samples (75.0 %) were there`."""
+        """`1,000 images in 700 MiB of 2.0 GiB, all that came; 3,000 of 4,000 samples (75.0 %) were there`."""
         if not self.num_held and not self.num_did_not_fit:
-            held = f"empty, room for {_size(self.budget_bytes)}"
+            held = f"empty, room for {shown_bytes(self.budget_bytes)}"
         else:
-            held = f"{_count(self.num_held)} in {_size(self.held_bytes)} of {_size(self.budget_bytes)}, "
+            taken = f"{shown_bytes(self.held_bytes)} of {shown_bytes(self.budget_bytes)}"
+            held = f"{count(self.num_held, 'picture')} in {taken}, "
             if self.num_did_not_fit:
-                held += f"{_count(self.num_did_not_fit)} more ({_size(self.did_not_fit_bytes)}) did not fit"
+                held += (
+                    f"{count(self.num_did_not_fit, 'picture')} more ({shown_bytes(self.did_not_fit_bytes)}) did not fit"
+                )
             else:
                 held += "all that came"
         num = self.hits + self.misses
         if not num:
             return held
-        return f"{held}; {self.hits:,} of {num:,} samples ({self.hit_rate:.1%}) were there".replace("%", " %")
+        return f"{held}; {self.hits:,} of {count(num, 'sample')} ({self.hit_rate:.1%}) were there".replace("%", " %")
 
 
-def _count(num: int) -> str:
-    return f"{num:,} picture{'' if num == 1 else 's'}"
-
-
-def _size(num_bytes: int) -> str:
+def shown_bytes(num_bytes: int) -> str:
     """Three digits at least, in the largest unit that leaves one before the point."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         size = num_bytes / 1024**power

@@ -45,7 +45,7 @@ def augpipe(
         bool, typer.Option("--version", "-V", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Photographs to augmented training batches: fast, and always the same ones for the same seed.
+    """Images to augmented training batches: fast, and always the same ones for the same seed.
 
     Start with [cyan]augpipe demo[/], or with your own: [cyan]augpipe preview FOLDER --out sheet.png[/]
     """

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from augpipe.checks.plural import count
 from augpipe.cli.common import (
     DEFAULT_RECIPE,
     JsonOption,
@@ -14,9 +15,9 @@ from augpipe.cli.common import (
     SkipBadOption,
     SourceArgument,
     console,
-    count,
     load_recipe,
     print_json,
+    progress_bar,
     table,
     telling_of_skip_bad,
     warn_of_skipped,
@@ -54,7 +55,7 @@ def bench(
     """Measure images a second: decoding alone, the fused kernel alone, and the whole loader.
 
     All of them take turns in one run, on one thread and on all; medians are
-    shown. Up to 256 photographs, evenly spread over the source, are held in
+    shown. Up to 256 images, evenly spread over the source, are held in
     memory; "from disk" reads them anew, mostly from the system's file cache.
     """
     from augpipe.datasets.open import open_source
@@ -89,20 +90,12 @@ def run(
     on_error: Literal["raise", "skip"] = "raise",
 ) -> "Report":
     """Measure behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TimeRemainingColumn
 
     from augpipe.measure import measure
 
-    screen = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    bar = Progress(
-        *columns,
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-        refresh_per_second=2,  # drawing takes time from what is measured
-    )
-    with bar:
+    # drawing takes time from what is measured
+    with progress_bar(TimeRemainingColumn(), refresh_per_second=2) as bar:
         task = bar.add_task("measuring", total=1.0)
         return measure(
             source,
@@ -130,14 +123,14 @@ def show(report: "Report", screen: "Console") -> None:
     screen.print(made)
     planning, kernel = report.rate("plan", 1), report.rate("kernel", 1)
     assert planning is not None and kernel is not None
-    photographs = count(report.num_photographs, "photograph")
+    images = count(report.num_images, "photograph")
     ratio = _ratio(report.rate("loader_disk", most), report.rate("decode", most), "")
     facts = report.machine
     kilobytes = f", {report.mean_bytes / 1000:.0f} kB" if report.mean_bytes else ""
     for line in (
         f"planning {1e6 / planning:.2g} µs an image, the kernel {1e3 / kernel:.2g} ms, on one thread",
         f"the whole loader reaches {ratio} of the rate of decoding alone on {count(most, 'thread')}",
-        f"{photographs}, {report.mean_pixels / 1e6:.2f} megapixels{kilobytes} on average",
+        f"{images}, {report.mean_pixels / 1e6:.2f} megapixels{kilobytes} on average",
         f"{facts['cpu']}, {count(int(str(facts['cores'])), 'core')}, Python {facts['python']}",
     ):
         screen.print(line, soft_wrap=True)

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
     from augpipe.recipe import Recipe
@@ -120,19 +121,40 @@ def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> "Table":
     return made
 
 
+def progress_bar(*columns: "str | ProgressColumn", refresh_per_second: float = 10.0) -> "Progress":
+    """What is under way, a bar, then `columns`; it goes to stderr, and only where that is a terminal."""
+    from rich.progress import BarColumn, Progress
+
+    screen = console(stderr=True)
+    return Progress(
+        "{task.description}",
+        BarColumn(),
+        *columns,
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+        refresh_per_second=refresh_per_second,
+    )
+
+
+def decimal_bytes(num: int) -> str:
+    """`1.24 GB`: three digits and a decimal unit."""
+    value, unit = float(num), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"
+
+
 def say(text: str) -> None:
     """A line on stdout, as it is."""
     print(text)
 
 
-def count(num: int, noun: str) -> str:
-    """`1 photograph`, `1,000 photographs`."""
-    return f"{num:,} {noun}{'' if num == 1 else 's'}"
-
-
 @contextmanager
 def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
-    """Where one photograph of several cannot be used, say how to go on without it."""
+    """Where one image of several cannot be used, say how to go on without it."""
     from augpipe.cli.errors import Failure
     from augpipe.errors import SampleError
 
@@ -140,11 +162,11 @@ def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
         yield
     except SampleError as problem:
         hint = "" if skips_bad or len(source) == 1 else " Pass --skip-bad to go on without such photographs."
-        raise Failure(f"{str(problem).rstrip('.')}.{hint}") from problem
+        raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}.{hint}") from problem
 
 
 def warn_of_skipped(skipped: Mapping[int, str], most: int = 5) -> None:
-    """Say on stderr which photographs were left out."""
+    """Say on stderr which images were left out."""
     for problem in list(skipped.values())[:most]:
         print(f"augpipe: skipped {problem}", file=sys.stderr)
     if len(skipped) > most:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.cli.common import console, count, say
+from augpipe.checks.plural import count
+from augpipe.cli.common import console, progress_bar, say
 from augpipe.cli.demo_train import train_step
 
 if TYPE_CHECKING:
     from augpipe.recipe import Recipe
     from augpipe.source import Source
 
-NUM_PHOTOGRAPHS = 1500
+NUM_IMAGES = 1500
 NUM_CLASSES = 5
 BATCH_SIZE = 64
 BENCH_SECONDS = 12.0
@@ -21,11 +22,11 @@ BENCH_SECONDS = 12.0
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all that it makes.")] = Path("augpipe-demo"),
-    num: Annotated[int, typer.Option(min=10, help="Sample photographs to draw.")] = NUM_PHOTOGRAPHS,
+    num: Annotated[int, typer.Option(min=10, help="Sample photographs to draw.")] = NUM_IMAGES,
 ) -> None:
-    """See it all at work: draw sample photographs, preview what deep_image does to them, load an epoch, measure, train.
+    """See it all at work: draw sample images, preview what deep_image does to them, load an epoch, measure, train.
 
-    Takes about three minutes on two cores; run again, it keeps the photographs.
+    Takes about three minutes on two cores; run again, it keeps the images.
     """
     from augpipe import recipes
     from augpipe.cli import bench, sample
@@ -53,7 +54,7 @@ def demo(
     bench.show(bench.run(source, recipe, seconds=BENCH_SECONDS, batch_size=BATCH_SIZE), console())
 
     say("")
-    drawn = train_step(photos, out, num=num, classes=NUM_CLASSES, states_accuracy=num >= NUM_PHOTOGRAPHS)
+    drawn = train_step(photos, out, num=num, classes=NUM_CLASSES, states_accuracy=num >= NUM_IMAGES)
 
     say("")
     *first, last = map(str, (sheet, op_sheet, *drawn))
@@ -63,15 +64,13 @@ def demo(
 
 def load_epoch(source: "Source", recipe: "Recipe") -> float:
     """Run one epoch behind a progress bar; returns the seconds that it took."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn
 
     from augpipe.loader import Loader
 
     loader = Loader(source, recipe, batch_size=BATCH_SIZE, framework="numpy")
-    screen = console(stderr=True)
-    columns = (TextColumn("   epoch 0"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("", total=len(source), rate="")
+    with progress_bar(MofNCompleteColumn(), "{task.fields[rate]}") as bar:
+        task = bar.add_task("   epoch 0", total=len(source), rate="")
         done = 0
         start = time.perf_counter()
         for batch in loader:

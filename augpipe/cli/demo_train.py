@@ -1,4 +1,4 @@
-"""The demo's last step: two ranks train on the sample photographs, and what they learn is held to a stated accuracy."""
+"""The demo's last step: two ranks train on the sample images, and what they learn is held to a stated accuracy."""
 
 import json
 import os
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from augpipe.cli.common import count, say
+from augpipe.checks.plural import count
+from augpipe.cli.common import say
 from augpipe.cli.errors import Failure
 
 NUM_RANKS = 2
@@ -21,7 +22,7 @@ BATCH_SIZE = 16
 EVAL_FRACTION = 0.2
 WARMUP_SHARE = 0.2
 STATED_ACCURACY = 0.4
-"""Of the held-out photographs, with as many as the demo draws by default."""
+"""The share of the held-out images that must be right, with as many as the demo draws by default."""
 _OWN_END_S, _END_S = 10.0, 40.0
 """For torchrun to end by itself after Ctrl-C, and when told to: ranks finish a step and write a checkpoint."""
 
@@ -73,7 +74,7 @@ class Outcome:
     """What came of the training."""
 
     accuracy: float
-    """Share of the held-out photographs whose class the network names rightly, after the last epoch."""
+    """Share of the held-out images whose class the network names rightly, after the last epoch."""
     sent_mb: float
     """By a rank in a step, in MB."""
 
@@ -82,12 +83,12 @@ def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accura
     """Train two ranks on `photos`, draw the curves, and hold what they learned to the stated accuracy.
 
     Args:
-        photos: the sample dataset of `num` pictures in `classes` classes.
+        photos: the sample dataset of `num` images in `classes` classes.
         out: where training.toml, recipe.toml and the run's folder, run/, go; a run that is there already is removed.
-        states_accuracy: whether it is an error if STATED_ACCURACY is not beaten; with fewer photographs it need not be.
+        states_accuracy: whether it is an error if STATED_ACCURACY is not beaten; with fewer images it need not be.
 
     Returns:
-        The pictures that were drawn; none where torch or matplotlib is not installed, which is said.
+        The images that were drawn; none where torch or matplotlib is not installed, which is said.
 
     Raises:
         Failure: training failed, or the stated accuracy was not beaten.
@@ -138,7 +139,7 @@ def write_config(path: Path, photos: Path, run: Path, *, num: int) -> None:
         eval_fraction=EVAL_FRACTION,
         recipe=_quoted(recipe),
         size=SIZE_PX,
-        batch_size=max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few photographs still make a batch
+        batch_size=max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few images still make a batch
         warmup_epochs=round(EPOCHS * WARMUP_SHARE, 3),
     )
     path.write_text(text, encoding="utf-8")

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+_LINE = 240
+"""Letters of the longest line that two are joined to: three lines of a terminal."""
 ASKED_WRONGLY = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
@@ -60,20 +62,18 @@ class Group(TyperGroup):
 
 def explain(error: Exception) -> tuple[str, int] | None:
     """(line, exit code) of an error that a user can cause; None for a bug of ours."""
-    from pydantic import ValidationError
-
+    from augpipe.checks.models import FieldError
     from augpipe.errors import DeviceError, SampleError
-    from augpipe.recipe import explain as explain_recipe
 
     if hasattr(error, "format_message"):  # typer's own: its class has moved between its versions
         context = getattr(error, "ctx", None)
         hint = f" Try {context.command_path} --help." if context is not None else ""
-        line = _one_line(error.format_message())
+        if context is not None and context.info_name == "train" and hasattr(error, "option_name"):
+            hint = f" A field of the config is set by --set, as --set optim.lr=0.1.{hint}"
+        line = _one_line(error.format_message()).replace("Value error, ", "").replace("Input should be", "it must be")
         return line + ("" if line.endswith(("?", ".")) else ".") + hint, getattr(error, "exit_code", USAGE)
     if isinstance(error, SampleError):
         return str(error), FAILURE
-    if isinstance(error, ValidationError):
-        return "; ".join(explain_recipe(error)), USAGE
     if isinstance(error, OSError):
         code = USAGE if isinstance(error, ASKED_WRONGLY) else FAILURE
         where = f"{error.filename}: " if error.filename is not None else ""
@@ -81,6 +81,8 @@ def explain(error: Exception) -> tuple[str, int] | None:
         if error.errno == errno.EACCES:
             reason += ": you may not read or write it"
         return f"{where}{reason}.", code
+    if isinstance(error, FieldError):
+        return _one_line("\n".join(error.lines)), USAGE
     if isinstance(error, ASKED_WRONGLY):
         return _one_line(str(error)), USAGE
     if isinstance(error, Failure | DeviceError | ImportError | MemoryError):
@@ -89,9 +91,10 @@ def explain(error: Exception) -> tuple[str, int] | None:
 
 
 def _one_line(text: str) -> str:
-    """Two lines become one; a list of several problems stays a list."""
+    """Two short lines become one; a list of several problems stays a list."""
     lines = [line.strip() for line in text.strip().splitlines()]
-    return " ".join(lines) if len(lines) <= 2 else text.strip()
+    joined = " ".join(lines)
+    return joined if len(lines) <= 2 and len(joined) <= _LINE else text.strip()
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`augpipe inspect`: what a recipe does, and how many variants of a photograph it can make."""
+"""`augpipe inspect`: what a recipe does, and how many variants of an image it can make."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`augpipe prepare`: photographs become shards that train fast from any disk."""
+"""`augpipe prepare`: images become shards that train fast from any disk."""
 
 import errno
 import sys
@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.cli.common import count, say
+from augpipe.checks.plural import count
+from augpipe.cli.common import decimal_bytes, progress_bar, say
 from augpipe.cli.errors import Failure
-from augpipe.cli.prepare_bar import decimal_bytes, run
 
 if TYPE_CHECKING:
-    from augpipe.datasets.prepare.engines.engine import Engine
+    from rich.progress import Progress
+
+    from augpipe.datasets.prepare.engine_protocol import Engine
+    from augpipe.datasets.prepare.prepare import Watcher
+    from augpipe.datasets.prepare.run_plan import RunPlan
+    from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
     from augpipe.source import Source
 
@@ -41,7 +46,7 @@ class EngineName(StrEnum):
 
 
 class OnError(StrEnum):
-    """What becomes of a photograph that cannot be used."""
+    """What becomes of an image that cannot be used."""
 
     SKIP = "skip"
     RAISE = "raise"
@@ -56,7 +61,7 @@ class Originals(StrEnum):
 
 
 class Subsampling(StrEnum):
-    """Of the chroma."""
+    """How the chroma is sampled."""
 
     QUARTER = "4:2:0"
     HALF = "4:2:2"
@@ -115,12 +120,13 @@ def prepare(
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
     ] = False,
 ) -> None:
-    """Write photographs as shards: WebDataset tar files of JPEGs from which a crop decodes alone.
+    """Write images as shards: WebDataset tar files of JPEGs from which a crop decodes alone.
 
     The same source and settings give the same bytes, whatever the workers. A
     run that was stopped, even by kill -9, is finished with --resume.
     """
-    from augpipe.datasets.prepare.settings import PrepareSettings, parse_bytes, parse_scales
+    from augpipe.checks.arguments import parse_bytes
+    from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales
     from augpipe.datasets.remote.urls import as_url
 
     settings = PrepareSettings(
@@ -161,7 +167,7 @@ class Job:
     source: "Source"
     out: Path
     name: str | None = None
-    """Of the source, for the report; None for that of its folder."""
+    """The name of the source, for the report; None for that of its folder."""
     split: str = ""
 
 
@@ -177,7 +183,7 @@ def open_jobs(source: Path, out: Path, card: str | None, splits: list[str], *, r
         from augpipe.datasets.open import open_source
 
         return [Job(source=open_source(source), out=out)]
-    from augpipe.datasets.cards.load import load_card
+    from augpipe.datasets.cards.card import load_card
     from augpipe.datasets.prepare.card_splits import check_parent, open_splits
     from augpipe.datasets.prepare.output_folder import check_output
 
@@ -198,13 +204,13 @@ def make_engine(name: EngineName, workers: int | None, ray_address: str | None) 
     Raises:
         ImportError: Ray, and it is not installed.
     """
-    from augpipe.workers import num_usable_cores
+    from augpipe.cpu.workers import num_usable_cores
 
     if name is EngineName.RAY:
-        from augpipe.datasets.prepare.engines.ray import RayEngine
+        from augpipe.datasets.prepare.ray_engine import RayEngine
 
         return RayEngine(ray_address, num_workers=workers)
-    from augpipe.datasets.prepare.engines.local import LocalEngine
+    from augpipe.datasets.prepare.local_engine import LocalEngine
 
     return LocalEngine(workers or num_usable_cores())
 
@@ -212,7 +218,7 @@ def make_engine(name: EngineName, workers: int | None, ray_address: str | None) 
 @contextmanager
 def explaining(out: Path) -> Iterator[None]:
     """How to go on, after what ended a run before its time."""
-    from augpipe.datasets.prepare.engines.engine import WorkerDiedError
+    from augpipe.datasets.prepare.engine_protocol import WorkerDiedError
     from augpipe.errors import SampleError
 
     try:
@@ -240,7 +246,7 @@ def hint(out: Path) -> str:
 def summary(out: Path, manifest: "Manifest") -> list[str]:
     """What there is now, and where to look."""
     num_classes = len(manifest.classes)
-    classes = f" of {num_classes:,} {'class' if num_classes == 1 else 'classes'}" if num_classes else ""
+    classes = f" of {count(num_classes, 'class')}" if num_classes else ""
     lines = [f"{out}: {count(manifest.num_samples, 'photograph')}{classes}"]
     lines += [
         f"  {scale.name}: {count(len(scale.shards), 'shard')}, {decimal_bytes(scale.num_bytes)}"
@@ -250,3 +256,78 @@ def summary(out: Path, manifest: "Manifest") -> list[str]:
         lines.append(f"  {count(manifest.num_rejected, 'photograph')} rejected: see {out / 'rejects.csv'}")
     lines.append(f"  report: {out / 'report.html'}")
     return lines
+
+
+def run(
+    source: "Source",
+    out: Path,
+    settings: "PrepareSettings",
+    *,
+    source_path: str,
+    source_name: str | None,
+    split: str,
+    engine: "Engine",
+    resume: bool,
+    on_error: str,
+) -> "Manifest":
+    """`augpipe.datasets.prepare.prepare.prepare` behind a bar, which goes to stderr and only where that is a terminal.
+
+    Args:
+        split: shown beside the bar.
+        others: as there.
+    """
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from augpipe.datasets.prepare.prepare import prepare
+
+    with progress_bar(MofNCompleteColumn(), "{task.fields[rate]}", TimeRemainingColumn()) as bar:
+        return prepare(
+            source,
+            out,
+            settings,
+            source_path=source_path,
+            source_name=source_name,
+            engine=engine,
+            resume=resume,
+            on_error=on_error,
+            watcher=watcher(bar, out, split),
+        )
+
+
+def watcher(bar: "Progress", out: Path, split: str) -> "Watcher":
+    """Shows a run on the bar; what a user should read becomes a line of its own."""
+    from augpipe.datasets.prepare.prepare import Watcher
+
+    task = bar.add_task("listing photographs", total=None, rate="")
+    what = f"preparing {split}" if split else "preparing"
+
+    def notice(text: str) -> None:
+        bar.stop()
+        print(f"augpipe: {text}", file=sys.stderr, flush=True)
+        bar.start()
+
+    def planned(plan: "RunPlan", num_done: int) -> None:
+        if num_done:
+            notice(f"{out}: {num_done:,} of {count(plan.source.num_samples, 'photograph')} are done already")
+        if (warning := room_warning(plan, num_done, out)) is not None:
+            notice(warning)
+        bar.reset(task, description=what, total=plan.source.num_samples, completed=num_done, rate="")
+
+    def progress(num: int) -> None:
+        bar.update(task, advance=num)
+        speed = bar.tasks[task].speed
+        if speed:
+            bar.update(task, rate=f"{speed:,.0f} a second")
+
+    return Watcher(planned=planned, progress=progress, notice=notice)
+
+
+def room_warning(plan: "RunPlan", num_done: int, out: Path) -> str | None:
+    """What to say before the work where the disk will be too small; None where it will do."""
+    import shutil
+
+    needed = plan.estimated_bytes * (plan.source.num_samples - num_done) // plan.source.num_samples
+    free = shutil.disk_usage(out).free
+    if needed <= free:
+        return None
+    return f"about {decimal_bytes(needed)} will be written, and {decimal_bytes(free)} are free at {out}"

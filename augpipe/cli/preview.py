@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from augpipe.checks.plural import count
 from augpipe.cli.common import (
     DEFAULT_RECIPE,
     RecipeOption,
@@ -13,7 +14,6 @@ from augpipe.cli.common import (
     SizeOption,
     SkipBadOption,
     SourceArgument,
-    count,
     load_recipe,
     output_file,
     say,
@@ -37,7 +37,7 @@ def preview(
     scale: ScaleOption = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Draw a contact sheet: each photograph, and what the recipe makes of it.
+    """Draw a contact sheet: each image, and what the recipe makes of it.
 
     The pixels are those that the training loader gives for that seed and
     epoch, before normalisation; under each stands what was drawn for it. The

@@ -1,4 +1,4 @@
-"""`augpipe report`: the curves of a training run, as a picture and a page."""
+"""`augpipe report`: the curves of a training run, as an image and a page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,9 @@ def report(
     from augpipe.trainer.report.page import write_page
 
     metrics = run / "metrics.csv"
+    if not run.is_dir():
+        what = "is a file" if run.exists() else "does not exist"
+        raise ValueError(f"{run} {what} (the current folder is {Path.cwd()}). Give the folder of a training run.")
     if not metrics.is_file():
         raise ValueError(
             f"{run} is no training run: it has no metrics.csv. Give the folder that out names in its config."

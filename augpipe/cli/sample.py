@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import SeedOption, console, count, say
+from augpipe.checks.plural import count
+from augpipe.cli.common import SeedOption, progress_bar, say
 from augpipe.cli.errors import Failure
 
 
@@ -14,7 +15,7 @@ def sample(
         Path, typer.Argument(metavar="OUT", help="Folder to write to: a new or an empty one.", show_default=False)
     ],
     num: Annotated[int, typer.Option(min=1, help="Photographs.")] = 1000,
-    classes: Annotated[int, typer.Option(min=2, max=20, help="Classes.")] = 10,
+    classes: Annotated[int, typer.Option(min=2, max=10, help="Classes.")] = 10,
     seed: SeedOption = 0,
 ) -> None:
     """Draw the sample dataset: JPEGs of textured scenes with small objects in them, of several sizes, in class folders.
@@ -27,13 +28,11 @@ def sample(
 
 def write(out: Path, *, num: int, classes: int, seed: int) -> None:
     """Draw it behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    from augpipe.datasets.sample.generate import generate
+    from augpipe.datasets.synthetic.generate import generate
 
-    screen = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("drawing photographs", total=num)
         try:
             generate(

@@ -1,4 +1,4 @@
-"""`augpipe stats`: what a source holds: sizes, classes, mean and deviation, unusable photographs, duplicates."""
+"""`augpipe stats`: what a source holds: sizes, classes, mean and deviation, unusable images, duplicates."""
 
 import os
 import sys
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.cli.common import JsonOption, SourceArgument, console, count, print_json, table
+from augpipe.checks.plural import count
+from augpipe.cli.common import JsonOption, SourceArgument, console, decimal_bytes, print_json, progress_bar, table
 from augpipe.cli.errors import FAILURE
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ ROWS = {"height": "height", "width": "width", "short_side": "short side", "aspec
 MOST_CLASSES = 12
 """All of so many are listed; of more, the largest and the smallest."""
 MOST_LINES = 5
-"""Of unusable photographs, of groups, and of a group's members."""
+"""The most that are listed of unusable images, of groups, and of a group's members."""
 BAR = 24
 """Letters of the longest bar."""
 
@@ -46,9 +47,9 @@ def stats(
         bool, typer.Option("--skip-bad", help="Exit with 0 even where a photograph cannot be used.")
     ] = False,
 ) -> None:
-    """Count and measure photographs: classes, sizes, files, mean and deviation, duplicates, what cannot be used.
+    """Count and measure images: classes, sizes, files, mean and deviation, duplicates, what cannot be used.
 
-    Every photograph is decoded once. Exits with 1 where one cannot be
+    Every image is decoded once. Exits with 1 where one cannot be
     used, after all have been looked at.
     """
     from augpipe.datasets.open import open_source
@@ -108,8 +109,8 @@ def _facts(found: "Statistics") -> "RenderableType":
     for number, (name, kind) in enumerate(sorted(sums.formats.items(), key=lambda item: -item[1].num)):
         made.add_row(
             "files" if number == 0 else "",
-            f"{kind.num:,} {name}, {_bytes(kind.total_bytes)}: {_bytes(kind.least_bytes)} to "
-            f"{_bytes(kind.most_bytes)} each",
+            f"{kind.num:,} {name}, {decimal_bytes(kind.total_bytes)}: {decimal_bytes(kind.least_bytes)} to "
+            f"{decimal_bytes(kind.most_bytes)} each",
         )
     made.add_row("gray", f"{sums.num_gray:,}")
     made.add_row("turned by EXIF", f"{sums.num_turned:,}")
@@ -122,7 +123,7 @@ def _facts(found: "Statistics") -> "RenderableType":
 
 def _class_text(found: "Statistics") -> str:
     sizes = sorted(found.class_sizes.values())
-    none = f"{found.num_unlabelled:,} photographs without a label" if found.num_unlabelled else ""
+    none = f"{count(found.num_unlabelled, 'photograph')} without a label" if found.num_unlabelled else ""
     if not sizes:
         return f"none: {none}" if none else "none"
     each = f"{sizes[0]:,} to " if sizes[0] < sizes[-1] else ""
@@ -184,7 +185,7 @@ def _unusable(found: "Statistics") -> "Iterator[RenderableType]":
 
 
 def _duplicates(found: "Statistics") -> "Iterator[RenderableType]":
-    from augpipe.datasets.stats.perceptual import INSTALL
+    from augpipe.datasets.stats.fingerprints import INSTALL
 
     duplicates = found.duplicates
     if duplicates is None:
@@ -231,11 +232,9 @@ def _groups(found: "Statistics") -> "Iterator[RenderableType]":
 @contextmanager
 def _progress_bar() -> "Iterator[Progress]":
     """On stderr, and only where that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    screen = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
@@ -262,13 +261,3 @@ def _number(value: float) -> str:
 
 def _triple(numbers: tuple[float, float, float]) -> str:
     return ", ".join(f"{number:.4f}" for number in numbers)
-
-
-def _bytes(num: int) -> str:
-    """Three digits and a decimal unit."""
-    value, unit = float(num), "B"
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
-        if value < 999.5:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.3g} {unit}"

@@ -25,22 +25,21 @@ def train(
     [cyan]torchrun --nproc-per-node K -m augpipe.trainer CONFIG[/]
     """
     if example:
-        from augpipe.trainer.config.example import example as text
+        from augpipe.trainer.config.load import example as text
 
         say(text().rstrip("\n"))
         return
     if config is None:
         raise ValueError("train needs a CONFIG: augpipe train --example > run.toml writes one to begin with.")
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise ImportError('training needs torch, which is not installed: pip install "augpipe[torch]"') from error
     from augpipe.trainer.launch import launch
-    from augpipe.trainer.loop import NotFiniteError, SaveError
-    from augpipe.trainer.sync.errors import SyncError
 
     try:
         code = launch(str(config), overrides or ())
-    except (NotFiniteError, SaveError, SyncError) as error:
+    except RuntimeError as error:
+        from augpipe.trainer.exchange.errors import SyncError
+        from augpipe.trainer.loop import NotFiniteError, SaveError
+
+        if not isinstance(error, NotFiniteError | SaveError | SyncError):
+            raise
         raise Failure(str(error)) from error
     raise typer.Exit(code)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import JsonOption, console, count, print_json, say
+from augpipe.checks.plural import count
+from augpipe.cli.common import JsonOption, print_json, progress_bar, say
 from augpipe.cli.errors import FAILURE
 
 if TYPE_CHECKING:
@@ -42,19 +43,11 @@ def verify(
 
 def run(out: Path, manifest: "Manifest", *, deep: bool) -> "list[Fault]":
     """Check behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from augpipe.datasets.shards.verify import verify
 
-    screen = console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with progress_bar(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("checking shards", total=sum(scale.num_bytes for scale in manifest.scales))
         return verify(out, deep=deep, progress=lambda num_bytes: bar.update(task, advance=num_bytes))
 

@@ -1,1 +1,1 @@
-"""The runtime on CUDA devices: memory, streams, lifetimes and failures; its modules import torch and numba-cuda."""
+"""The runtime on CUDA devices, for who works on that backend: memory, streams, lifetimes, failures; imports torch."""

@@ -1,6 +1,7 @@
 """From the name of a device to a `torch.device` that is known to work, or to what is missing and how to get it."""
 
 import functools
+import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from augpipe.errors import DeviceError
 
 if TYPE_CHECKING:
     import torch
+
+logger = logging.getLogger("augpipe")
 
 __all__ = ["DeviceError", "check_capability", "require_device"]
 
@@ -21,7 +24,8 @@ def require_device(name: str, facts: Facts | None = None) -> "torch.device":
     checked once a process, devices each time.
 
     Args:
-        name: "cuda" (the current device; the first one where CUDA is not yet in use) or "cuda:1".
+        name: "cuda" or "cuda:1". "cuda" is the current device; where CUDA is not in use yet, the one that LOCAL_RANK
+            numbers, so that the ranks that torchrun starts share no device, and without torchrun the first one.
         facts: where to ask; None: this machine.
 
     Returns:
@@ -42,7 +46,7 @@ def require_device(name: str, facts: Facts | None = None) -> "torch.device":
     if num == 0:
         raise DeviceError(_no_device(facts.visible()))
     if index is None:
-        index = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
+        index = _unnamed(num, facts)
     if index >= num:
         listed = ", ".join(f"cuda:{number} ({what})" for number, what in enumerate(facts.names()))
         hidden = facts.visible()
@@ -56,6 +60,19 @@ def _parse(name: str) -> int | None:
     if found is None:
         raise ValueError(f'device={name!r} is no CUDA device. Write "cuda", or "cuda:1" for the second one.')
     return None if found[1] is None else int(found[1])
+
+
+def _unnamed(num_devices: int, facts: Facts) -> int:
+    """The index of "cuda"."""
+    current = facts.current()
+    if current is not None:
+        return current
+    rank = facts.local_rank()
+    # a rank beyond the devices sees only its own, as where each has its CUDA_VISIBLE_DEVICES
+    if rank is None or not rank.isdecimal() or int(rank) >= num_devices:
+        return 0
+    logger.info('device="cuda" is cuda:%d, by LOCAL_RANK: no device was chosen in this process before', int(rank))
+    return int(rank)
 
 
 def _simulated(name: str, index: int | None, facts: Facts) -> "torch.device":

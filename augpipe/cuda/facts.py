@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from augpipe.cuda.driver import driver_version
-from augpipe.cuda.versions import Toolkit, Version, installed, parse, toolkit
+from augpipe.cuda.versions import Toolkit, Version, installed, nvvm_version, parse, toolkit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,18 @@ class Facts:
     """None where torch is not installed."""
     numba_cuda: Callable[[], str | None]
     """The version of numba-cuda; None where it is not installed."""
+    nvvm: Callable[[], Version | None]
+    """The version of the IR that NVVM itself says it reads; None where numba-cuda cannot load NVVM."""
     toolkit: Callable[[], Toolkit | None]
     """What numba-cuda would compile with."""
     num_devices: Callable[[], int]
     """Devices that this process may use; torch asks NVML, so that CUDA is not initialised."""
     names: Callable[[], list[str]]
     """Their names, for a message."""
+    current: Callable[[], int | None]
+    """The index of the current device; None where this process does not use CUDA yet."""
+    local_rank: Callable[[], str | None]
+    """LOCAL_RANK: torchrun's word for the number of this process on this machine."""
     visible: Callable[[], str | None]
     """CUDA_VISIBLE_DEVICES."""
     simulated: Callable[[], bool]
@@ -62,6 +68,12 @@ def _names() -> list[str]:
     return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
 
 
+def _current() -> int | None:
+    import torch
+
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+
+
 def _is_simulated() -> bool:
     from numba import config
 
@@ -72,9 +84,12 @@ THIS_MACHINE = Facts(
     driver=driver_version,
     torch=find_torch,
     numba_cuda=lambda: installed("numba-cuda"),
+    nvvm=nvvm_version,
     toolkit=toolkit,
     num_devices=_num_devices,
     names=_names,
+    current=_current,
+    local_rank=lambda: os.environ.get("LOCAL_RANK"),
     visible=lambda: os.environ.get("CUDA_VISIBLE_DEVICES"),
     simulated=_is_simulated,
 )

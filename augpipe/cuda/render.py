@@ -1,7 +1,7 @@
 """From pixels in device memory and a batch's tables to finished images: uploaded, launched, and never waited for."""
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from augpipe.cuda.failures import SampleIds, allocate
 from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
-from augpipe.gpu_ops.cuda.launch import render_batch
+from augpipe.gpu_ops.image.cuda.launch import render_batch
 from augpipe.output import OutputFormat
 from augpipe.recipe import Recipe
 
@@ -63,7 +63,7 @@ class DeviceRenderer:
 
         Args:
             pixels: (B, 5) address, stride in pixels, first x, first y, channels: `DEVICE_PIXEL_COLUMNS`.
-            tables: for each view, (B,) `gpu_ops.rows.KERNEL_ROW`.
+            tables: for each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`.
             sizes: for each view, its images' height and width in pixels.
             keep: what owns the pixels. Torch tensors are lent to the stream, so that torch's allocator gives their
                 memory to nobody else too early; all else is kept alive until the device has passed the batch.
@@ -86,13 +86,20 @@ class DeviceRenderer:
         return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
 
     @contextmanager
-    def launching(self, sample_ids: SampleIds) -> Generator[int, None, None]:
+    def launching(self, sample_ids: SampleIds, owners: Sequence[Any] = ()) -> Generator[int, None, None]:
         """Around further launches of a batch: makes the device current and turns CUDA errors into `KernelError`.
 
-        Gives the `cudaStream_t` of the thread's current stream on the device.
+        Gives the `cudaStream_t` of the thread's current stream on the device. Where it is left by an exception, what
+        `owners` holds by then is kept until the device has passed what was launched.
         """
         with self._in_flight.explaining(sample_ids), self._streams.on_current() as stream:
-            yield stream
+            try:
+                yield stream
+            except BaseException:
+                if owners:
+                    with self._lock:
+                        self._keep(owners, sample_ids)
+                raise
 
     def drain(self) -> None:
         """Wait until the device has finished every batch, and let go of what they kept.
@@ -120,10 +127,6 @@ class DeviceRenderer:
     ) -> None:
         uploads = [np.asarray(pixels, np.int64), *tables]
         slot = self._ring.take(uploads)
-        for owner in keep:
-            if isinstance(owner, torch.Tensor):
-                self._streams.lend(owner)
-        others = [owner for owner in keep if not isinstance(owner, torch.Tensor)]
         try:
             addresses = slot.upload(uploads)
             for rows, (height, width), out in zip(addresses[1:], sizes, outs, strict=True):
@@ -139,5 +142,12 @@ class DeviceRenderer:
                     stream=stream,
                 )
         finally:  # also where a view's launch fails: the views before it are on their way
-            release = partial(self._ring.give_back, slot)
-            self._in_flight.add(self._streams.record(), others, sample_ids, release)
+            self._keep(keep, sample_ids, partial(self._ring.give_back, slot))
+
+    def _keep(self, owners: Sequence[Any], sample_ids: SampleIds, release: Callable[[], None] = lambda: None) -> None:
+        """Lend the tensors among `owners` to the stream, and keep the others until the device has passed its work."""
+        for owner in owners:
+            if isinstance(owner, torch.Tensor):
+                self._streams.lend(owner)
+        others = [owner for owner in owners if not isinstance(owner, torch.Tensor)]
+        self._in_flight.add(self._streams.record(), others, sample_ids, release)

@@ -5,9 +5,11 @@ from augpipe.cuda.facts import Facts, Torch
 from augpipe.cuda.versions import (
     DRIVER_RELEASES,
     OLDEST_MAJOR,
+    OLDEST_NUMBA_CUDA,
     Toolkit,
     Version,
     install_command,
+    parse,
     supported_capabilities,
     toolkit_command,
     torch_command,
@@ -34,9 +36,20 @@ def check_machine(facts: Facts) -> None:
             f"driver to release {DRIVER_RELEASES[OLDEST_MAJOR]} or newer."
         )
     _check_torch(facts.torch(), driver)
-    if facts.numba_cuda() is None:
+    numba_cuda = facts.numba_cuda()
+    if numba_cuda is None:
         raise DeviceError(
             "CUDA kernels need numba-cuda, which is not installed (the CUDA target in numba itself is not enough)",
+            install_command(driver),
+        )
+    if parse(numba_cuda) < OLDEST_NUMBA_CUDA:
+        raise DeviceError(
+            f"numba-cuda {numba_cuda} is older than {written(OLDEST_NUMBA_CUDA)}. Upgrade it", install_command(driver)
+        )
+    if facts.nvvm() is None:
+        raise DeviceError(
+            "numba-cuda compiles kernels with NVVM, and cannot load it: there is no libnvvm, neither from pip nor of a "
+            "CUDA toolkit",
             install_command(driver),
         )
     _check_toolkit(facts.toolkit(), driver)
@@ -57,7 +70,9 @@ def _check_torch(torch: Torch | None, driver: Version) -> None:
 
 def _check_toolkit(found: Toolkit | None, driver: Version) -> None:
     if found is None:
-        raise DeviceError("numba-cuda finds no CUDA compiler (NVVM and NVRTC)", install_command(driver))
+        raise DeviceError(
+            "numba-cuda finds NVVM, and no NVRTC, which says for which GPUs it compiles", install_command(driver)
+        )
     compiler, linker = written(found.compiler), found.linker
     if found.compiler[0] > driver[0]:
         raise DeviceError(

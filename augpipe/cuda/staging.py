@@ -1,6 +1,6 @@
-"""Photographs that threads decode on the host, on their way to the device: straight into pinned memory, then copied.
+"""Images that threads decode on the host, on their way to the device: straight into pinned memory, then copied.
 
-A batch's photographs go into segments of one size. Threads fill them; whoever finishes the batch starts the copies,
+A batch's images go into segments of one size. Threads fill them; whoever finishes the batch starts the copies,
 which run on a stream of their own beside the consumer's work; the consumer's stream waits for them before the launch.
 Both sides' memory comes from torch's caching allocators, which know when a copy has passed: the segments of finished
 batches are used again, and nothing is allocated once as many of them exist as are in use at a time.
@@ -16,10 +16,10 @@ from augpipe.cuda.failures import allocate
 from augpipe.cuda.streams import Event, Streams, streams_of
 
 SEGMENT_BYTES = 32 << 20
-"""One copy moves this much: long enough for the bus's full rate; 45 photographs of 500x375 pixels in RGBX."""
+"""One copy moves this much: long enough for the bus's full rate; 45 images of 500x375 pixels in RGBX."""
 
 ALIGNMENT_BYTES = 128
-"""Each photograph starts on a cache line of the device."""
+"""Each image starts on a cache line of the device."""
 
 
 class StagingPool:
@@ -27,7 +27,7 @@ class StagingPool:
 
     Args:
         device: as `require_device` gives it.
-        segment_bytes: photographs that need more get a segment of their own, a multiple of this.
+        segment_bytes: images that need more get a segment of their own, a multiple of this.
         streams: the device's; None to ask torch for them.
     """
 
@@ -43,7 +43,7 @@ class StagingPool:
 
 
 class StagingBatch:
-    """The decoded photographs of one batch, by their position in it.
+    """The decoded images of one batch, by their position in it.
 
     `room` is called by any thread until `copy`, and `copy` once, when all rooms are filled. Then `wait` and `addresses`
     serve the launch. It owns the device memory: keep it until the device has passed the launch (`DeviceRenderer` does,
@@ -60,9 +60,9 @@ class StagingBatch:
         self._copied: Event | None = None
 
     def room(self, position: int, num_bytes: int) -> npt.NDArray[np.uint8]:
-        """(num_bytes,) uint8 of pinned memory for the photograph at `position`, content arbitrary.
+        """(num_bytes,) uint8 of pinned memory for the image at `position`, content arbitrary.
 
-        Asking again for a position gives it another room, as where a photograph is replaced by one of another size.
+        Asking again for a position gives it another room, as where an image is replaced by one of another size.
         """
         with self._lock:
             assert self._copied is None, "the batch is on its way already"
@@ -90,7 +90,7 @@ class StagingBatch:
         self._streams.wait_for(self._copied)
 
     def address(self, position: int) -> int:
-        """The device address of the photograph at `position`, after `copy`; a multiple of 128."""
+        """The device address of the image at `position`, after `copy`; a multiple of 128."""
         segment, first = self._places[position]
         assert segment.device is not None, "the copies have not been started"
         return segment.device.data_ptr() + first

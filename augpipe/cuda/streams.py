@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from augpipe.cuda.requirements import check_capability
-from augpipe.gpu_ops.cuda.launch import is_simulated
+from augpipe.gpu_ops.image.cuda.launch import is_simulated
 
 
 class Event(Protocol):

@@ -7,6 +7,8 @@ Version = tuple[int, int]
 """(major, minor)."""
 
 OLDEST_MAJOR = 12
+OLDEST_NUMBA_CUDA = (0, 30)
+"""The first one that was read and tried; it brings the cuda-core whose linker and launches kernels use."""
 DRIVER_RELEASES = {12: "525", 13: "580"}
 """The first driver release (as nvidia-smi prints it) for each CUDA major version, of NVIDIA's compatibility guide."""
 _LAST_TORCH_12 = "2.11"  # from this release on, the torch that pip installs on Linux is built for CUDA 13
@@ -20,9 +22,10 @@ class Toolkit:
     """What numba-cuda compiles kernels with."""
 
     compiler: Version
-    """Of libnvvm, which makes PTX, or LTO-IR where there is a linker."""
+    """The version of libnvvm, which makes PTX, or LTO-IR where there is a linker."""
     linker: Version | None
-    """Of nvJitLink, which makes machine code without the driver's help; None: the driver compiles the PTX itself."""
+    """That of nvJitLink, which makes machine code without the driver's help; None: the driver compiles the PTX
+    itself."""
 
 
 def parse(text: str) -> Version:
@@ -47,7 +50,8 @@ def installed(package: str) -> str | None:
 def toolkit() -> Toolkit | None:
     """The compiler and linker that numba-cuda would take: those of the major version of cuda-bindings.
 
-    Packages are asked first; where a system-wide toolkit is used instead, its NVRTC is. None where there is neither.
+    Packages are asked first; where a system-wide toolkit is used instead, its NVRTC is, which does not say that NVVM is
+    there (`nvvm_version` does), while NVVM does not say of which toolkit it is. None where there is neither.
     """
     bindings = installed("cuda-bindings")
     major = parse(bindings)[0] if bindings else max(_COMPILERS)
@@ -57,6 +61,17 @@ def toolkit() -> Toolkit | None:
     if found is None:
         return None
     return Toolkit(compiler=found, linker=parse(linker) if linker else _nvjitlink_version())
+
+
+def nvvm_version() -> Version | None:
+    """The version of the IR that NVVM reads, asked of the library that numba-cuda loads; None where there is none."""
+    try:
+        from cuda.bindings import nvvm
+
+        major, minor, _, _ = nvvm.ir_version()
+    except (ImportError, RuntimeError):  # the second: the library is not to be found
+        return None
+    return major, minor
 
 
 def _nvjitlink_version() -> Version | None:

@@ -5,7 +5,7 @@ operator notes them down, and the GPU operator, which runs the same batches in t
 nothing is read back from the device.
 
 Lifetimes. Everything is queued on DALI's stream of the GPU operator, without waiting for it.
-- Photographs are views of DALI's memory. DALI uses that memory again in the order of its stream, so it may be let go
+- Images are views of DALI's memory. DALI uses that memory again in the order of its stream, so it may be let go
   as soon as the launch is queued.
 - Finished images are torch tensors that were allocated with DALI's stream as torch's current one. DALI queues a copy
   of each to memory of its own, on the same stream, before it calls the operator again, and then lets go of them.
@@ -112,7 +112,7 @@ class DeviceAugment:
                 table[which],
                 [rows[which] for rows in tables],
                 [(int(height), int(width)) for height, width in size.reshape(-1, 2)],
-                [],  # DALI and torch keep the photographs in the order of the stream
+                [],  # DALI and torch keep the images in the order of the stream
                 ids[which],
             )
             for images_of_view, batch in zip(finished, batches, strict=True):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.backends.render import Scratch, as_rgbx, check_image, render
+from augpipe.cpu.render import Scratch, as_rgbx, check_image, render
 from augpipe.dali.samples import Numbers, SampleNumbers, plan_batch
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
@@ -56,11 +56,11 @@ class HostAugment:
 
         def work(position: int) -> None:
             left, top, right, bottom = regions[position]
-            pixels = as_rgbx(images[position][top:bottom, left:right], self._scratch)
+            pixels = as_rgbx(images[position][top:bottom, left:right], self._scratch, left, top)
             for table, views_targets in zip(tables, targets, strict=True):
                 out, size = views_targets[position]
                 row = table[position : position + 1]
-                render([(pixels, left, top)], row, out, size, self._form, self._scratch)
+                render([pixels], row, out, size, self._form, self._scratch)
 
         num_threads = min(self._num_threads, len(images))
         if num_threads > 1:
@@ -77,10 +77,10 @@ class HostAugment:
         return finished if len(finished) > 1 else finished[0]
 
     def _regions(self, images: list[Pixels], tables: list[Rows]) -> list[list[int]]:
-        """Left, top, right and bottom of what the views look at in each photograph: only that is packed."""
+        """Left, top, right and bottom of what the views look at in each image: only that is packed."""
         sizes = [view.out_size for view in self._recipe.all_views]
         cropped = [size for size in sizes if size is not None]
-        if len(cropped) < len(sizes):  # a view keeps whole photographs
+        if len(cropped) < len(sizes):  # a view keeps whole images
             return [[0, 0, image.shape[1], image.shape[0]] for image in images]
         regions: list[list[int]] = source_regions(tables, cropped).tolist()
         return regions

@@ -3,10 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from augpipe.arguments import as_epoch, as_num_threads, as_seed, check_choice
+from augpipe.checks.arguments import as_epoch, as_num_threads, as_seed, check_choice
 from augpipe.dali.samples import SampleNumbers
 from augpipe.output import Framework, OutputFormat
-from augpipe.recipe import Recipe
+from augpipe.recipe import Recipe, check_recipe
 
 if TYPE_CHECKING:
     from nvidia.dali import Pipeline
@@ -29,7 +29,7 @@ def augment(
     layout: DaliLayout = "NCHW",
     num_threads: int | None = None,
 ) -> "DataNode | tuple[DataNode, ...]":
-    """Augment decoded photographs inside a pipeline definition.
+    """Augment decoded images inside a pipeline definition.
 
     For the same seed, epoch, sample id and size the plan is that of `Augment` and `Loader`, and on the CPU the pixels
     are theirs bit by bit. The result is on the device of `images`.
@@ -37,7 +37,7 @@ def augment(
     Args:
         images: HWC uint8, RGB (or gray, or with a fourth channel that is dropped), of any size in a batch, on "cpu" or
             "gpu"; they are only read. As `fn.decoders.image` gives them.
-        recipe: what is done to each photograph.
+        recipe: what is done to each image.
         sample_ids: one whole number in 0..2^32 - 1 a sample, on the CPU, of any integer type: the same id, epoch and
             seed give the same plan. None counts the samples that this operator has seen, from 0 on and through all
             epochs: no two are treated alike, but the ids then depend on the order, every shard counts alike (give each
@@ -49,7 +49,7 @@ def augment(
         num_threads: threads on the CPU, which run during a call alone; None for as many as the pipeline has.
 
     Returns:
-        The augmented photographs; a tuple, one entry a view, where the recipe has several views. Without a crop each
+        The augmented images; a tuple, one entry a view, where the recipe has several views. Without a crop each
         sample keeps its own size.
 
     Raises:
@@ -58,8 +58,7 @@ def augment(
         RuntimeError: the images are on the GPU and CUDA cannot be used from torch.
     """
     pipeline = _current_pipeline()
-    if not isinstance(recipe, Recipe):
-        raise ValueError(f"recipe is a {type(recipe).__name__}. Give a Recipe; Recipe.load(path) reads one.")
+    check_recipe(recipe)
     form = _form(recipe, dtype, layout, "numpy")
     seed = as_seed(seed)
     _check_node("images", images, "the decoded photographs: fn.decoders.image(...)")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.philox import MAX_WORD, whole_numbers
+from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
 from augpipe.planning.record import plan_dtype
@@ -53,10 +53,10 @@ def plan_batch(recipe: Recipe, seed: int, ids: Numbers, epochs: Numbers, sizes: 
         seed: 0..2^64 - 1.
         ids: (B,) sample ids.
         epochs: (B,) the epoch of each.
-        sizes: height and width of each photograph, in pixels.
+        sizes: height and width of each image, in pixels.
 
     Raises:
-        ValueError: the recipe cannot use a photograph; the message names its sample id.
+        ValueError: the recipe cannot use an image; the message names its sample id.
     """
     for sample_id, reason in zip(ids, refusals(recipe, sizes), strict=True):
         if reason:

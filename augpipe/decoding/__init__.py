@@ -1,4 +1,4 @@
-"""From the bytes of a picture file to RGBX pixels: look at the header first, then decode."""
+"""From the bytes of an image file to RGBX pixels: look at the header first, then decode."""
 
 from augpipe.decoding.decode import decode
 from augpipe.decoding.header import MAX_PIXELS, Header

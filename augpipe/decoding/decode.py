@@ -1,4 +1,4 @@
-"""From the bytes of a picture file and its header to upright RGBX pixels."""
+"""From the bytes of an image file and its header to upright RGBX pixels."""
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ def decode(
         header: what `probe` said of the same bytes.
         dct_factor: 1, 2, 4 or 8: decode at 1/f of the size within the JPEG's inverse transform, which is nearly the
             average of f x f pixels (of 4:2:2 files the colours have half that resolution along the rows). The grid of
-            these squares starts at the first pixel as stored: an orientation that mirrors or turns the picture may put
+            these squares starts at the first pixel as stored: an orientation that mirrors or turns the image may put
             the square that is cut short, where f does not divide the size, at the upright top or left. Only 1 where
             `header.is_jpeg` is False.
         buffer: C-contiguous bytes to decode into, at least `prod(header.shape(dct_factor))`; the result is then a view

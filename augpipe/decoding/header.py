@@ -1,4 +1,4 @@
-"""What is known of a picture before its pixels are decoded, and the limit on how many there may be."""
+"""What is known of an image before its pixels are decoded, and the limit on how many there may be."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,15 +8,15 @@ from augpipe.decoding.tiles import Tiles
 Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
 
 MAX_PIXELS = 89_478_485
-"""Largest picture decoded unless told otherwise: Pillow's own limit (a quarter of a GiB in bytes, divided by three).
+"""Largest image decoded unless told otherwise: Pillow's own limit (a quarter of a GiB in bytes, divided by three).
 
-As RGBX that is 358 MB a picture, more than any camera's photograph needs and less than a machine that trains has.
+As RGBX that is 358 MB an image, more than any camera's image needs and less than a machine that trains has.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """Size and kind of one picture file."""
+    """Size and kind of one image file."""
 
     height: int
     """Rows in pixels, after the EXIF orientation is applied; without the padding of a tile-addressable JPEG."""
@@ -44,7 +44,7 @@ class Header:
 
     @property
     def may_scale(self) -> bool:
-        """Whether a plan may have the picture decoded at a DCT scale.
+        """Whether a plan may have the image decoded at a DCT scale.
 
         Not a turned one: where the factor does not divide its sides, the short blocks would lie at the wrong end.
         """
@@ -56,7 +56,7 @@ class Header:
 
 
 def check_size(height: int, width: int, max_pixels: int) -> None:
-    """Refuse a picture without pixels, or with more than `max_pixels`.
+    """Refuse an image without pixels, or with more than `max_pixels`.
 
     Raises:
         ValueError: the reason, without the file's name.

@@ -13,7 +13,7 @@ _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; photographs have about ten, bombs thousands
+_MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; images have about ten, bombs thousands
 _HARMLESS = "extraneous bytes before marker 0xd9"
 
 
@@ -134,7 +134,7 @@ def libjpeg_turbo_takes(data: memoryview, frame: Frame) -> bool:
 
 
 def without_notes(data: memoryview, frame: Frame) -> bytes:
-    """The same picture without EXIF, XMP, ICC and comments, which Pillow would parse, and warn about."""
+    """The same image without EXIF, XMP, ICC and comments, which Pillow would parse, and warn about."""
     segments = [data[start:stop] for start, stop in frame.kept]
     return b"".join([b"\xff\xd8", *segments, data[frame.scan_start :]])
 
@@ -204,7 +204,7 @@ def _simplejpeg_decode(
 def _scale_is_ambiguous(height: int, width: int, dct_factor: int) -> bool:
     """Whether the next larger scale gives the same size: libjpeg-turbo, asked for a size, would take that one.
 
-    It scales by eighths, so this happens for pictures of a few pixels only.
+    It scales by eighths, so this happens for images of a few pixels only.
     """
     eighths = 8 // dct_factor
     return all(-(-side * eighths // 8) == -(-side * (eighths + 1) // 8) for side in (height, width))

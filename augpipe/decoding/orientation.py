@@ -29,7 +29,7 @@ def read_orientation(exif: bytes) -> int:
                     return 1
                 (value,) = struct.unpack_from(order + _INTEGER_FORMATS[kind], block, at + 8)
                 return checked(value)
-    except struct.error:  # the block ends early: a damaged note about a picture does not damage the picture
+    except struct.error:  # the block ends early: a damaged note about an image does not damage the image
         return 1
     return 1
 
@@ -40,7 +40,7 @@ def checked(value: int) -> int:
 
 
 def swaps_sides(orientation: int) -> bool:
-    """Whether the upright picture's height is the stored picture's width."""
+    """Whether the upright image's height is the stored image's width."""
     return orientation >= 5
 
 

@@ -18,11 +18,9 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from augpipe.decoding import gif, webp
 from augpipe.decoding.header import Format, check_size
 from augpipe.decoding.jpeg import read_frame, without_notes
 from augpipe.decoding.orientation import read_orientation
-from augpipe.decoding.png import without_animation
 from augpipe.decoding.tiff import plain_tiff
 
 # What Pillow raises on damaged files. OSError, SyntaxError, TypeError, ValueError and the bomb's came up among 115,000
@@ -47,7 +45,7 @@ PILLOW_ERRORS: tuple[type[Exception], ...] = (
     zlib.error,
 )
 
-# The plugins themselves, not PIL.Image.open: that one warns of large pictures, which warns for all threads or none,
+# The plugins themselves, not PIL.Image.open: that one warns of large images, which warns for all threads or none,
 # and asks every plugin that some other package has registered.
 _PLUGINS: dict[Format, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
@@ -61,6 +59,9 @@ _EIGHT_BIT_MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", 
 _SIXTEEN_BIT_MODES = frozenset(["I;16", "I;16L", "I;16B", "I;16N"])
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """One channel of more than 8 bits: TIFF keeps 12-bit numbers as they are, and may count from white."""
+_PNG_SIGNATURE_BYTES = 8
+_PNG_ANIMATION = (b"acTL", b"fcTL", b"fdAT")
+_GIF_EXTENSION, _GIF_IMAGE, _GIF_END = 0x21, 0x2C, 0x3B
 
 
 def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.ImageFile, int]:
@@ -75,7 +76,7 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
     elif kind == "PNG":
         data = without_animation(data)
     elif kind in ("WebP", "GIF"):  # Pillow sets memory aside for the one at once, and warns of the other
-        canvas = webp.canvas_size(data) if kind == "WebP" else gif.canvas_size(data)
+        canvas = webp_canvas_size(data) if kind == "WebP" else gif_canvas_size(data)
         check_size(*canvas, max_pixels)
         _check_pillow_limit(*canvas)
     elif kind == "JPEG":
@@ -97,7 +98,7 @@ def decode_stored(image: ImageFile.ImageFile) -> npt.NDArray[np.uint8]:
     """RGBA pixels (H, W, 4) uint8 of the first frame with every A 255, as stored, not yet turned; may be read-only.
 
     The 8-bit modes come out as `convert("RGB")` gives them: alpha and transparency are dropped, not blended. Of 16 bits
-    the high byte is kept (Pillow's convert would clip a gray picture to white); 12 bits likewise.
+    the high byte is kept (Pillow's convert would clip a gray image to white); 12 bits likewise.
 
     Raises:
         ValueError: the reason, without the file's name.
@@ -147,3 +148,71 @@ def _reason(kind: str, error: Exception) -> ValueError:
     if isinstance(error, EOFError) or "truncated" in text.lower():
         return ValueError(f"truncated {kind}: {text}")
     return ValueError(f"damaged {kind}: {text}")
+
+
+def without_animation(data: bytes) -> bytes:
+    """The still image of an animated PNG; `data` itself where it is still.
+
+    Readers that know no animation show the same image: the first frame, or a stand-in for the whole. Pillow warns
+    of damaged animation chunks, and a warning cannot be silenced for one thread alone.
+    """
+    kept = []
+    kept_from = 0
+    stop = _PNG_SIGNATURE_BYTES
+    while stop + 8 <= len(data):
+        start = stop
+        length, kind = struct.unpack_from(">L4s", data, start)
+        stop = start + 12 + length  # length, kind, content, checksum (PNG specification, section 5.3)
+        if kind in _PNG_ANIMATION:
+            kept.append(data[kept_from:start])
+            kept_from = stop
+    return b"".join([*kept, data[kept_from:]]) if kept else data
+
+
+def gif_canvas_size(data: bytes) -> tuple[int, int]:
+    """(height, width) in pixels; a first frame that sticks out of the screen enlarges it (GIF89a, sections 18 to 25).
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    try:
+        width, height, flags = struct.unpack_from("<HHB", data, 6)
+        position = 13 + _color_table_bytes(flags)
+        while data[position] != _GIF_END:
+            if data[position] == _GIF_IMAGE:
+                left, top, frame_width, frame_height = struct.unpack_from("<HHHH", data, position + 1)
+                return max(height, top + frame_height), max(width, left + frame_width)
+            if data[position] == _GIF_EXTENSION:
+                position += 2
+                while data[position]:  # blocks, each after its length, up to an empty one
+                    position += 1 + data[position]
+            position += 1
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"truncated GIF: its {len(data)} bytes end before the first frame") from error
+    raise ValueError("damaged GIF: it has no frame")
+
+
+def _color_table_bytes(flags: int) -> int:
+    return 3 * (2 << (flags & 7)) if flags & 0x80 else 0
+
+
+def webp_canvas_size(data: bytes) -> tuple[int, int]:
+    """(height, width) in pixels of the first chunk (RFC 9649, sections 2.5 to 2.7; RFC 6386, section 9.1).
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    kind = data[12:16]
+    try:
+        if kind == b"VP8X":
+            width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
+        elif kind == b"VP8L":
+            (bits,) = struct.unpack_from("<L", data, 21)
+            width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        elif kind == b"VP8 ":
+            width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
+        else:
+            raise ValueError(f"damaged WebP: its first chunk is {kind!r}")
+    except struct.error as error:
+        raise ValueError(f"truncated WebP: {len(data)} bytes are less than its header") from error
+    return height, width

@@ -21,14 +21,14 @@ _SHOWN_BYTES = 16
 
 
 def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
-    """Read the header of a picture file; safe to call from many threads.
+    """Read the header of an image file; safe to call from many threads.
 
     Args:
         data: the whole file; what it is shows in its content, its name is never asked for.
-        max_pixels: a picture of more pixels (height times width) is refused; `MAX_PIXELS` is a sound choice.
+        max_pixels: an image of more pixels (height times width) is refused; `MAX_PIXELS` is a sound choice.
 
     Raises:
-        ValueError: the reason, without the file's name: empty, not a picture, truncated, damaged, too many pixels,
+        ValueError: the reason, without the file's name: empty, not an image, truncated, damaged, too many pixels,
             a tile table that does not fit the file.
     """
     view = memoryview(data).cast("B")

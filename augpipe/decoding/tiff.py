@@ -1,4 +1,4 @@
-"""TIFF: a copy of the file with the first picture's layout alone, so that Pillow reads no notes and warns of none."""
+"""TIFF: a copy of the file with the first image's layout alone, so that Pillow reads no notes and warns of none."""
 
 import struct
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _BYTES_OF_TYPE = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 1
 
 
 class PlainTiff(NamedTuple):
-    """A TIFF of one picture without notes."""
+    """A TIFF of one image without notes."""
 
     data: bytes
     orientation: int
@@ -39,10 +39,10 @@ class _Dialect(NamedTuple):
 
 
 def plain_tiff(data: bytes) -> PlainTiff:
-    """Append a directory of the first picture's layout tags to the file and point the header at it.
+    """Append a directory of the first image's layout tags to the file and point the header at it.
 
     Each entry is checked to lie in the file, so nothing is left for Pillow to warn about: a warning cannot be silenced
-    for one thread alone, and as an error it would refuse pictures that are otherwise decoded.
+    for one thread alone, and as an error it would refuse images that are otherwise decoded.
 
     Raises:
         ValueError: the reason, without the file's name.

@@ -1,6 +1,6 @@
 """Restart segments in a JPEG's coded data: whether a table of them is right, and cutting some of them out.
 
-All of it holds Python's lock: these take microseconds, and a thread that gives the lock away waits longer for it.
+All of it holds the GIL: these take microseconds, and a thread that gives the lock away waits longer for it.
 """
 
 import numpy as np

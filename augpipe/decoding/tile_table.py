@@ -21,7 +21,7 @@ _PART, _BODY = struct.Struct(">BHH"), struct.Struct(">HHB")
 ALONE = IDENTIFIER + _PART.pack(VERSION, 0, 1)
 """What a marker that holds a whole table has before its body."""
 _MOST_BYTES = 65_533 - len(IDENTIFIER) - _PART.size
-"""Of the body in one marker, whose uint16 length counts itself."""
+"""The largest body in one marker, whose uint16 length counts itself."""
 
 
 class TileTable(NamedTuple):

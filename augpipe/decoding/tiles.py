@@ -38,7 +38,7 @@ _SAMPLINGS = {b"\x11": (1, 1), b"\x11\x11\x11": (1, 1), b"\x21\x11\x11": (1, 2),
 
 
 class Region(NamedTuple):
-    """Whole tiles: which, where, and what to read for them. All pixels count from the picture's first as stored."""
+    """Whole tiles: which, where, and what to read for them. All pixels count from the image's first as stored."""
 
     left: int
     top: int
@@ -56,9 +56,9 @@ class Cut(NamedTuple):
 
     jpeg: memoryview
     first_x: int
-    """Column of the picture, decoded at the DCT factor, that the JPEG's first column is."""
+    """Column of the image, decoded at the DCT factor, that the JPEG's first column is."""
     first_y: int
-    """Row of the picture, likewise."""
+    """Row of the image, likewise."""
     height: int
     """Rows of the JPEG in pixels at factor 1: decoded at 1/f it has ceil(height / f)."""
     width: int
@@ -80,7 +80,7 @@ class Tiles:
     stored_width: int
     """Columns in the file, padding included."""
     tile_height: int
-    """Rows of a tile in pixels: one MCU. The last row of tiles may be cut short by the picture's end."""
+    """Rows of a tile in pixels: one MCU. The last row of tiles may be cut short by the image's end."""
     tile_width: int
     """Columns of a tile in pixels. The last one of a row may be cut short likewise."""
     num_columns: int
@@ -100,14 +100,14 @@ class Tiles:
         """The tiles that a decoder needs for a rectangle of pixels.
 
         Args:
-            left: of the rectangle, in pixels of the picture decoded at 1/`dct_factor`, as are the others.
+            left: of the rectangle, in pixels of the image decoded at 1/`dct_factor`, as are the others.
             top: likewise.
             right: excluded, at most ceil(width / dct_factor).
             bottom: excluded, at most ceil(height / dct_factor).
             dct_factor: 1, 2, 4 or 8.
 
         Raises:
-            ValueError: the rectangle is empty or reaches out of the picture.
+            ValueError: the rectangle is empty or reaches out of the image.
         """
         chosen = self._chosen(left, top, right, bottom, dct_factor)
         first_row, last_row, first_column, last_column = chosen
@@ -142,7 +142,7 @@ class Tiles:
             dct_factor: the factor that the JPEG will be decoded with.
 
         Raises:
-            ValueError: the rectangle is empty or reaches out of the picture, or the file has changed.
+            ValueError: the rectangle is empty or reaches out of the image, or the file has changed.
         """
         chosen = self._chosen(left, top, right, bottom, dct_factor)
         head = len(self.head)
@@ -165,7 +165,7 @@ class Tiles:
         return *rows, *columns
 
     def _box(self, chosen: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of tiles, in pixels of the picture as stored."""
+        """Left, top, right and bottom of tiles, in pixels of the image as stored."""
         first_row, last_row, first_column, last_column = chosen
         right = min(last_column * self.tile_width, self.stored_width)
         bottom = min(last_row * self.tile_height, self.stored_height)
@@ -227,7 +227,7 @@ def usual_tiles(data: memoryview) -> Tiles | None:
 
 
 def tiles_of(data: memoryview, frame: Frame) -> Tiles | None:
-    """As `read_tiles`, of a file whose `frame` has been read."""
+    """The same as `read_tiles`, for a file whose `frame` has been read."""
     if not frame.tile_tables:
         return None
     table = unpack_table([bytes(data[start:stop]) for start, stop in frame.tile_tables])
@@ -264,7 +264,7 @@ def tiles_of(data: memoryview, frame: Frame) -> Tiles | None:
 def _tiles_of(start: int, stop: int, stored: int, tile: int, margin: int, factor: int) -> tuple[int, int]:
     """First and last (excluded) tile along one side that hold the pixels [start, stop) at 1/factor, with a margin.
 
-    No fewer than eight pixels after scaling: libjpeg-turbo enlarges the chroma of narrower pictures in a simpler way.
+    No fewer than eight pixels after scaling: libjpeg-turbo enlarges the chroma of narrower images in a simpler way.
     """
     first = max(0, min((start - margin) * factor, stored - 8 * factor))
     last = min(stored, max((stop + margin) * factor, first + 8 * factor))

@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cuda.driver import driver_version
-from augpipe.cuda.versions import Version, install_command
+from augpipe.cuda.versions import Version, install_command, written
 from augpipe.dali.install import require_dali
+from augpipe.dali.nvjpeg import Nvjpeg, complaint, loaded_nvjpeg
 from augpipe.doctor.decoders import SHAPE, jpeg_bytes, tried
 from augpipe.doctor.finding import Finding
 
 BRINGS = 'backend="dali": JPEGs decode on the GPU'
+BRINGS_REGIONS = "only what is looked at of a photograph is decoded on the GPU"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +28,12 @@ class DaliFacts:
     """The module, for the CPU (None) or a GPU; ImportError with what to do."""
     decode: Callable[[bytes, int | None], npt.NDArray[np.uint8] | None] = lambda data, device: decode(data, device)
     """Decodes a JPEG; on a GPU the pixels stay there, and None comes back."""
+    nvjpeg: Callable[[], Nvjpeg | None] = loaded_nvjpeg
+    """What DALI has loaded to decode with on a GPU."""
 
 
 def dali(facts: DaliFacts | None = None) -> list[Finding]:
-    """One line for the CPU, one for the GPU where there is a driver."""
+    """One line for the CPU; where there is a driver, one for the GPU and one for the library that decodes there."""
     facts = facts or DaliFacts()
     try:
         driver: Version | None = facts.driver()
@@ -44,11 +48,11 @@ def dali(facts: DaliFacts | None = None) -> list[Finding]:
     found = tried("DALI", by, jpeg_bytes(), lambda data: _pixels(facts, data))
     data = {"version": module.__version__, "cuda": built_for}
     cpu = Finding(name=found.name, status=found.status, text=f"{found.text} on the CPU", data=data)
-    return [cpu] if driver is None else [cpu, _on_gpu(facts)]
+    return [cpu] if driver is None else [cpu, _on_gpu(facts), _nvjpeg(facts, module)]
 
 
 def decode(data: bytes, device_id: int | None) -> npt.NDArray[np.uint8] | None:
-    """A `picture()` through the decoder that the loader uses."""
+    """A `image()` through the decoder that the loader uses."""
     from augpipe.dali.decoder import DaliDecoder
 
     decoder = DaliDecoder(1, 1, device_id, 1)
@@ -73,6 +77,21 @@ def _on_gpu(facts: DaliFacts) -> Finding:
     except Exception as error:  # DALI's own kinds; whatever it is, the line says it
         return Finding(name=name, status="broken", text=str(error).strip().splitlines()[0], brings=BRINGS)
     return Finding(name=name, status="ok", text="decoded a test picture on cuda:0")
+
+
+def _nvjpeg(facts: DaliFacts, module: Any) -> Finding:
+    """Which nvJPEG is loaded, once images were decoded: a toolkit's may go before that of pip."""
+    name, found = "nvJPEG", facts.nvjpeg()
+    wrong = complaint(found, int(str(module.__cuda_version__)[:2]))
+    if found is None:
+        assert wrong is not None
+        return Finding(name=name, status="missing", text=wrong.text, brings=BRINGS, command=wrong.command)
+    data = {"path": found.path, "version": written(found.version), "takes_regions": found.takes_regions}
+    if wrong is not None:
+        return Finding(
+            name=name, status="broken", text=wrong.text, brings=BRINGS_REGIONS, command=wrong.command, data=data
+        )
+    return Finding(name=name, status="ok", text=f"{written(found.version)}, loaded from {found.path}", data=data)
 
 
 def _unfit(error: ImportError, driver: Version | None) -> Finding:

@@ -1,4 +1,4 @@
-"""The decoders of the native backend, each tried on a picture."""
+"""The decoders of the native backend, each tried on an image."""
 
 import io
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.doctor.finding import Finding
 
 SHAPE = (48, 64, 3)
-_TOLERANCE = 8  # levels that JPEG may change in a smooth picture
+_TOLERANCE = 8  # levels that JPEG may change in a smooth image
 
 
 def decoders() -> list[Finding]:
@@ -24,7 +24,7 @@ def decoders() -> list[Finding]:
 
 
 def tried(name: str, by: str, data: bytes, decoded: Callable[[bytes], npt.NDArray[np.uint8]] | None = None) -> Finding:
-    """Whether `data`, a file of `picture()`, decodes to it."""
+    """Whether `data`, a file of `image()`, decodes to it."""
     pixels = (decoded or _decode)(data)
     if pixels.shape[:2] != SHAPE[:2] or np.abs(pixels[..., :3].astype(int) - picture()).max() > _TOLERANCE:
         return Finding(name=name, status="broken", text=f"{by} decodes a test picture wrongly", is_needed=True)
@@ -32,13 +32,13 @@ def tried(name: str, by: str, data: bytes, decoded: Callable[[bytes], npt.NDArra
 
 
 def picture() -> npt.NDArray[np.uint8]:
-    """A smooth (48, 64, 3) picture, which JPEG hardly changes."""
+    """A smooth (48, 64, 3) image, which JPEG hardly changes."""
     rows, columns = np.mgrid[: SHAPE[0], : SHAPE[1]]
     return np.stack([rows * 4, columns * 3, rows + columns], axis=-1).astype(np.uint8)
 
 
 def jpeg_bytes() -> bytes:
-    """`picture()` as a JPEG that every decoder takes."""
+    """`image()` as a JPEG that every decoder takes."""
     file = io.BytesIO()
     Image.fromarray(picture()).save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()

@@ -1,14 +1,22 @@
-"""All sections of the report, each on its own: what goes wrong in one is a line of it, and the others go on."""
+"""All sections of the report, each on its own: what goes wrong in one is a line of it, and the others go on.
+
+Those of libraries that may crash run in a process of their own: noise on its output or memory that it holds stay there.
+"""
 
 import importlib
+import json
+import signal
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from augpipe.doctor.apart import start
 from augpipe.doctor.finding import Finding
 
 Probe = Callable[[], list[Finding]]
+TIMEOUT_S = 60.0
+_MARK = "augpipe.doctor: "  # libraries print on stdout, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +29,7 @@ class Section:
     """Where the function is; imported when it runs."""
     function: str
     """Its name; called without arguments."""
-    is_apart: bool = False
+    in_own_process: bool = False
     """Whether it runs in a process of its own: for libraries that may crash, print, or take the GPU's memory."""
     is_needed: bool = False
     """Whether nothing of augpipe works where it fails."""
@@ -29,21 +37,21 @@ class Section:
 
 SECTIONS = (
     Section(title="Machine", module="augpipe.doctor.system", function="system"),
-    Section(title="Kernels", module="augpipe.doctor.kernels", function="kernels", is_needed=True),
+    Section(title="Kernels", module="augpipe.doctor.system", function="kernels", is_needed=True),
     Section(title="Decoders", module="augpipe.doctor.decoders", function="decoders", is_needed=True),
-    Section(title="torch and CUDA", module="augpipe.doctor.gpus", function="gpus", is_apart=True),
-    Section(title="DALI", module="augpipe.doctor.dali", function="dali", is_apart=True),
+    Section(title="torch and CUDA", module="augpipe.doctor.gpus", function="gpus", in_own_process=True),
+    Section(title="DALI", module="augpipe.doctor.dali", function="dali", in_own_process=True),
 )
 
 
 def examine(sections: Sequence[Section] = SECTIONS) -> list[Finding]:
     """Look at everything; never raises for what it finds. About 4 s, mostly torch's import."""
     # those apart start first, and run beside the others
-    waiting = {section: start(section.module, section.function) for section in sections if section.is_apart}
+    waiting = {section: start(section.module, section.function) for section in sections if section.in_own_process}
     return [
         replace(finding, section=section.title)
         for section in sections
-        for finding in run(section, waiting[section] if section.is_apart else _probe(section))
+        for finding in run(section, waiting[section] if section.in_own_process else _probe(section))
     ]
 
 
@@ -68,3 +76,42 @@ def _probe(section: Section) -> Probe:
         return found
 
     return probe
+
+
+def start(module: str, function: str, timeout_s: float = TIMEOUT_S) -> Callable[[], list[Finding]]:
+    """Start the probe, and return what waits for its findings, to be called once.
+
+    It raises RuntimeError where the process crashed, failed or took longer than `timeout_s`.
+    """
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import answer; answer(*sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, module, function],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+    def wait() -> list[Finding]:
+        with process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"no answer within {timeout_s:.0f} s") from None
+            finally:
+                process.kill()
+        if process.returncode < 0:
+            raise RuntimeError(f"its process was ended by {signal.Signals(-process.returncode).name}")
+        if process.returncode > 0:
+            raise RuntimeError((errors.strip().splitlines() or [f"exit code {process.returncode}"])[-1])
+        (line,) = (line for line in output.splitlines() if line.startswith(_MARK))
+        return [Finding.from_json(fields) for fields in json.loads(line.removeprefix(_MARK))]
+
+    return wait
+
+
+def answer(module: str, function: str) -> None:
+    """In the process apart: run the probe and print its findings."""
+    findings: list[Finding] = getattr(importlib.import_module(module), function)()
+    print(f"\n{_MARK}{json.dumps([finding.to_json() for finding in findings])}", flush=True)

@@ -9,9 +9,7 @@ from augpipe.cuda.driver import LIBRARY
 from augpipe.cuda.facts import THIS_MACHINE, Facts
 from augpipe.cuda.versions import Version, install_command, supported_capabilities, written
 from augpipe.doctor.finding import Finding
-from augpipe.doctor.jpeg_engines import count_engines
-from augpipe.doctor.nvml import Gpu, list_gpus
-from augpipe.doctor.trial import launch_kernel
+from augpipe.doctor.gpu_queries import Gpu, count_engines, launch_kernel, list_gpus
 
 _GB = 1e9
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
@@ -113,13 +111,15 @@ def _listed(facts: GpuFacts, driver: Version) -> list[Finding]:
 
 def _packages(facts: GpuFacts) -> list[Finding]:
     numba_cuda, toolkit = facts.cuda.numba_cuda(), facts.cuda.toolkit()
-    if numba_cuda is None or toolkit is None:
+    nvvm = facts.cuda.nvvm()
+    if numba_cuda is None or nvvm is None or toolkit is None:
         return []  # the verdict below says so, with the command
     linker = f", linked by nvJitLink {written(toolkit.linker)}" if toolkit.linker else ", linked by the driver"
-    text = f"numba-cuda {numba_cuda}, compiled by CUDA {written(toolkit.compiler)}{linker}"
+    text = f"numba-cuda {numba_cuda}, compiled by CUDA {written(toolkit.compiler)} (NVVM IR {written(nvvm)}){linker}"
     data = {
         "numba_cuda": numba_cuda,
         "compiler": written(toolkit.compiler),
+        "nvvm_ir": written(nvvm),
         "linker": written(toolkit.linker) if toolkit.linker else None,
     }
     return [Finding(name="CUDA kernels", status="ok", text=text, data=data)]
@@ -134,7 +134,8 @@ def _usable(facts: GpuFacts) -> list[Finding]:
             check_capability(capability, gpu, facts.capabilities())
     except DeviceError as error:
         torch = facts.cuda.torch()
-        lacks = torch is None or torch.cuda is None or not facts.cuda.numba_cuda() or facts.cuda.toolkit() is None
+        lacks = torch is None or torch.cuda is None
+        lacks = lacks or None in (facts.cuda.numba_cuda(), facts.cuda.nvvm(), facts.cuda.toolkit())
         return [
             Finding(
                 name=name,

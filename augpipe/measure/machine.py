@@ -4,7 +4,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from augpipe.workers import num_usable_cores
+from augpipe.cpu.workers import num_usable_cores
 
 PACKAGES = ("augpipe", "numpy", "numba", "simplejpeg", "pillow")
 
@@ -21,7 +21,7 @@ def machine() -> dict[str, object]:
 
 
 def cpu_name() -> str:
-    """As the system calls it; "unknown" where it does not say."""
+    """The processor's name in the system's words; "unknown" where it has none."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from augpipe.backends.photograph import Photograph
-from augpipe.measure.held import hold
+from augpipe.cpu.workers import num_usable_cores
+from augpipe.measure.held_images import hold
 from augpipe.measure.machine import machine
 from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task
+from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipe import Recipe
 from augpipe.source import Source
-from augpipe.workers import num_usable_cores
 
 NUM_ROUNDS = 7
 """Rounds that a run is meant to have; the median of so many leaves out what disturbed one or two of them."""
@@ -42,7 +42,7 @@ class Report:
     machine: dict[str, object]
     recipe: str
     batch_size: int
-    num_photographs: int
+    num_images: int
     """How many different ones were put through."""
     mean_pixels: float
     mean_bytes: float
@@ -69,7 +69,7 @@ class Report:
             "recipe": self.recipe,
             "batch_size": self.batch_size,
             "photographs": {
-                "number": self.num_photographs,
+                "number": self.num_images,
                 "mean_pixels": round(self.mean_pixels),
                 "mean_bytes": round(self.mean_bytes),
                 "skipped": len(self.skipped),
@@ -96,7 +96,7 @@ class _Contestant:
     threads: int
     task: Task
     num: int
-    """Photographs in a round."""
+    """Images in a round."""
     rates: list[float]
 
 
@@ -114,17 +114,17 @@ def measure(
     """Time decoding, planning, the fused kernel and the whole loader, on one thread and on all.
 
     Args:
-        source: where the photographs are; up to `held.MAX_PHOTOGRAPHS` of them are held in memory.
+        source: where the images are; up to `held.MAX_IMAGES` of them are held in memory.
         recipe: what is done to them.
         seconds: about how long to measure, beside reading and compiling.
         batch_size: of the loader.
         num_threads: what "all" means; None for one a core.
         seed: of the plans.
-        on_error: "raise", or "skip" photographs that cannot be used.
+        on_error: "raise", or "skip" images that cannot be used.
         progress: called with the fraction done.
 
     Raises:
-        SampleError: a photograph cannot be used.
+        SampleError: an image cannot be used.
         ValueError: an argument is out of range.
     """
     if not seconds > 0.0:
@@ -135,20 +135,20 @@ def measure(
     start = time.perf_counter()
     held, skipped = hold(source, recipe, skips_bad=on_error == "skip")
     threads_tried = sorted({1, num_threads or num_usable_cores()})
-    photographs = held[: _num_in_a_slice(held, recipe, seconds / (4 * len(threads_tried) + 1), batch_size)]
+    images = held[: _num_in_a_slice(held, recipe, seconds / (4 * len(threads_tried) + 1), batch_size)]
     contestants = [
-        _Contestant(what, threads, task, len(photographs), [])
+        _Contestant(what, threads, task, len(images), [])
         for what, task in (
-            ("decode", decode_task(photographs)),
-            ("kernel", kernel_task(photographs, recipe, seed, 0, batch_size)),
-            ("loader_memory", loader_task(photographs, recipe, seed, batch_size, None)),
-            ("loader_disk", loader_task(photographs, recipe, seed, batch_size, source)),
+            ("decode", decode_task(images)),
+            ("kernel", kernel_task(images, recipe, seed, 0, batch_size)),
+            ("loader_memory", loader_task(images, recipe, seed, batch_size, None)),
+            ("loader_disk", loader_task(images, recipe, seed, batch_size, source)),
         )
         for threads in threads_tried
     ]
-    contestants.append(_Contestant("plan", 1, plan_task(photographs, recipe, seed, batch_size), 16 * batch_size, []))
+    contestants.append(_Contestant("plan", 1, plan_task(images, recipe, seed, batch_size), 16 * batch_size, []))
     for contestant in contestants:
-        # the same photographs as often for each, or one would have the larger ones
+        # the same images as often for each, or one would have the larger ones
         contestant.task(1, contestant.threads)
         passes = seconds / (NUM_ROUNDS * len(contestants)) / contestant.task(contestant.num, contestant.threads)
         contestant.num *= max(1, round(passes))
@@ -160,13 +160,13 @@ def measure(
             if progress is not None:
                 progress(min(1.0, (time.perf_counter() - begun) / seconds))
         number += 1
-    sizes = [photograph.size[0] * photograph.size[1] for photograph in photographs]
-    num_bytes = [len(photograph.content) for photograph in photographs if isinstance(photograph.content, bytes)]
+    sizes = [image.size[0] * image.size[1] for image in images]
+    num_bytes = [len(image.content) for image in images if isinstance(image.content, bytes)]
     return Report(
         machine=machine(),
         recipe=recipe.name or "recipe",
         batch_size=batch_size,
-        num_photographs=len(photographs),
+        num_images=len(images),
         mean_pixels=statistics.fmean(sizes),
         mean_bytes=statistics.fmean(num_bytes or [0]),
         rates=tuple(_rate(contestant) for contestant in contestants),
@@ -175,8 +175,8 @@ def measure(
     )
 
 
-def _num_in_a_slice(held: Sequence[Photograph], recipe: Recipe, share_s: float, batch_size: int) -> int:
-    """How many photographs the loader gets through in one round, where each thing measured has `share_s` in all."""
+def _num_in_a_slice(held: Sequence[StoredImage], recipe: Recipe, share_s: float, batch_size: int) -> int:
+    """How many images the loader gets through in one round, where each thing measured has `share_s` in all."""
     pilot = loader_task(held, recipe, 0, batch_size, None)
     pilot(1, 1)  # compiles
     num = 1

@@ -1,4 +1,4 @@
-"""The things that are timed, each a function of the number of photographs to put through and the threads to use."""
+"""The things that are timed, each a function of the number of images to put through and the threads to use."""
 
 import threading
 import time
@@ -7,27 +7,28 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.backends.photograph import Photograph
-from augpipe.backends.render import Scratch, render
+from augpipe.cpu.render import Scratch, render
 from augpipe.loader import Loader
-from augpipe.measure.held import HeldSource
+from augpipe.located import LocatedPixels
+from augpipe.measure.held_images import HeldSource
 from augpipe.output import OutputFormat
+from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.plan import Plan, plan
 from augpipe.recipe import Recipe
-from augpipe.source import Pixels, Source
+from augpipe.source import Source
 
 Task = Callable[[int, int], float]
-"""(photographs to put through, threads) -> seconds that it took."""
+"""(images to put through, threads) -> seconds that it took."""
 
 MAX_DECODED_BYTES = 256 * 2**20
-"""Decoded photographs held for the kernel's measurement; the first is kept however large it is."""
+"""Decoded images held for the kernel's measurement; the first is kept however large it is."""
 
 FORM = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
 
 
-def decode_task(photographs: Sequence[Photograph]) -> Task:
-    """Bytes in memory to whole photographs at full size, each thread into a buffer that it uses again."""
+def decode_task(photographs: Sequence[StoredImage]) -> Task:
+    """Bytes in memory to whole images at full size, each thread into a buffer that it uses again."""
 
     def task(num: int, threads: int) -> float:
         scratch = Scratch()
@@ -40,16 +41,16 @@ def decode_task(photographs: Sequence[Photograph]) -> Task:
     return task
 
 
-def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, epoch: int, batch_size: int) -> Task:
-    """Decoded and planned photographs to float32 images in a batch's memory, all views, as the loader renders them."""
+def kernel_task(photographs: Sequence[StoredImage], recipe: Recipe, seed: int, epoch: int, batch_size: int) -> Task:
+    """Decoded and planned images to float32 images in a batch's memory, all views, as the loader renders them."""
     made = _plan(recipe, photographs, seed, epoch)
     is_jpeg = np.array([photograph.may_scale for photograph in photographs])
     factors = np.where(is_jpeg, dct_factors(made.views), 1)
     scratch = Scratch()
-    pixels: list[Pixels] = []
+    pixels: list[LocatedPixels] = []
     for photograph, factor in zip(photographs, factors, strict=True):
-        pixels.append(np.array(photograph.decode(scratch, int(factor))))
-        if sum(image.nbytes for image in pixels) > MAX_DECODED_BYTES:
+        pixels.append(LocatedPixels.of(np.array(photograph.decode(scratch, int(factor)))))
+        if sum(image.owner.nbytes for image in pixels) > MAX_DECODED_BYTES:
             break
     tables = [kernel_rows(rows, factors) for rows in made.views]
     sizes = [[(int(row["out_height"]), int(row["out_width"])) for row in rows] for rows in made.views]
@@ -63,15 +64,15 @@ def kernel_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, ep
         for table, view in zip(tables, sizes, strict=True):
             height, width = view[which]
             out = memory[i % slots, : height * width * 3]
-            render([(pixels[which], 0, 0)], table[which : which + 1], out, (height, width), FORM, scratch)
+            render([pixels[which]], table[which : which + 1], out, (height, width), FORM, scratch)
 
     return lambda num, threads: spread(one, num, threads)
 
 
-def plan_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, batch_size: int) -> Task:
+def plan_task(photographs: Sequence[StoredImage], recipe: Recipe, seed: int, batch_size: int) -> Task:
     """Ids and sizes to drawn plans and the kernel's table, batch by batch, on one thread."""
-    ids = np.resize([photograph.sample_id for photograph in photographs], batch_size)
-    sizes = np.resize([photograph.size for photograph in photographs], (batch_size, 2))
+    ids = np.resize([image.sample_id for image in photographs], batch_size)
+    sizes = np.resize([image.size for image in photographs], (batch_size, 2))
 
     def task(num: int, threads: int) -> float:
         start = time.perf_counter()
@@ -86,7 +87,7 @@ def plan_task(photographs: Sequence[Photograph], recipe: Recipe, seed: int, batc
 
 
 def loader_task(
-    photographs: Sequence[Photograph], recipe: Recipe, seed: int, batch_size: int, source: Source | None
+    photographs: Sequence[StoredImage], recipe: Recipe, seed: int, batch_size: int, source: Source | None
 ) -> Task:
     """A whole epoch of the loader, its threads' start and end included: from `source`, or from memory for None."""
     # one loader for each length, so that from its second epoch on it has its memory, as a training loop's has
@@ -152,6 +153,6 @@ def spread(one: Callable[[int], None], num: int, threads: int) -> float:
     return seconds
 
 
-def _plan(recipe: Recipe, photographs: Sequence[Photograph], seed: int, epoch: int) -> Plan:
-    ids = [photograph.sample_id for photograph in photographs]
-    return plan(recipe, ids, sizes=[photograph.size for photograph in photographs], epoch=epoch, seed=seed)
+def _plan(recipe: Recipe, photographs: Sequence[StoredImage], seed: int, epoch: int) -> Plan:
+    ids = [image.sample_id for image in photographs]
+    return plan(recipe, ids, sizes=[image.size for image in photographs], epoch=epoch, seed=seed)

@@ -1,9 +1,9 @@
 """The ops that a recipe is made of."""
 
-from augpipe.ops.base import Op
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
 from augpipe.ops.geometry import Flip, Rotate, Stretch
 from augpipe.ops.lens import BrownConrady, LensDistortion
+from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = [

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.ops.base import Drawn, Op, Probability, Size, pair
-from augpipe.ops.words import Words
-from augpipe.planning.frame import Frame
+from augpipe.checks.models import told
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, Side, Size, pair
+from augpipe.ops.random_words import RandomWords
 
 Int = npt.NDArray[np.int64]
 
@@ -23,7 +24,7 @@ def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
 def crop_resized(
     frame: Frame, x: npt.NDArray[Any], y: npt.NDArray[Any], heights: Int, widths: Int, size: tuple[int, int]
 ) -> None:
-    """Crop `size` pixels at (x, y) of the photograph resized to `heights` x `widths`."""
+    """Crop `size` pixels at (x, y) of the image resized to `heights` x `widths`."""
     scale_x, scale_y = frame.widths / widths, frame.heights / heights
     frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, size)
 
@@ -36,12 +37,16 @@ class MultiResolutionCrop(Op):
     """
 
     op: Literal["multi_resolution_crop"] = "multi_resolution_crop"
-    size: Size | tuple[Size, Size] = 224
+    size: Size = 224
     """Output height and width, in pixels; one number for a square."""
-    scales: Annotated[tuple[Size, ...], Field(min_length=1)] = (256, 512)
-    """The short side that the photograph is resized to, in pixels; one is drawn. 256 and 512 in the paper."""
+    scales: Annotated[
+        tuple[Side, ...],
+        Field(min_length=1),
+        told(f"must be a list of short sides in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[256]"),
+    ] = (256, 512)
+    """The short side that the image is resized to, in pixels; one is drawn. 256 and 512 in the paper."""
     step: Literal[1] | None = 1
-    """Offsets in whole pixels of the resized photograph; None for any offset."""
+    """Offsets in whole pixels of the resized image; None for any offset."""
     p: Probability = 1.0
     """How often the place is random; else it is the centre."""
 
@@ -72,7 +77,7 @@ class MultiResolutionCrop(Op):
         place = "a place in whole pixels" if self.step else "any place"
         return f"the short side's length ({scales} px), {place}; variants are of a square photograph"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         size = pair(self.size)
         scales = np.array(self.scales)[words.integer(1, len(self.scales))]
         heights, widths = resized(frame, scales)
@@ -96,13 +101,13 @@ class MultiResolutionCrop(Op):
 
 
 class CenterCrop(Op):
-    """The centre of the photograph, resized first where a scale is given: what evaluation uses."""
+    """The centre of the image, resized first where a scale is given: what evaluation uses."""
 
     op: Literal["center_crop"] = "center_crop"
-    size: Size | tuple[Size, Size] = 224
+    size: Size = 224
     """Output height and width, in pixels; one number for a square."""
-    scale: Size | None = None
-    """The short side that the photograph is resized to, in pixels; None leaves its resolution alone."""
+    scale: Side | None = None
+    """The short side that the image is resized to, in pixels; None leaves its resolution alone."""
 
     is_crop: ClassVar[bool] = True
 
@@ -143,14 +148,14 @@ class RandomResizedCrop(Op):
     """
 
     op: Literal["random_resized_crop"] = "random_resized_crop"
-    size: Size | tuple[Size, Size] = 224
+    size: Size = 224
     """Output height and width, in pixels; one number for a square."""
-    scale: tuple[float, float] = (0.08, 1.0)
-    """Smallest and largest area, as a fraction of the photograph's."""
-    ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
+    scale: Range = (0.08, 1.0)
+    """Smallest and largest area, as a fraction of the image's."""
+    ratio: Range = (3.0 / 4.0, 4.0 / 3.0)
     """Smallest and largest width over height; drawn evenly in its logarithm."""
     step: Literal[1] | None = 1
-    """Corners on whole pixels of the photograph; None for anywhere."""
+    """Corners on whole pixels of the image; None for anywhere."""
     p: Probability = 1.0
     """How often the rectangle is random; else it is the largest centred one."""
 
@@ -182,13 +187,13 @@ class RandomResizedCrop(Op):
         low, high = self.ratio
         return f"an area of {self.scale[0]:.0%} to {self.scale[1]:.0%}, a ratio of {low:.3g} to {high:.3g}, a place"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         width, height = frame.widths.astype(np.float64), frame.heights.astype(np.float64)
         ratio = np.clip(width / height, *self.ratio)
         chosen_width = np.minimum(width, height * ratio)
         chosen_height = np.minimum(height, width / ratio)
         if self.step:
-            # a flat ratio leaves less than a pixel of a thin photograph
+            # a flat ratio leaves less than a pixel of a thin image
             chosen_width, chosen_height = (np.maximum(np.rint(side), 1.0) for side in (chosen_width, chosen_height))
         chosen_x, chosen_y = (width - chosen_width) / 2, (height - chosen_height) / 2
         if self.step:

@@ -6,20 +6,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.gpu_ops import affine
-from augpipe.ops.base import Drawn, Op, Probability, where_applied
-from augpipe.ops.words import Words, check_steps, num_steps
-from augpipe.planning.frame import Frame
+from augpipe.gpu_ops.image import affine
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
 
 class Flip(Op):
-    """Mirror the picture, left to right unless told otherwise (Deep Image, section 4.1)."""
+    """Mirror the image, left to right unless told otherwise (Deep Image, section 4.1)."""
 
     op: Literal["flip"] = "flip"
     direction: Literal["horizontal", "vertical"] = "horizontal"
     """horizontal swaps left and right; vertical swaps top and bottom."""
     p: Probability = 0.5
-    """How often the picture is mirrored."""
+    """How often the image is mirrored."""
 
     num_words: ClassVar[int] = 1
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("flipped", np.bool_),)
@@ -32,7 +32,7 @@ class Flip(Op):
     def draws_text(self) -> str:
         return f"{self.direction} or not"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         return {"flipped": words.happens(0, self.p)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
@@ -46,7 +46,7 @@ class Flip(Op):
 
 
 class Rotate(Op):
-    """Turn the picture about its centre (Deep Image, section 4.1; Table 1 counts 20 angles)."""
+    """Turn the image about its centre (Deep Image, section 4.1; Table 1 counts 20 angles)."""
 
     op: Literal["rotate"] = "rotate"
     max_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 10.0
@@ -54,7 +54,7 @@ class Rotate(Op):
     step: float | None = 1.0
     """Degrees from one angle to the next, 0 left out; None for any angle."""
     p: Probability = 1.0
-    """How often the picture is turned."""
+    """How often the image is turned."""
 
     num_words: ClassVar[int] = 2
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("degrees", np.float64),)
@@ -73,7 +73,7 @@ class Rotate(Op):
         steps = "" if self.step is None else f" in steps of {self.step:g}, not 0"
         return f"an angle of -{self.max_deg:g} to {self.max_deg:g} degrees{steps}, anticlockwise positive"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         if self.step is None:
             degrees = words.uniform(1, -self.max_deg, self.max_deg)
         else:
@@ -90,17 +90,17 @@ class Rotate(Op):
 
 
 class Stretch(Op):
-    """Widen or heighten the picture about its centre, each axis by a factor of its own."""
+    """Widen or heighten the image about its centre, each axis by a factor of its own."""
 
     op: Literal["stretch"] = "stretch"
-    horizontal: tuple[float, float] = (0.8, 1.25)
+    horizontal: Range = (0.8, 1.25)
     """Smallest and largest factor of the width; above 1 widens what is seen."""
-    vertical: tuple[float, float] = (0.8, 1.25)
+    vertical: Range = (0.8, 1.25)
     """Smallest and largest factor of the height."""
     step: float | None = None
     """From one factor to the next; None for any factor."""
     p: Probability = 1.0
-    """How often the picture is stretched."""
+    """How often the image is stretched."""
 
     num_words: ClassVar[int] = 3
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
@@ -125,7 +125,7 @@ class Stretch(Op):
         (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
         return f"width times {low_x:g} to {high_x:g}, height times {low_y:g} to {high_y:g}{steps}"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
         return {
             "horizontal": where_applied(applied, words.stepped(1, *self.horizontal, self.step), 1.0),

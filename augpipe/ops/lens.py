@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.gpu_ops import affine
-from augpipe.ops.base import Drawn, Op, Probability, where_applied
-from augpipe.ops.words import Words, check_steps
-from augpipe.planning.frame import Frame
+from augpipe.checks.models import told
+from augpipe.gpu_ops.image import affine
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps
 
 LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
 KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -24,14 +25,18 @@ class LensDistortion(Op):
     """
 
     op: Literal["lens_distortion"] = "lens_distortion"
-    kinds: Annotated[tuple[LensKind, ...], Field(min_length=1)] = KINDS
+    kinds: Annotated[
+        tuple[LensKind, ...],
+        Field(min_length=1),
+        told(f"must be a list of some of {', '.join(map(repr, KINDS))}: {{name}}=['barrel']"),
+    ] = KINDS
     """Which distortions to choose from."""
     max_strength: Annotated[float, Field(gt=0.0, lt=1.0 / 3.0)] = 0.26
     """Strength of the largest degree, 0.004 a degree; at 1/3 a pincushion's corner would fold over."""
     degrees: Annotated[int, Field(ge=1)] | None = 65
     """How many strengths, evenly spaced up to `max_strength`; None for any strength."""
     p: Probability = 1.0
-    """How often the picture is distorted."""
+    """How often the image is distorted."""
 
     is_lens: ClassVar[bool] = True
     num_words: ClassVar[int] = 3
@@ -52,7 +57,7 @@ class LensDistortion(Op):
         strengths = "any strength" if self.degrees is None else f"one of {self.degrees} strengths"
         return f"{', '.join(self.kinds)}; {strengths} up to {self.max_strength:g}"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         chosen = np.array([KINDS.index(kind) for kind in self.kinds], np.int8)[words.integer(1, len(self.kinds))]
         if self.degrees is None:
             strength = words.uniform(2, 0.0, self.max_strength)
@@ -85,20 +90,20 @@ class BrownConrady(Op):
     """
 
     op: Literal["brown_conrady"] = "brown_conrady"
-    k1: tuple[float, float] = (-0.2, 0.2)
+    k1: Range = (-0.2, 0.2)
     """Range of the coefficient of r^2."""
-    k2: tuple[float, float] = (0.0, 0.0)
+    k2: Range = (0.0, 0.0)
     """Range of the coefficient of r^4."""
-    k3: tuple[float, float] = (0.0, 0.0)
+    k3: Range = (0.0, 0.0)
     """Range of the coefficient of r^6."""
-    p1: tuple[float, float] = (-0.02, 0.02)
+    p1: Range = (-0.02, 0.02)
     """Range of the first tangential coefficient."""
-    p2: tuple[float, float] = (-0.02, 0.02)
+    p2: Range = (-0.02, 0.02)
     """Range of the second tangential coefficient."""
     steps: Annotated[int, Field(ge=2)] | None = None
     """How many evenly spaced values each range of some width has, its ends included; None for any value."""
     p: Probability = 1.0
-    """How often the picture is distorted."""
+    """How often the image is distorted."""
 
     is_lens: ClassVar[bool] = True
     num_words: ClassVar[int] = 6
@@ -140,7 +145,7 @@ class BrownConrady(Op):
             ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high) + steps
         )
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
         drawn: Drawn = {}
         for position, (name, (low, high)) in enumerate(self.ranges.items(), start=1):

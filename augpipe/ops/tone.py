@@ -6,11 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.ops.base import Drawn, Op, Probability, where_applied
-from augpipe.ops.words import Words, check_steps, num_steps
-from augpipe.planning.frame import Frame
+from augpipe.checks.models import told
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
-Channels = tuple[float, float, float]
+Channels = Annotated[
+    tuple[float, float, float],
+    told("must be three finite numbers in 0..1, for R, G and B: {name}=[0.5, 0.5, 0.5]"),
+]
 
 
 class ColorCast(Op):
@@ -44,7 +48,7 @@ class ColorCast(Op):
         steps = "" if self.step is None else f" in steps of {self.step:g}"
         return f"three booleans; for each altered channel -{self.max_shift:g} to {self.max_shift:g} levels{steps}"
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
         shifts = [
             where_applied(
@@ -71,11 +75,11 @@ class Vignette(Op):
     """
 
     op: Literal["vignette"] = "vignette"
-    radii: tuple[float, float] = (0.02, 0.98)
+    radii: Range = (0.02, 0.98)
     """Smallest and largest radius where darkening begins, as a fraction of the crop's half-diagonal."""
     radius_step: float | None = 0.02
     """From one radius to the next, 49 of them by default; None for any radius."""
-    strengths: tuple[float, float] = (0.02, 0.8)
+    strengths: Range = (0.02, 0.8)
     """Smallest and largest fraction of the brightness that is lost at the corner."""
     strength_step: float | None = 0.02
     """From one strength to the next, 40 of them by default; None for any strength."""
@@ -107,7 +111,7 @@ class Vignette(Op):
             f"the loss at the corner, {self.strengths[0]:.0%} to {self.strengths[1]:.0%}"
         )
 
-    def draw(self, words: Words, frame: Frame) -> Drawn:
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         strength = words.stepped(2, *self.strengths, self.strength_step)
         return {
             "radius": words.stepped(1, *self.radii, self.radius_step),

@@ -1,15 +1,15 @@
-"""From plan records to the table that the fused kernel reads, at the scale at which a photograph was decoded."""
+"""From plan records to the table that the fused kernel reads, at the scale at which an image was decoded."""
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
 
 Rows = npt.NDArray[np.void]
 
 MIN_DCT_SIDE = 64
-"""Photographs with a shorter side are decoded whole: a DCT scale would save nothing."""
+"""Images with a shorter side are decoded whole: a DCT scale would save nothing."""
 
 ROUNDING_PX = 1e-6
 """More than a crop's corner is off by rounding, and less than the smallest fraction of a pixel that it can lie at."""
@@ -19,7 +19,7 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
     """(B,) of 1, 2, 4 or 8: the coarsest DCT scale that still holds a source pixel for every output pixel.
 
     It depends on the plan alone: the least filter support over both axes and all views of the sample, rounded down to
-    a power of two, for photographs of at least `MIN_DCT_SIDE` pixels a side.
+    a power of two, for images of at least `MIN_DCT_SIDE` pixels a side.
     """
     support = np.min([rows["support"].min(axis=1) for rows in views], axis=0)
     factor = np.exp2(np.floor(np.log2(np.clip(support, 1.0, MAX_DCT_FACTOR)))).astype(np.int64)
@@ -28,7 +28,7 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
 
 
 def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
-    """(B,) `gpu_ops.rows.KERNEL_ROW` for (B,) plan records of photographs decoded at 1/factor of their size."""
+    """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size."""
     table: Rows = np.zeros(len(rows), KERNEL_ROW)
     factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)
     after, before = rows["after"] / factor[:, None, None], rows["before"]

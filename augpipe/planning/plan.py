@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.philox import MAX_SEED, MAX_WORD, draws, whole_number, whole_numbers
-from augpipe.ops.words import Words
-from augpipe.planning.frame import Frame
+from augpipe.checks.plural import count
+from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, draws, whole_number, whole_numbers
+from augpipe.ops.frame import Frame
+from augpipe.ops.random_words import RandomWords
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
-from augpipe.recipe import Recipe, View
+from augpipe.recipe import Recipe, View, check_recipe
 
 Rows = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is done to each photograph of a batch. The same plan on the same pixels gives the same pixels."""
+    """What is done to each image of a batch. The same plan on the same pixels gives the same pixels."""
 
     recipe: Recipe
     """The recipe that it was drawn from."""
@@ -58,7 +59,7 @@ class Plan:
                     yield key, text
 
     def __str__(self) -> str:
-        lines = [f"plan of {len(self)} samples, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
+        lines = [f"plan of {count(len(self), 'sample')}, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
         for position in range(len(self)):
             for view, rows in enumerate(self.views):
                 row = rows[position]
@@ -87,7 +88,10 @@ class Plan:
                 recipe = Recipe.model_validate(header["recipe"])
                 views = tuple(arrays[f"view_{i}"] for i in range(len(recipe.all_views)))
         except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: not a saved plan ({error}). Give a file that Plan.save wrote.") from error
+            reason = (
+                "it is no .npz file" if "pickle" in str(error) else error
+            )  # numpy would advise to run what is in it
+            raise ValueError(f"{path}: not a saved plan ({reason}). Give a file that Plan.save wrote.") from error
         for view, rows in zip(recipe.all_views, views, strict=True):
             if rows.dtype != plan_dtype(view):
                 raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it anew.")
@@ -112,7 +116,7 @@ def plan(
     Args:
         recipe: the recipe.
         sample_ids: (B,) ids in 0..2^32 - 1; a sample's draws depend on its id alone, never on its place in the batch.
-        sizes: (B, 2) height and width of each upright photograph, in pixels.
+        sizes: (B, 2) height and width of each upright image, in pixels.
         epoch: 0..2^32 - 1.
         seed: 0..2^64 - 1.
 
@@ -122,7 +126,11 @@ def plan(
     # here and not in `draws` alone: a recipe that draws nothing has the same arguments
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
     seed, epoch = whole_number("seed", seed, 0, MAX_SEED), whole_number("epoch", epoch, 0, MAX_WORD)
-    shape = np.asarray(sizes, np.int64).reshape(-1, 2)
+    check_recipe(recipe)
+    shape = np.asarray(sizes, np.int64)
+    if shape.size % 2:
+        raise ValueError(f"sizes has shape {shape.shape}, and (height, width) of each photograph are needed.")
+    shape = shape.reshape(-1, 2)
     if len(shape) != len(ids):
         raise ValueError(f"sizes holds {len(shape)} entries for {len(ids)} sample_ids. Give one (height, width) each.")
     if len(shape) and shape.min() < 1:
@@ -149,7 +157,7 @@ def _plan_view(
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
-            words = Words(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
+            words = RandomWords(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
             drawn = op.draw(words, frame)
             for name, values in drawn.items():
                 rows["drawn"][key][name] = values
@@ -193,6 +201,6 @@ def _compose(rows: Rows, frame: Frame) -> None:
 
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:
-    """For each (height, width) why the recipe cannot use such a photograph, or None."""
+    """For each (height, width) why the recipe cannot use such an image, or None."""
     ops = [op for view in recipe.all_views for op in view.ops]
     return [next((reason for op in ops if (reason := op.refuses(*size))), None) for size in sizes]

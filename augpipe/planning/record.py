@@ -12,7 +12,7 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("sample_id", np.int64),
     ("epoch", np.int64),
     ("view", np.int32),
-    # the stored photograph, upright
+    # the stored image, upright
     ("height", np.int32),
     ("width", np.int32),
     # the output image

@@ -1,11 +1,11 @@
-"""Which rectangle of a photograph the kernel reads for all views of a sample, so that no more of it is decoded."""
+"""Which rectangle of an image the kernel reads for all views of a sample, so that no more of it is decoded."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.lens import distort, radial_gain
+from augpipe.gpu_ops.image.lens import distort, radial_gain
 
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
@@ -21,15 +21,15 @@ LARGEST_EXACT = 2.0**22
 
 
 def source_regions(tables: Sequence[Rows], sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int32]:
-    """(B, 4) int32 left, top, right, bottom: the pixels that `gpu_ops.fused` may read, right and bottom excluded.
+    """(B, 4) int32 left, top, right, bottom: the pixels that `gpu_ops.image.fused` may read, right and bottom excluded.
 
-    They count from the first pixel of the photograph as decoded, at the DCT factor that the tables were made for. Each
+    They count from the first pixel of the image as decoded, at the DCT factor that the tables were made for. Each
     rectangle holds every tap of every view, those of weight 0 too, after mirroring and clamping; it has at least one
-    pixel and lies within the photograph. The kernel reads nothing else: it may ask for cache lines outside, which loads
+    pixel and lies within the image. The kernel reads nothing else: it may ask for cache lines outside, which loads
     nothing.
 
     Args:
-        tables: for each view, (B,) `gpu_ops.rows.KERNEL_ROW`.
+        tables: for each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`.
         sizes: for each view, height and width of its output images, in pixels.
     """
     bounds = [_of_view(rows, *size) for rows, size in zip(tables, sizes, strict=True)]

@@ -1,4 +1,4 @@
-"""Contact sheets: what a recipe does to photographs, as the loader would give them, in one picture."""
+"""Contact sheets: what a recipe does to images, as the loader would give them, in one image."""
 
 from augpipe.preview.contents import Contents, by_op, over_epochs
 from augpipe.preview.draw import draw_sheet

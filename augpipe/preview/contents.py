@@ -1,4 +1,4 @@
-"""What a contact sheet shows: photographs, and their augmented versions as the training loader gives them."""
+"""What a contact sheet shows: images, and their augmented versions as the training loader gives them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import order
-from augpipe.backends.assembly import Request, Settings
-from augpipe.backends.engine import Engine
-from augpipe.backends.host_output import HostOutput
 from augpipe.batch import Batch
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.output import OutputFormat
+from augpipe.pipeline.batches import BatchMaker
+from augpipe.pipeline.host_output import HostOutput
+from augpipe.pipeline.items import Request, Settings
 from augpipe.recipe import Recipe, View
 from augpipe.source import Pixels, Source
-from augpipe.workers import num_usable_cores
 
 ORIGINAL = "original"
 
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One photograph and what became of it."""
+    """One image and what became of it."""
 
     sample_id: int
     original: Pixels
@@ -58,7 +58,7 @@ class Contents:
     """How to read it, for the line under the title."""
     rows: tuple[Row, ...]
     skipped: dict[int, str]
-    """Photographs that could not be used, where they may be skipped: sample id -> "name: reason"."""
+    """Images that could not be used, where they may be skipped: sample id -> "name: reason"."""
 
 
 def over_epochs(
@@ -71,20 +71,20 @@ def over_epochs(
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Contents:
-    """The first photographs of an epoch as the loader gives them in that epoch (first column) and in those after it.
+    """The first images of an epoch as the loader gives them in that epoch (first column) and in those after it.
 
     Args:
-        source: where the photographs are.
+        source: where the images are.
         recipe: what is done to them; normalisation is left out, so that there is something to see.
-        rows: photographs, fewer where the source holds fewer.
-        cols: images of each photograph; with several views all of an epoch's are shown, and as many epochs as fit. One
+        rows: images, fewer where the source holds fewer.
+        cols: images of each image; with several views all of an epoch's are shown, and as many epochs as fit. One
             epoch is enough for a recipe that draws nothing.
         seed: 0..2^64 - 1.
         epoch: of the first column.
         on_error: "raise", or "skip" as the loader does.
 
     Raises:
-        SampleError: a photograph cannot be used.
+        SampleError: an image cannot be used.
         ValueError: an argument is out of range.
     """
     _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
@@ -122,7 +122,7 @@ def by_op(
 ) -> Contents:
     """Each op of the recipe alone on the recipe's crop, then all together; drawn as in the whole recipe.
 
-    With several views there is a row for each different view of a photograph. Arguments as in `over_epochs`.
+    With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
     shown = without_normalize(recipe)
@@ -197,7 +197,7 @@ def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
 def _first_batches(
     source: Source, recipe: Recipe, rows: int, seed: int, epoch: int, skips_bad: bool
 ) -> tuple[list[Batch], dict[int, str]]:
-    """A batch of one for each of the first photographs of an epoch's order, and what was skipped."""
+    """A batch of one for each of the first images of an epoch's order, and what was skipped."""
     num = len(source)
     if num < 1:
         raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
@@ -206,7 +206,7 @@ def _first_batches(
     batches: dict[int, Batch] = {}
     skipped: dict[int, str] = {}
     for batch, problems in _batches(source, recipe, [(epoch, int(i)) for i in ids], seed, skips_bad=skips_bad):
-        # what stands in for an unusable photograph may be one that is shown anyway
+        # what stands in for an unusable image may be one that is shown anyway
         batches.setdefault(int(batch.sample_ids[0]), batch)
         skipped |= problems
     return list(batches.values()), skipped
@@ -217,7 +217,7 @@ def _batches(
 ) -> Iterator[tuple[Batch, dict[int, str]]]:
     """For each (epoch, sample id) a batch of one, made as the loader makes it, and what was skipped.
 
-    One a batch, because whole photographs differ in size; the pixels do not depend on it.
+    One a batch, because whole images differ in size; the pixels do not depend on it.
     """
     settings = Settings(
         source=source,
@@ -225,6 +225,7 @@ def _batches(
         seed=seed,
         form=OutputFormat(dtype="uint8", layout="NHWC", framework="numpy"),
         num_threads=num_usable_cores(),
+        first_threads=num_usable_cores(),
         prefetch=2,
         skips_bad=skips_bad,
         max_pixels=MAX_PIXELS,
@@ -233,7 +234,7 @@ def _batches(
         Request(number=number, epoch=epoch, sample_ids=np.array([sample_id]))
         for number, (epoch, sample_id) in enumerate(wanted)
     )
-    return Engine(settings, HostOutput(settings)).run(requests)
+    return BatchMaker(settings, HostOutput(settings)).run(requests)
 
 
 def _cell(batch: Batch, view: int, only: str | None = None) -> Cell:
@@ -276,7 +277,7 @@ def _row(
 
 
 def _whole(content: bytes | Pixels) -> Pixels:
-    """(H, W, 3) uint8 of a photograph that the loader has read before."""
+    """(H, W, 3) uint8 of an image that the loader has read before."""
     if isinstance(content, np.ndarray):
         shaped: npt.NDArray[np.uint8] = content[:, :, None] if content.ndim == 2 else content
         return np.repeat(shaped, 3, axis=2) if shaped.shape[2] == 1 else shaped[:, :, :3]

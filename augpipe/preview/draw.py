@@ -1,4 +1,4 @@
-"""A contact sheet as a picture, drawn with Pillow."""
+"""A contact sheet as an image, drawn with Pillow."""
 
 from PIL import Image, ImageDraw
 
@@ -12,7 +12,7 @@ from augpipe.preview.layout import (
     NOTE_PX,
     TITLE_PX,
     Layout,
-    Picture,
+    SheetImage,
     arrange,
 )
 from augpipe.source import Pixels
@@ -24,24 +24,24 @@ INK: Colour = (32, 34, 38)
 GREY: Colour = (104, 108, 114)
 BORDER: Colour = (214, 214, 210)
 ACCENT: Colour = (240, 110, 20)
-"""The crop's outline: seen on light and on dark photographs alike."""
+"""The crop's outline: seen on light and on dark images alike."""
 RADIUS_PX = 7
 SMOOTH = 4
 """Masks are drawn this much larger and scaled down: Pillow's own shapes have jagged edges."""
 
 
 def draw_sheet(contents: Contents) -> Image.Image:
-    """The sheet as an RGB picture, about 2,000 pixels wide at most."""
+    """The sheet as an RGB image, about 2,000 pixels wide at most."""
     layout = arrange(contents)
     sheet = Image.new("RGB", (layout.width, layout.height), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     _header(pen, contents, layout)
     for heading in layout.headings:
         pen.text((heading.x, heading.y), heading.text, INK, font=text.font(HEADING_PX))
-    for picture in layout.pictures:
-        row = contents.rows[picture.row]
-        _paste(sheet, picture, _image(row, picture))
-        _caption(pen, picture)
+    for image in layout.pictures:
+        row = contents.rows[image.row]
+        _paste(sheet, image, _image(row, image))
+        _caption(pen, image)
     return sheet
 
 
@@ -55,7 +55,7 @@ def _header(pen: ImageDraw.ImageDraw, contents: Contents, layout: Layout) -> Non
     pen.text((MARGIN_PX, y), text.shorten(text.legible(contents.note), NOTE_PX, room), GREY, font=text.font(NOTE_PX))
 
 
-def _image(row: Row, picture: Picture) -> Image.Image:
+def _image(row: Row, picture: SheetImage) -> Image.Image:
     pixels: Pixels = row.original if picture.cell is None else row.cells[picture.cell].image
     image = Image.fromarray(pixels)
     size = (picture.box[2] - picture.box[0], picture.box[3] - picture.box[1])
@@ -85,7 +85,7 @@ def _outline(image: Image.Image, row: Row) -> Image.Image:
     return faded
 
 
-def _paste(sheet: Image.Image, picture: Picture, image: Image.Image) -> None:
+def _paste(sheet: Image.Image, picture: SheetImage, image: Image.Image) -> None:
     """Put an image on the sheet with rounded corners and a thin border."""
     width, height = image.size
     large = (width * SMOOTH, height * SMOOTH)
@@ -98,12 +98,12 @@ def _paste(sheet: Image.Image, picture: Picture, image: Image.Image) -> None:
     sheet.paste(BORDER, picture.box[:2], rim.resize(image.size, Image.Resampling.BOX))
 
 
-def _caption(pen: ImageDraw.ImageDraw, picture: Picture) -> None:
-    x = picture.box[0]
-    y = picture.caption_y
-    if picture.name:
-        pen.text((x, y), picture.name, INK, font=text.font(NAME_PX))
+def _caption(pen: ImageDraw.ImageDraw, image: SheetImage) -> None:
+    x = image.box[0]
+    y = image.caption_y
+    if image.name:
+        pen.text((x, y), image.name, INK, font=text.font(NAME_PX))
         y += text.line_height_px(NAME_PX)
-    for line in picture.caption:
+    for line in image.caption:
         pen.text((x, y), line, GREY, font=text.font(CAPTION_PX))
         y += text.line_height_px(CAPTION_PX)

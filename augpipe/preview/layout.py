@@ -19,7 +19,7 @@ TITLE_PX, NOTE_PX, HEADING_PX, NAME_PX, CAPTION_PX = 30, 16, 15, 15, 13
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
+class SheetImage:
     """One image of the sheet with the text under it."""
 
     box: Box
@@ -51,11 +51,11 @@ class Layout:
     height: int
     cell_px: int
     headings: tuple[Heading, ...]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[SheetImage, ...]
 
 
 def arrange(contents: Contents) -> Layout:
-    """Place the photographs of a sheet in rows, each with its original first.
+    """Place the images of a sheet in rows, each with its original first.
 
     Cells are as wide as the recipe's images where `MAX_WIDTH_PX` allows it, so that they are shown pixel by pixel.
     """
@@ -66,7 +66,7 @@ def arrange(contents: Contents) -> Layout:
     columns = [MARGIN_PX + i * (cell_px + GAP_PX) for i in range(num_columns)]
     y = MARGIN_PX + text.line_height_px(TITLE_PX) + text.line_height_px(NOTE_PX) + 20
     headings: list[Heading] = []
-    pictures: list[Picture] = []
+    images: list[SheetImage] = []
     previous: tuple[str, ...] | None = None
     for number, row in enumerate(contents.rows):
         if row.headings != previous:
@@ -74,10 +74,10 @@ def arrange(contents: Contents) -> Layout:
             headings += [Heading(x=x, y=y, text=word) for x, word in zip(columns, shown, strict=False)]
             y += text.line_height_px(HEADING_PX) + 6
             previous = row.headings
-        y = _arrange_row(row, number, columns, cell_px, y, pictures) + ROW_GAP_PX
+        y = _arrange_row(row, number, columns, cell_px, y, images) + ROW_GAP_PX
     height = y - ROW_GAP_PX + MARGIN_PX
     width = max(2 * MARGIN_PX + num_columns * (cell_px + GAP_PX) - GAP_PX, 2 * MARGIN_PX + _least_width(contents))
-    return Layout(width=width, height=height, cell_px=cell_px, headings=tuple(headings), pictures=tuple(pictures))
+    return Layout(width=width, height=height, cell_px=cell_px, headings=tuple(headings), pictures=tuple(images))
 
 
 def fit(height: int, width: int, limit_px: int) -> tuple[int, int]:
@@ -86,7 +86,9 @@ def fit(height: int, width: int, limit_px: int) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _arrange_row(row: Row, number: int, columns: Sequence[int], cell_px: int, y: int, pictures: list[Picture]) -> int:
+def _arrange_row(
+    row: Row, number: int, columns: Sequence[int], cell_px: int, y: int, pictures: list[SheetImage]
+) -> int:
     """Place one row at `y`; returns where it ends."""
     images = [row.original, *(cell.image for cell in row.cells)]
     sizes = [fit(image.shape[0], image.shape[1], cell_px) for image in images]
@@ -97,7 +99,7 @@ def _arrange_row(row: Row, number: int, columns: Sequence[int], cell_px: int, y:
         name, lines = _original_text(row, cell_px) if i == 0 else ("", _cell_text(row, i - 1, cell_px))
         caption_y = box[3] + 7
         pictures.append(
-            Picture(
+            SheetImage(
                 box=box, name=name, caption=tuple(lines), caption_y=caption_y, row=number, cell=i - 1 if i else None
             )
         )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from augpipe.backends.render import MAX_INDEXABLE_PIXELS
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cuda.device import require_device
 from augpipe.cuda.render import DeviceRenderer
 from augpipe.output import OutputFormat
@@ -18,8 +18,8 @@ from augpipe.transform.inputs import Images, check_array, check_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class DevicePixels:
-    """Photographs in device memory, as the kernel reads them."""
+class DeviceImages:
+    """Images in device memory, as the kernel reads them."""
 
     table: npt.NDArray[np.int64]
     """(B, 5) `DEVICE_PIXEL_COLUMNS`."""
@@ -42,25 +42,28 @@ class DeviceTransform:
         self._recipe = recipe
         self._renderer = DeviceRenderer(device, recipe, form)
 
-    def render(self, pixels: DevicePixels, plan: Plan) -> list[Any]:
+    def render(self, pixels: DeviceImages, plan: Plan) -> list[Any]:
         """The images of each view: a batch, or a list where their sizes differ."""
         tables = [kernel_rows(rows) for rows in plan.views]
         sizes = [
             _common_size(rows) if len(rows) else view.out_size or (0, 0)
             for view, rows in zip(self._recipe.all_views, plan.views, strict=True)
         ]
-        images: dict[int, Any] = {
-            view: self._one_by_one(pixels, plan, view, tables[view]) for view, size in enumerate(sizes) if size is None
-        }
         shared = {view: size for view, size in enumerate(sizes) if size is not None}
-        batches = self._renderer.render(  # last, so that the owners are kept for all launches
-            pixels.table, [tables[view] for view in shared], [*shared.values()], pixels.owners, plan.sample_ids
-        )
+        with self._renderer.launching(plan.sample_ids, pixels.owners):
+            images: dict[int, Any] = {
+                view: self._one_by_one(pixels, plan, view, tables[view])
+                for view, size in enumerate(sizes)
+                if size is None
+            }
+            batches = self._renderer.render(  # last, so that the owners are kept for all launches
+                pixels.table, [tables[view] for view in shared], [*shared.values()], pixels.owners, plan.sample_ids
+            )
         images.update(zip(shared, batches, strict=True))
         return [images[view] for view in range(len(sizes))]
 
-    def _one_by_one(self, pixels: DevicePixels, plan: Plan, view: int, table: npt.NDArray[np.void]) -> list[Any]:
-        """Whole photographs of several sizes, each a launch of its own."""
+    def _one_by_one(self, pixels: DeviceImages, plan: Plan, view: int, table: npt.NDArray[np.void]) -> list[Any]:
+        """Whole images of several sizes, each a launch of its own."""
         images = []
         for position, row in enumerate(plan.views[view]):
             chosen = slice(position, position + 1)
@@ -70,7 +73,7 @@ class DeviceTransform:
         return images
 
 
-def device_pixels(images: Images) -> DevicePixels:
+def device_pixels(images: Images) -> DeviceImages:
     """The kernel's table of tensors, read where they lie; only what the kernel cannot step through is copied there.
 
     Raises:
@@ -81,7 +84,7 @@ def device_pixels(images: Images) -> DevicePixels:
         check_dtype(tensor, position)
         parts.append(_part(tensor if images.is_whole else tensor[None], position))
     tensors = [tensor for tensor, _ in parts]
-    return DevicePixels(
+    return DeviceImages(
         table=np.concatenate([table for _, table in parts]),
         sizes=[(tensor.shape[1], tensor.shape[2]) for tensor in tensors for _ in range(len(tensor))],
         owners=[tensors] if images.are_borrowed else tensors,  # tensors in a list are kept, not lent
@@ -89,7 +92,7 @@ def device_pixels(images: Images) -> DevicePixels:
 
 
 def _part(batch: torch.Tensor, position: int) -> tuple[torch.Tensor, npt.NDArray[np.int64]]:
-    """(B, H, W) or (B, H, W, C) photographs as the kernel can read them, and their part of its table."""
+    """(B, H, W) or (B, H, W, C) images as the kernel can read them, and their part of its table."""
     check_array(np.broadcast_to(np.uint8(0), batch.shape[1:]), position)
     height, width = batch.shape[1:3]
     channels = batch.shape[3] if batch.ndim == 4 else 1

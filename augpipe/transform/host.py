@@ -1,4 +1,4 @@
-"""Images of arrays, on the CPU: one photograph after another, on a few threads during the call."""
+"""Images of arrays, on the CPU: one image after another, on a few threads during the call."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.backends.render import Scratch, as_rgbx, render
+from augpipe.cpu.render import Scratch, as_rgbx, render
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipe import View
@@ -30,7 +30,7 @@ class HostTransform:
         def work(position: int) -> None:
             out = memory[ends[position] : ends[position + 1]]
             pixels = as_rgbx(photographs[position], self._scratch)
-            render([(pixels, 0, 0)], table[position : position + 1], out, sizes[position], form, self._scratch)
+            render([pixels], table[position : position + 1], out, sizes[position], form, self._scratch)
 
         num_threads = min(self._num_threads, len(photographs))
         if num_threads > 1:

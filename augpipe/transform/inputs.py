@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.backends.render import check_image
+from augpipe.cpu.render import check_image
 from augpipe.decoding.pillow import decode_stored
 from augpipe.output import import_torch
 from augpipe.source import Pixels
@@ -23,23 +23,23 @@ DLPACK_ON_CUDA = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """One call's photographs, all on the host or all on one device."""
+    """One call's images, all on the host or all on one device."""
 
     items: list[Any]
     """On the host, checked arrays (H, W) or (H, W, C); on a device, tensors yet to be checked."""
     device: Any
     """The `torch.device`; None for the host."""
     is_single: bool
-    """Whether the caller gave one photograph and gets one image."""
+    """Whether the caller gave one image and gets one image."""
     is_whole: bool
-    """Whether the only item is a tensor (B, H, W, C) of all photographs; on the host they are taken apart."""
+    """Whether the only item is a tensor (B, H, W, C) of all images; on the host they are taken apart."""
     are_tensors: bool
     """Whether the first is a tensor, or lies on a device."""
     are_borrowed: bool
     """Whether another library owns memory on the device, so that torch's allocator cannot look after it."""
 
 
-def told_apart(images: Any) -> Images:
+def images_of(images: Any) -> Images:
     """See what the caller gave.
 
     Raises:
@@ -88,7 +88,7 @@ def as_known(image: Any, position: int) -> Any:
 
     Nothing is copied. What is made on another stream is waited for by torch's current stream, not by the host.
     """
-    if isinstance(image, np.ndarray) or is_tensor(image) or _is_picture(image):
+    if isinstance(image, np.ndarray) or is_tensor(image) or _is_image(image):
         return image
     if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
         kind, index = image.__dlpack_device__()
@@ -117,7 +117,7 @@ def as_array(image: Any, position: int) -> Pixels:
         array = image.numpy()
     elif isinstance(image, np.ndarray):
         array = image
-    elif _is_picture(image):
+    elif _is_image(image):
         array = np.asarray(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
     else:
         raise ValueError(
@@ -141,7 +141,7 @@ def check_array(array: npt.NDArray[Any], position: int) -> None:
         raise ValueError(f"image {position}: {error}.") from None
 
 
-def _is_picture(image: Any) -> bool:
+def _is_image(image: Any) -> bool:
     return hasattr(image, "convert") and hasattr(image, "mode")
 
 

@@ -1,15 +1,65 @@
-"""What a dataset card says: pure data, read from TOML and checked."""
+"""What a dataset card says: pure data, read from TOML and checked; those that come with augpipe, or one's own."""
 
+import difflib
+import os
+import re
+import string
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from augpipe.datasets.cards.template import Template
+from augpipe.checks.models import explain
+from augpipe.datasets.metadata.names import printable
 
+_TEMPLATE_FIELD = re.compile(r"[0-9]|line|n|value")
+_TEMPLATE_FORM = re.compile(r"|basename|first|0[1-9]")
 Separator = Literal["space", ","]
 """Between columns: any run of blanks, or one comma."""
 BoxForm = Literal["corner_and_size", "corners_from_1"]
 """x, y, width, height, kept as they are; or xmin, ymin, xmax, ymax of pixels counted from 1, the last one included."""
+_HERE = Path(__file__).parent
+
+
+def _checked_template(template: str) -> str:
+    for _, field, spec, conversion in string.Formatter().parse(template):
+        if field is None:
+            continue
+        if not _TEMPLATE_FIELD.fullmatch(field) or conversion or not _TEMPLATE_FORM.fullmatch(spec or ""):
+            raise ValueError(
+                f"template {template!r} holds a field that is not known. Fields: {{0}}..{{9}} (columns), {{line}}, "
+                "{n} (a number from 1), {value}; forms: {1:basename} (what follows the last /), {line:first} (what "
+                "precedes the first /), {n:05} (zeros in front)."
+            )
+    return template
+
+
+Template = Annotated[str, AfterValidator(_checked_template)]
+"""Text with fields in braces; checked when the card is loaded, so that it reaches no attribute of anything."""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """`template` with its fields replaced.
+
+    Raises:
+        KeyError: a field that `values` lacks.
+    """
+    parts = []
+    for literal, field, spec, _ in string.Formatter().parse(template):
+        parts.append(literal)
+        if field is not None:
+            parts.append(_formed(values[field], spec or ""))
+    return "".join(parts)
+
+
+def _formed(value: str, spec: str) -> str:
+    if spec == "basename":
+        return value.rpartition("/")[2]
+    if spec == "first":
+        return value.partition("/")[0]
+    return value.zfill(int(spec)) if spec else value
 
 
 class ClassTable(BaseModel):
@@ -44,7 +94,7 @@ class ColumnClasses(ClassTable):
     num_columns: int = Field(2, ge=1, le=10)
     """The last column holds all that is left of the line."""
     order: Literal["file", "number", "name"] = "file"
-    """As the lines stand, by the id as a number, or by the name's bytes."""
+    """In the order of the lines, by the id as a number, or by the name's bytes."""
 
 
 class NumberClasses(ClassTable):
@@ -67,7 +117,7 @@ class StructClasses(ClassTable):
 
 
 class FoundClasses(ClassTable):
-    """The labels that occur in the rows, sorted by bytes; rows count whose photographs are not there."""
+    """The labels that occur in the rows, sorted by bytes; rows count whose images are not there."""
 
     kind: Literal["found"]
 
@@ -92,7 +142,7 @@ class Way(BaseModel):
 
 
 class FoldersWay(Way):
-    """Photographs in class folders below `path`, or, without labels, in `path` itself."""
+    """Images in class folders below `path`, or, without labels, in `path` itself."""
 
     reader: Literal["folders"]
     path: str
@@ -208,3 +258,47 @@ class Card(BaseModel):
     """None where each way brings its own, or its files name them themselves."""
     splits: dict[str, Split] = Field(min_length=1)
     """By name; the first is the one that is opened unless another is asked for."""
+
+
+def list_cards() -> tuple[str, ...]:
+    """The names that `load_card` knows, sorted."""
+    return tuple(sorted(path.stem for path in _HERE.glob("*.toml")))
+
+
+def load_card(name: str | os.PathLike[str]) -> Card:
+    """A card by its name (`list_cards()`), or from a TOML file of one's own, whose path ends with .toml.
+
+    Raises:
+        ValueError: there is no such card, or the file is not a valid one; says what is wrong in it.
+        OSError: the file cannot be read.
+    """
+    text = os.fspath(name)
+    if text.endswith(".toml"):
+        return _read_card(Path(text))
+    if text not in list_cards():
+        near = difflib.get_close_matches(text.lower(), list_cards(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"card {printable(text)!r} is not known.{hint} Known: {', '.join(list_cards())}; "
+            "or give the path of a card of your own, which ends with .toml."
+        )
+    return _read_card(_HERE / f"{text}.toml")
+
+
+def _read_card(path: Path) -> Card:
+    shown = printable(os.fspath(path))
+    try:
+        with path.open("rb") as file:
+            data = tomllib.load(file)
+    except FileNotFoundError:
+        known = ", ".join(list_cards())
+        raise ValueError(f"card {shown!r} does not exist. Check the path, or give one of {known}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"card {shown!r} is not TOML: {error}. Fix it there.") from None
+    try:
+        card = Card.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(f"card {shown!r} is not valid: {' '.join(explain(error))} Fix it there.") from None
+    if card.name != path.stem:
+        raise ValueError(f"card {shown!r} calls itself {card.name!r}. Give both the same name.")
+    return card

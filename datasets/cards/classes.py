@@ -14,10 +14,10 @@ from augpipe.datasets.cards.card import (
     LineClasses,
     NumberClasses,
     StructClasses,
+    fill,
 )
-from augpipe.datasets.cards.template import fill
 from augpipe.datasets.cards.tree import Tree
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 
 class ClassEntry(NamedTuple):

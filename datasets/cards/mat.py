@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from augpipe.datasets.cards import mat5
 from augpipe.datasets.cards.tree import Tree
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 
 def integers(tree: Tree, file: str, variable: str) -> npt.NDArray[np.int64]:

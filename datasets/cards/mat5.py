@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_BYTES = 1 << 26
-"""Of a file, and of a variable once it is expanded; the official files of labels have a few megabytes at most."""
+"""The most bytes of a file, and of a variable once it is expanded; official label files have a few megabytes."""
 _HEADER_BYTES = 128
 _ORDERS = {b"\0\1IM": "<", b"\1\0MI": ">"}
 """Version and byte order at the header's end -> as `struct` writes it."""

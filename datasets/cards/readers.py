@@ -4,17 +4,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from augpipe.datasets.cards import mat, text
-from augpipe.datasets.cards.card import FoldersWay, IdTablesWay, ListWay, MatWay, TwoColumnsWay
-from augpipe.datasets.cards.template import fill
+from augpipe.datasets.cards.card import FoldersWay, IdTablesWay, ListWay, MatWay, TwoColumnsWay, fill
 from augpipe.datasets.cards.text import Box
 from augpipe.datasets.cards.tree import Tree
-from augpipe.datasets.files import is_photograph_name
+from augpipe.datasets.files.image_files import is_image_name
 
 FileWay = FoldersWay | ListWay | TwoColumnsWay | IdTablesWay | MatWay
 
 
 class Row(NamedTuple):
-    """One photograph."""
+    """One image."""
 
     path: str
     """Below the tree's root, with "/" between."""
@@ -51,7 +50,7 @@ def _folders(tree: Tree, way: FoldersWay) -> Iterator[Row]:
     for label in [None] if way.flat else tree.names(way.path, "folder"):
         folder = way.path if label is None else f"{way.path}/{label}"
         for name in tree.names(folder, "file"):
-            if is_photograph_name(name):
+            if is_image_name(name):
                 yield Row(f"{folder}/{name}", label, None, folder)
 
 

@@ -1,4 +1,4 @@
-"""The photographs of one split of a card, as a source."""
+"""The images of one split of a card, as a source."""
 
 import os
 from array import array
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.plural import count
 from augpipe.datasets.cards.card import AnyWay, Card
 from augpipe.datasets.cards.classes import ClassEntry, read_classes
 from augpipe.datasets.cards.readers import FileWay, read_rows
 from augpipe.datasets.cards.tree import Tree
-from augpipe.datasets.files import FileSource
-from augpipe.datasets.names import NameTable, printable
-from augpipe.datasets.sample_ids import check_sample_id
+from augpipe.datasets.files.image_files import FileSource
+from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.names import NameTable, printable
 
 _NO_BOX = (float("nan"),) * 4
 
@@ -21,11 +22,11 @@ _NO_BOX = (float("nan"),) * 4
 class CardSource(FileSource):
     """The files of one split, in the official order.
 
-    Photographs that the lists name and that are not there are left out; `num_missing` counts them.
+    Images that the lists name and that are not there are left out; `num_missing` counts them.
 
     Raises:
         ValueError: a list cannot be used, a path or a link leads outside, a label is none of the classes, or no
-            photograph is there.
+            image is there.
         OSError: a folder or a file cannot be read.
     """
 
@@ -53,8 +54,8 @@ class CardSource(FileSource):
                 boxes.extend(row.box)
         if not len(names):
             raise ValueError(
-                f"{printable(folder)} holds none of the {self.num_missing} photographs that card {card.name!r} lists "
-                f"for its split {split!r}. Unpack {', '.join(card.archives)} there."
+                f"{printable(folder)} holds none of the {count(self.num_missing, 'photograph')} that card "
+                f"{card.name!r} lists for its split {split!r}. Unpack {', '.join(card.archives)} there."
             )
         labels = np.array(numbers, dtype=np.int64)
         if classes is None:
@@ -89,7 +90,8 @@ class CardSource(FileSource):
         return left, top, width, height
 
     def __repr__(self) -> str:
-        return f"CardSource({self.card.name}/{self.split}: {len(self)} photographs, {len(self.classes)} classes)"
+        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
+        return f"CardSource({self.card.name}/{self.split}: {held})"
 
 
 def classes_of(tree: Tree, card: Card, way: AnyWay) -> list[ClassEntry] | None:

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from augpipe.datasets.cards.card import Card
-from augpipe.datasets.cards.load import list_cards, load_card
+from augpipe.datasets.cards.card import Card, list_cards, load_card
 
 START, END = "<!-- cards: made by augpipe.datasets.cards.table -->", "<!-- end of cards -->"
 

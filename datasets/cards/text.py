@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from augpipe.datasets.cards.card import BoxForm, Separator
 from augpipe.datasets.cards.tree import Tree
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 Box = tuple[float, float, float, float]
 """left, top, width, height in pixels."""

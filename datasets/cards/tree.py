@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 Kind = Literal["file", "folder", "outside", "other"]
 

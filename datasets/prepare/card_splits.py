@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 
 from augpipe.datasets.cards.card import Card
-from augpipe.datasets.cards.layout import find_way
-from augpipe.datasets.cards.open import open_card
-from augpipe.datasets.files import FileSource
-from augpipe.datasets.names import listed, printable
+from augpipe.datasets.cards.open_card import find_way, open_card
+from augpipe.datasets.files.image_files import FileSource
+from augpipe.datasets.metadata.names import listed, printable
 from augpipe.source import Source
 
 
@@ -19,7 +18,7 @@ def open_splits(
     Args:
         card: says where the files lie.
         folder: where the archives were unpacked.
-        wanted: the splits; if left out, all of the card whose files are there, but those that repeat photographs of
+        wanted: the splits; if left out, all of the card whose files are there, but those that repeat images of
             splits before them (aircraft's trainval is train and val again).
         notice: told, in a line each, which splits are left out, and why.
 
@@ -41,7 +40,7 @@ def open_splits(
             absent[split] = error
             continue
         source = open_card(card, folder, split=split)
-        shared = [other for other in sources if _share_photographs(sources[other], source)]
+        shared = [other for other in sources if _share_images(sources[other], source)]
         if shared:
             notice(f"split {split!r} is left out: it repeats photographs of {listed(shared)}. --split {split} makes it")
         else:
@@ -73,7 +72,7 @@ def check_parent(card: Card, out: str) -> None:
         )
 
 
-def _share_photographs(first: Source, second: Source) -> bool:
+def _share_images(first: Source, second: Source) -> bool:
     """Whether any file is in both; decoded arrays have no names to compare, and no card gives them twice."""
     if not (isinstance(first, FileSource) and isinstance(second, FileSource)):
         return False

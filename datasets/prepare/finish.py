@@ -5,13 +5,13 @@ import io
 import os
 from collections.abc import Iterator
 
-from augpipe.datasets.names import printable
-from augpipe.datasets.prepare.job import ChunkResult, Reject
+from augpipe.datasets.files.atomic import AtomicFile
+from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.prepare.chunk import ChunkResult, Reject
 from augpipe.datasets.prepare.journal import read_entry
-from augpipe.datasets.prepare.plan import Plan
 from augpipe.datasets.prepare.report import write_report
+from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
-from augpipe.datasets.shards.atomic import AtomicFile
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
 
 REJECTS_NAME = "rejects.csv"
@@ -19,11 +19,11 @@ REPORT_NAME = "report.html"
 _MOST_SHOWN = 50
 
 
-def finish(folder: str, plan: Plan, classes: tuple[str, ...]) -> Manifest:
+def finish(folder: str, plan: RunPlan, classes: tuple[str, ...]) -> Manifest:
     """Write what stands beside the shards; the manifest comes last, so that a data set with a manifest is whole.
 
     Raises:
-        ValueError: no photograph could be used; rejects.csv says why.
+        ValueError: no image could be used; rejects.csv says why.
         OSError: something cannot be read or written.
     """
     tally, num_rejected = TallyBuilder(), 0
@@ -42,8 +42,9 @@ def finish(folder: str, plan: Plan, classes: tuple[str, ...]) -> Manifest:
         file.commit()
     total = tally.build()
     if total.num == 0:
+        none = "the only photograph cannot" if num_rejected == 1 else f"none of the {num_rejected:,} photographs can"
         raise ValueError(
-            f"none of the {num_rejected} photographs can be used: {_first(shown)}. "
+            f"{none} be used: {shown[0].name}: {shown[0].reason}. "
             f"{printable(os.path.join(folder, REJECTS_NAME))} lists them all; remove the folder to start anew."
         )
     manifest = _manifest(plan, classes, total, num_rejected, shards)
@@ -52,7 +53,7 @@ def finish(folder: str, plan: Plan, classes: tuple[str, ...]) -> Manifest:
     return manifest
 
 
-def _results(folder: str, plan: Plan) -> Iterator[ChunkResult]:
+def _results(folder: str, plan: RunPlan) -> Iterator[ChunkResult]:
     for number in range(plan.num_shards):
         result = read_entry(folder, number, plan.bounds(number))
         if result is None:
@@ -64,7 +65,7 @@ def _results(folder: str, plan: Plan) -> Iterator[ChunkResult]:
 
 
 def _manifest(
-    plan: Plan, classes: tuple[str, ...], total: Tally, num_rejected: int, shards: dict[str, list[ShardInfo]]
+    plan: RunPlan, classes: tuple[str, ...], total: Tally, num_rejected: int, shards: dict[str, list[ShardInfo]]
 ) -> Manifest:
     return Manifest(
         versions=plan.versions,
@@ -80,11 +81,7 @@ def _manifest(
     )
 
 
-def _first(shown: list[Reject]) -> str:
-    return f"{shown[0].name}: {shown[0].reason}"
-
-
 def _csv_line(*fields: str) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(fields)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    return text.getvalue().encode()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from augpipe.datasets.prepare.job import ChunkResult, ChunkTask, prepare_chunk
-from augpipe.datasets.shards.atomic import write_atomically
+from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.prepare.chunk import ChunkResult, ChunkTask, prepare_chunk
 from augpipe.datasets.shards.index import index_path
 from augpipe.source import Source
 

@@ -11,12 +11,13 @@ from augpipe.source import Pixels
 
 _LOBES = 3.0
 _BITS = 22
-"""Of the weights' fractions, as Pillow has it: of 32 bits, 8 are left for pixels, 2 for weights below 0 or above 1."""
+"""Bits of the weights' fractions, as Pillow has it: of 32 bits, 8 are left for pixels, 2 for weights below 0 or above
+1."""
 _HALF = np.int32(1 << (_BITS - 1))
 _SHIFT = np.int32(_BITS)
 _ZERO, _MOST = np.int32(0), np.int32(255)
 _BLOCK_ROWS = 32
-"""Rows that are turned at once: such a block of a photograph stays in the second cache."""
+"""Rows that are turned at once: such a block of an image stays in the second cache."""
 _TURNED_PX = 8
 _Weights = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
@@ -25,7 +26,7 @@ def lanczos(pixels: Pixels, height: int, width: int) -> Pixels:
     """Resize to (height, width, 4) by Lanczos with three lobes: first along rows, then along columns.
 
     Bit for bit what `PIL.Image.resize` gives when it is asked for the width first and the height then, in a quarter of
-    its time. One call of it does the same, but for pictures some times as high as wide, whose columns it takes first.
+    its time. One call of it does the same, but for images some times as high as wide, whose columns it takes first.
 
     Args:
         pixels: (H, W, 4) uint8, C-contiguous; the fourth byte is resampled like the others.
@@ -38,7 +39,7 @@ def lanczos(pixels: Pixels, height: int, width: int) -> Pixels:
     rows, columns = pixels.shape[:2]
     if columns != width:
         narrow = np.empty((rows, width), np.uint32)
-        # one turned block of the picture and one of the result: 32 rows each
+        # one turned block of the image and one of the result: 32 rows each
         scratch = np.empty((columns, _BLOCK_ROWS), np.uint32), np.empty((width, _BLOCK_ROWS), np.uint32)
         _along_rows(pixels.view(np.uint32)[..., 0], *_weights(columns, width), *scratch, narrow)
         pixels = narrow.view(np.uint8).reshape(rows, width, 4)
@@ -65,7 +66,7 @@ def _weights(num_in: int, num_out: int) -> _Weights:
 
 @kernel(fastmath=False)  # a sum rounded once less would not be Pillow's
 def _fill(num_in, support, starts, weights):  # type: ignore[no-untyped-def]
-    """Fill (num_out,) starts and (num_out, num_taps) weights; every window of `num_taps` lies within the picture."""
+    """Fill (num_out,) starts and (num_out, num_taps) weights; every window of `num_taps` lies within the image."""
     num_out, num_taps = weights.shape
     scale = num_in / num_out
     shrink = 1.0 / max(scale, 1.0)

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
-from augpipe.datasets.names import listed, printable
+from augpipe.datasets.files.atomic import remove_leftovers, sync_folder, write_atomically
+from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.prepare.journal import WORK_FOLDER, entry_path
-from augpipe.datasets.prepare.plan import Plan
-from augpipe.datasets.shards.atomic import remove_leftovers, sync_folder, write_atomically
+from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate
 
 _LOCK, _PLAN = "lock", "plan.json"
@@ -83,7 +83,7 @@ def locked(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def read_plan(folder: str) -> Plan | None:
+def read_plan(folder: str) -> RunPlan | None:
     """The plan of an unfinished data set; None where there is none.
 
     Raises:
@@ -97,7 +97,7 @@ def read_plan(folder: str) -> Plan | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return Plan.model_validate_json(text)
+        return RunPlan.model_validate_json(text)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         raise ValueError(
@@ -106,7 +106,7 @@ def read_plan(folder: str) -> Plan | None:
         ) from error
 
 
-def save_plan(folder: str, plan: Plan) -> None:
+def save_plan(folder: str, plan: RunPlan) -> None:
     """Begin a data set: from now on the folder is one that can be resumed, so nothing of it is made before.
 
     Raises:
@@ -115,7 +115,7 @@ def save_plan(folder: str, plan: Plan) -> None:
     write_atomically(os.path.join(folder, WORK_FOLDER, _PLAN), plan.model_dump_json(indent=2).encode() + b"\n")
 
 
-def make_scale_folders(folder: str, plan: Plan) -> None:
+def make_scale_folders(folder: str, plan: RunPlan) -> None:
     """A folder for each scale; those that are there stay.
 
     Raises:
@@ -126,7 +126,7 @@ def make_scale_folders(folder: str, plan: Plan) -> None:
     sync_folder(folder)
 
 
-def sweep(folder: str, plan: Plan) -> None:
+def sweep(folder: str, plan: RunPlan) -> None:
     """Remove what killed writers left; for the one run that holds the lock, with no worker at work.
 
     Raises:

@@ -54,9 +54,9 @@ def jpeg_profile(data: memoryview) -> bytes | None:
 
 
 def tiff_profile(data: bytes) -> bytes | None:
-    """The profile of a TIFF's first picture; None without one, or where its notes cannot be read."""
+    """The profile of a TIFF's first image; None without one, or where its notes cannot be read."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of damaged notes, which are none of the picture's
+        warnings.simplefilter("ignore")  # of damaged notes, which are none of the image's
         try:
             found = TiffImagePlugin.TiffImageFile(io.BytesIO(data)).info.get("icc_profile")
         except PILLOW_ERRORS:
@@ -64,23 +64,23 @@ def tiff_profile(data: bytes) -> bytes | None:
     return found if isinstance(found, bytes) else None
 
 
-def to_srgb(picture: Image.Image, profile: bytes) -> Image.Image:
-    """The picture in sRGB: RGB stays RGB, gray (L) stays gray, CMYK becomes RGB; the same object where it is sRGB.
+def to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
+    """The image in sRGB: RGB stays RGB, gray (L) stays gray, CMYK becomes RGB; the same object where it is sRGB.
 
-    The intent is perceptual, the one meant for photographs.
+    The intent is perceptual, the one meant for images.
 
     Raises:
-        BadProfileError: LittleCMS cannot read the profile, or it is one for other pictures.
+        BadProfileError: LittleCMS cannot read the profile, or it is one for other images.
     """
-    transform = _transform(profile, picture.mode)
+    transform = _transform(profile, image.mode)
     if transform is None:
-        return picture
+        return image
     try:
-        turned = ImageCms.applyTransform(picture, transform)
+        turned = ImageCms.applyTransform(image, transform)
     except ImageCms.PyCMSError as error:
         raise BadProfileError(f"its colour profile cannot be applied: {error}") from error
     assert turned is not None
-    return turned.getchannel(0) if picture.mode == "L" else turned
+    return turned.getchannel(0) if image.mode == "L" else turned
 
 
 @lru_cache(maxsize=16)
@@ -106,7 +106,7 @@ def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
 
 
 def _grid(mode: str) -> Image.Image:
-    """A picture of colours from all over the space."""
+    """An image of colours from all over the space."""
     if mode == "L":
         return Image.fromarray(np.arange(256, dtype=np.uint8)[None])
     levels = np.array(_LEVELS, np.uint8)

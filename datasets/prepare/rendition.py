@@ -1,17 +1,19 @@
-"""One photograph at one scale: which pixels, and which JPEG."""
+"""One image at one scale: which size, which pixels, and which JPEG."""
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
-from augpipe.datasets.prepare.picture import Picture
-from augpipe.datasets.prepare.resize import check_target, resize, target_size
+from augpipe.datasets.prepare.lanczos import lanczos
 from augpipe.datasets.prepare.settings import PrepareSettings
-from augpipe.datasets.shards.encode import encode_tiled
+from augpipe.datasets.prepare.upright import UprightImage
+from augpipe.datasets.shards.encode import MAX_SIDE, encode_tiled
 from augpipe.datasets.shards.writer import MAX_JPEG_BYTES
 
 KEPT_SIDE = 256
-"""Pixels a side up to which tiles gain nothing: a crop of 224 takes nearly all of such a picture."""
+"""Pixels a side up to which tiles gain nothing: a crop of 224 takes nearly all of such an image."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,8 +27,8 @@ class Rendition:
     """Whether `jpeg` is the source's file."""
 
 
-def render_scale(picture: Picture, scale: str, settings: PrepareSettings) -> Rendition:
-    """The photograph at a scale.
+def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -> Rendition:
+    """The image at a scale.
 
     Raises:
         ValueError: no JPEG can hold it; the reason, without the file's name.
@@ -44,14 +46,74 @@ def render_scale(picture: Picture, scale: str, settings: PrepareSettings) -> Ren
     return Rendition(jpeg=jpeg, image=image, is_kept=is_kept)
 
 
-def keeps_original(picture: Picture, settings: PrepareSettings) -> bool:
+def keeps_original(image: UprightImage, settings: PrepareSettings) -> bool:
     """Whether encoding a JPEG of the right size anew would only lose.
 
-    It always loses a little of the picture, and gains tiles that can be decoded alone. Nothing is gained where the file
+    It always loses a little of the image, and gains tiles that can be decoded alone. Nothing is gained where the file
     has such tiles already, and where both sides are at most `KEPT_SIDE`; these files are kept under "auto".
     """
-    assert picture.original is not None
+    assert image.original is not None
     if settings.originals != "auto":
         return settings.originals == "always"
-    has_tiles = picture.header is not None and picture.header.tiles is not None
-    return has_tiles or max(picture.image.size) <= KEPT_SIDE
+    has_tiles = image.header is not None and image.header.tiles is not None
+    return has_tiles or max(image.image.size) <= KEPT_SIDE
+
+
+def target_size(height: int, width: int, scale: str, *, upscale: bool) -> tuple[int, int]:
+    """(height, width) in pixels at a scale: the short side is the scale, the long one rounded half up.
+
+    The size itself for `full`, and for an image that is smaller where `upscale` is False.
+    """
+    if scale == "full":
+        return height, width
+    wanted, short = int(scale), min(height, width)
+    if short == wanted or (short < wanted and not upscale):
+        return height, width
+    tall, wide = ((2 * side * wanted + short) // (2 * short) for side in (height, width))
+    return tall, wide
+
+
+def check_target(height: int, width: int, max_pixels: int) -> None:
+    """Refuse a size that no JPEG can have, or that has too many pixels.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if max(height, width) > MAX_SIDE or height * width > max_pixels:
+        raise ValueError(
+            f"it would have {width}x{height} pixels at its scale; a JPEG has at most {MAX_SIDE} along each side, and "
+            f"max_pixels={max_pixels}"
+        )
+
+
+def resize(image: Image.Image, height: int, width: int, *, linear_light: bool) -> Image.Image:
+    """The image (RGB or L) at another size; the same object where the size is the same."""
+    if (image.height, image.width) == (height, width):
+        return image
+    if not linear_light:
+        if image.mode == "RGB":
+            pixels = np.frombuffer(image.tobytes("raw", "RGBX"), np.uint8).reshape(image.height, image.width, 4)
+            return Image.frombytes("RGB", (width, height), lanczos(pixels, height, width).data, "raw", "RGBX")
+        # reducing_gap left out: it would average first, which is faster and blurs
+        return image.resize((width, height), Image.Resampling.LANCZOS)
+    pixels = np.asarray(image)
+    channels = [
+        _encode(Image.fromarray(_TO_LINEAR[plane]).resize((width, height), Image.Resampling.LANCZOS))
+        for plane in (pixels[..., None] if pixels.ndim == 2 else pixels).transpose(2, 0, 1)
+    ]
+    return Image.fromarray(channels[0] if len(channels) == 1 else np.stack(channels, axis=-1))
+
+
+def _light(level: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Light in 0..1 of levels in 0..1 (IEC 61966-2-1, sRGB)."""
+    light: npt.NDArray[np.float64] = np.where(level <= 0.04045, level / 12.92, ((level + 0.055) / 1.055) ** 2.4)
+    return light.astype(np.float32)
+
+
+_TO_LINEAR = _light(np.arange(256) / 255)
+_BORDERS = _light((np.arange(255) + 0.5) / 255)
+"""Light at which one 8-bit level ends and the next begins; comparing with them needs no power of a million pixels."""
+
+
+def _encode(light: Image.Image) -> npt.NDArray[np.uint8]:
+    return np.searchsorted(_BORDERS, np.asarray(light), side="right").astype(np.uint8)

@@ -8,9 +8,10 @@ from html import escape
 
 from PIL import Image
 
-from augpipe.datasets.prepare.job import Reject
+from augpipe.checks.plural import count
+from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.prepare.chunk import Reject
 from augpipe.datasets.prepare.tally import Tally
-from augpipe.datasets.shards.atomic import write_atomically
 from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.decoding import MAX_PIXELS, decode, probe
@@ -55,7 +56,7 @@ def write_report(path: str, folder: str, manifest: Manifest, tally: Tally, rejec
         path: of the page.
         folder: holds the shards.
         manifest: of the data set.
-        tally: of the same photographs.
+        tally: of the same images.
         rejects: the first of those that could not be used.
 
     Raises:
@@ -88,7 +89,7 @@ def write_report(path: str, folder: str, manifest: Manifest, tally: Tally, rejec
 
 def _title(manifest: Manifest) -> str:
     name = str(manifest.settings.get("source_name") or "Data set")
-    return f"{escape(name)}: {manifest.num_samples:,} photographs in shards"
+    return f"{escape(name)}: {count(manifest.num_samples, 'photograph')} in shards"
 
 
 def _summary(manifest: Manifest, tally: Tally) -> str:
@@ -99,7 +100,7 @@ def _summary(manifest: Manifest, tally: Tally) -> str:
         ("without a label", f"{tally.labels.get(-1, 0):,}"),
     ]
     rows += [
-        (f"scale {scale.name}", f"{len(scale.shards):,} shards, {scale.num_bytes / 1e6:,.1f} MB")
+        (f"scale {scale.name}", f"{count(len(scale.shards), 'shard')}, {scale.num_bytes / 1e6:,.1f} MB")
         for scale in manifest.scales
     ]
     if manifest.mean is not None and manifest.std is not None:
@@ -116,8 +117,8 @@ def _figures(folder: str, manifest: Manifest) -> Iterator[str]:
         key, label, data = _sample(folder, scale, place * manifest.num_samples // num)
         name = manifest.classes[label] if label >= 0 else ""
         caption = f"{escape(name)}<br>{escape(key)}" if name else escape(key)
-        picture = base64.b64encode(_thumbnail(data)).decode("ascii")
-        yield f'<figure><img alt="" src="data:image/jpeg;base64,{picture}"><figcaption>{caption}</figcaption></figure>'
+        image = base64.b64encode(_thumbnail(data)).decode("ascii")
+        yield f'<figure><img alt="" src="data:image/jpeg;base64,{image}"><figcaption>{caption}</figcaption></figure>'
 
 
 def _sample(folder: str, scale: Scale, sample_id: int) -> tuple[str, int, bytes]:
@@ -172,7 +173,7 @@ def _profile(counts: Sequence[int]) -> str:
     return (
         f'<svg viewBox="0 0 {width} {height}" width="100%" height="{height}" preserveAspectRatio="none" role="img">'
         f'<polygon fill="currentColor" opacity=".45" points="0,{height} {points} {width},{height}"/></svg>'
-        f"<p>from {most:,} photographs a class down to {min(counts):,}</p>"
+        f"<p>from {count(most, 'photograph')} a class down to {min(counts):,}</p>"
     )
 
 

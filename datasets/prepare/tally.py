@@ -1,4 +1,4 @@
-"""What is counted while photographs are prepared: whole numbers, so that chunks add up to the same in any order."""
+"""What is counted while images are prepared: whole numbers, so that chunks add up to the same in any order."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -12,27 +12,27 @@ from augpipe.datasets.stats.channels import ChannelSums
 _SIDES = (1, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1 << 31)
 _ASPECTS = (0.0, 0.4, 0.6, 0.7, 0.9, 1.1, 1.42, 1.65, 2.0, 3.0, float(1 << 31))
 EDGES: dict[str, tuple[float, ...]] = {"height": _SIDES, "width": _SIDES, "aspect": _ASPECTS}
-"""Of the histograms of the originals: pixels; width / height. As in `augpipe.datasets.stats.statistics`, but closed."""
+"""Edges of the originals' histograms: pixels; width / height. As in `augpipe.datasets.stats.statistics`, but closed."""
 NOTES = ("kept", "gray", "turned", "array", "srgb", "converted", "ignored", "enlarged")
-"""What is counted of single photographs; see `report`."""
+"""What is counted of single images; see `report`."""
 
 
 class Tally(BaseModel):
-    """Of the photographs of some shards that could be used."""
+    """What was counted of those images of some shards that could be used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num: int = Field(default=0, ge=0)
     labels: dict[int, int] = Field(default_factory=dict)
-    """Label (-1: none) -> photographs."""
+    """Label (-1: none) -> images."""
     histograms: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    """As `EDGES` -> counts."""
+    """The names of `EDGES` -> counts."""
     num_pixels: int = Field(default=0, ge=0)
     """At the largest scale, as are the sums."""
     sums: tuple[int, int, int] = (0, 0, 0)
     squares: tuple[int, int, int] = (0, 0, 0)
     notes: dict[str, int] = Field(default_factory=dict)
-    """As `NOTES` -> photographs; files kept count once a scale."""
+    """The names of `NOTES` -> images; files kept count once a scale."""
 
     @property
     def channels(self) -> ChannelSums:
@@ -40,7 +40,7 @@ class Tally(BaseModel):
         return ChannelSums(num_pixels=self.num_pixels, sums=self.sums, squares=self.squares)
 
     def manifest_histograms(self) -> dict[str, Histogram]:
-        """As the manifest has them."""
+        """The histograms in the manifest's form."""
         return {
             name: Histogram(edges=tuple(map(float, edges)), counts=self.histograms.get(name, (0,) * (len(edges) - 1)))
             for name, edges in EDGES.items()
@@ -48,7 +48,7 @@ class Tally(BaseModel):
 
 
 class TallyBuilder:
-    """Adds up photographs, or the tallies of others; `build` may be called at any time."""
+    """Adds up images, or the tallies of others; `build` may be called at any time."""
 
     def __init__(self) -> None:
         self._num = 0
@@ -58,7 +58,7 @@ class TallyBuilder:
         self._channels = ChannelSums()
 
     def add(self, label: int, height: int, width: int, channels: ChannelSums, notes: Iterable[str]) -> None:
-        """Count one photograph.
+        """Count one image.
 
         Args:
             label: its class, or -1.
@@ -71,8 +71,7 @@ class TallyBuilder:
         self._labels[label] += 1
         self._notes.update(notes)
         for name, value in (("height", height), ("width", width), ("aspect", width / height)):
-            counts = self._histograms[name]
-            counts[min(bisect_right(EDGES[name], value), len(counts)) - 1] += 1
+            self._histograms[name][bisect_right(EDGES[name], value) - 1] += 1
         self._channels = self._channels.merge(channels)
 
     def merge(self, tally: Tally) -> None:

@@ -1,4 +1,4 @@
-"""Parts of remote files, by way of blocks that are kept on the local disk."""
+"""Parts of remote files, by way of blocks kept on the local disk; one store a process for the same settings."""
 
 import os
 import threading
@@ -122,7 +122,7 @@ class BlockStore:
 
     def _fill(self, file: RemoteFile, number: int, future: "Future[bytes]") -> bool:
         data = self.cache.get(self._key(file, number))
-        if data is None or len(data) != self._block_length(file, number):
+        if data is None:
             return False
         future.set_result(data)
         return True
@@ -138,7 +138,7 @@ class BlockStore:
             if self.settings.cache_bytes < 2 * ahead * self.settings.block_bytes:
                 ahead = 0  # it would be dropped before it is read
             more: list[int] = []
-            for number in range(last + 1, min(last + ahead, self._last_block(file)) + 1):
+            for number in range(last + 1, min(last + ahead, (file.num_bytes - 1) // self.settings.block_bytes) + 1):
                 if self._key(file, number) in self._pending or futures.get(number) is not None:
                     break
                 self._claim(file, number, futures, mine)
@@ -159,15 +159,9 @@ class BlockStore:
             )
         for place, number in enumerate(numbers):
             data = answer.data[place * size : (place + 1) * size]
-            assert len(data) == self._block_length(file, number)
+            assert len(data) == min(size, file.num_bytes - number * size)
             self.cache.put(self._key(file, number), data)
             futures[number].set_result(data)
-
-    def _block_length(self, file: RemoteFile, number: int) -> int:
-        return min(self.settings.block_bytes, file.num_bytes - number * self.settings.block_bytes)
-
-    def _last_block(self, file: RemoteFile) -> int:
-        return (file.num_bytes - 1) // self.settings.block_bytes
 
     def _key(self, file: RemoteFile, number: int) -> str:
         return f"{file.key}\n{self.settings.block_bytes} {number}"
@@ -182,3 +176,26 @@ def _runs(numbers: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([number])
     return runs
+
+
+_stores: dict[str, BlockStore] = {}
+_stores_lock = threading.Lock()
+
+
+def store_for(settings: RemoteSettings | None) -> BlockStore:
+    """The store for settings; those of the environment if None.
+
+    Raises:
+        ValueError: the environment's are wrong.
+    """
+    settings = settings or RemoteSettings()
+    with _stores_lock:
+        return _stores.setdefault(settings.key(), BlockStore(settings))
+
+
+def _unlock() -> None:
+    global _stores_lock
+    _stores_lock = threading.Lock()  # a fork copies it as it is
+
+
+os.register_at_fork(after_in_child=_unlock)

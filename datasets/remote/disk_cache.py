@@ -9,14 +9,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 logger = logging.getLogger("augpipe")
 
 _TRAILER_BYTES = 8
 _MAGIC = b"APC1"
 _KEPT_SHARE = 0.9
-"""Of the limit, once something has to go: so that the folder is not gone through for every entry."""
+"""The share of the limit that is kept, once something has to go: so that the folder is not gone through for every
+entry."""
 _LOCK_NAME = "lock"
 _COUNT_BYTES = 8
 
@@ -66,6 +67,10 @@ class DiskCache:
         if self._is_usable and len(data) + _TRAILER_BYTES <= self.max_bytes:
             try:
                 self._write(key, self._path(key), (data, _trailer(key, data)))
+            except FileNotFoundError:
+                # another process that made room took the file that was being written: this entry is not kept, and
+                # nothing is wrong with the folder
+                logger.debug("an entry of the cache in %s was removed while it was written", printable(self.folder))
             except OSError as problem:
                 self._is_usable = False
                 logger.warning(
@@ -94,7 +99,7 @@ class DiskCache:
             os.unlink(self._path(key))
 
     def num_bytes(self) -> int:
-        """Of all that is there; goes through the folder."""
+        """The bytes of all that is there; goes through the folder."""
         return sum(size for _, size, _ in self._entries())
 
     def _path(self, key: str) -> str:

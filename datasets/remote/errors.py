@@ -7,7 +7,7 @@ from typing import Any
 class RemoteError(ConnectionError):
     """Remote storage did not answer, refused, or answered wrongly; `strerror` has the reason of every attempt.
 
-    It says nothing of the photograph that was wanted, so nothing takes it for a bad one: a loader raises it with
+    It says nothing of the image that was wanted, so nothing takes it for a bad one: a loader raises it with
     `on_error="skip"` too, and `augpipe prepare` ends, to be resumed.
     """
 

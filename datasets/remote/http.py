@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
     data: bytes
     total_bytes: int
-    """Of the whole file."""
+    """The length of the whole file."""
     version: str
     """The server's word for the file's state, by which a change shows; empty where it has none."""
 
@@ -48,7 +48,7 @@ async def fetch_part(system: Any, url: str, start: int, num_bytes: int) -> Answe
         PassingError, LastingError: there is no such answer.
         FileNotFoundError: nor such a file.
     """
-    async with _Asked(system, url, {"Range": f"bytes={start}-{start + num_bytes - 1}"}) as response:
+    async with _Request(system, url, {"Range": f"bytes={start}-{start + num_bytes - 1}"}) as response:
         said = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status == 416:
             if said is not None and said[3] == "0" and start == 0:
@@ -86,7 +86,7 @@ async def fetch_whole(system: Any, url: str, most_bytes: int) -> Answer:
         PassingError, LastingError: there is no such answer.
         FileNotFoundError: nor such a file.
     """
-    async with _Asked(system, url, {}) as response:
+    async with _Request(system, url, {}) as response:
         if response.status != 200:
             raise PassingError(f"HTTP {response.status} is no answer to a request for a file")
         length = response.headers.get("Content-Length", "")
@@ -98,7 +98,7 @@ async def fetch_whole(system: Any, url: str, most_bytes: int) -> Answer:
         return Answer(data, len(data), _version(response))
 
 
-class _Asked:
+class _Request:
     """An answer whose status is of those that have a body of use; what goes wrong meanwhile becomes a reason."""
 
     def __init__(self, system: Any, url: str, headers: dict[str, str]) -> None:

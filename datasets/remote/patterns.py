@@ -3,11 +3,10 @@
 import os
 from collections.abc import Sequence
 
-from augpipe.datasets.names import printable
-from augpipe.datasets.patterns import MAX_FILES, braces, refuse_splits
-from augpipe.datasets.remote.blocks import BlockStore
+from augpipe.datasets.files.patterns import MAX_FILES, braces, refuse_splits
+from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.remote.blocks import BlockStore, store_for
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.stores import store_for
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
 
 _WILD = "*?["

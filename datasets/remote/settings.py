@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from augpipe.datasets.prepare.settings import parse_bytes
+from augpipe.checks.arguments import parse_bytes
+from augpipe.checks.models import Checked
 
 CACHE_VARIABLE = "AUGPIPE_REMOTE_CACHE"
 BYTES_VARIABLE = "AUGPIPE_REMOTE_CACHE_BYTES"
@@ -35,17 +36,17 @@ def default_cache_bytes() -> int:
         raise ValueError(f"the environment variable {BYTES_VARIABLE}: {error}") from error
 
 
-class RemoteSettings(BaseModel):
+class RemoteSettings(Checked):
     """What a source of remote files may be told; it travels with the source to worker processes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     cache_folder: str = Field(default_factory=default_cache_folder)
     """Where parts of remote files are kept; shared by any number of processes and of data sets."""
     cache_bytes: int = Field(default_factory=default_cache_bytes, ge=0)
     """The most that it may hold; what was not read for longest goes first. 0 keeps indices alone."""
     block_bytes: int = Field(default=256 << 10, ge=4096, le=64 << 20)
-    """What is asked for and kept at once, and a photograph takes one or two of them. More makes fewer requests where
+    """What is asked for and kept at once, and an image takes one or two of them. More makes fewer requests where
     the cache holds the whole data set; less wastes less where it does not. Of two settings, neither reads the other's
     blocks."""
     read_ahead_blocks: int = Field(default=16, ge=0, le=1024)
@@ -57,7 +58,7 @@ class RemoteSettings(BaseModel):
     total_timeout_s: float = Field(default=120.0, gt=0)
     """For one read, all attempts and the pauses between them together."""
     max_attempts: int = Field(default=6, ge=1)
-    """Of one read."""
+    """How often one read is tried."""
     first_pause_s: float = Field(default=0.5, gt=0)
     """After the first failed attempt; it doubles after each, and each is cut by up to a half, at random, so that many
     readers do not come back at the same moment."""

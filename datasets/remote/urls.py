@@ -5,7 +5,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from augpipe.datasets.names import printable
+from augpipe.datasets.metadata.names import printable
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/{1,2})(?=[^/])(.+)", re.DOTALL)
 """Two letters at least before the colon: one would be a drive of Windows."""

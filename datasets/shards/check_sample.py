@@ -15,7 +15,7 @@ from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.tiles import read_tiles
 
 EXTENSIONS = ("jpg", "cls", "json")
-"""Of a sample's three files, in their order."""
+"""Extensions of a sample's three files, in their order."""
 _FEWEST_BYTES = 6 * BLOCK_BYTES  # three headers with at least a block behind each
 _MOST_BYTES = MAX_JPEG_BYTES + 2 * MAX_NOTE_BYTES + _FEWEST_BYTES
 
@@ -86,8 +86,8 @@ def check_crc(group: bytes, record: Record) -> None:
         raise ValueError("its bytes are not those that were written (their CRC-32 differs)")
 
 
-def check_photograph(sample: Contents) -> None:
-    """Decode the photograph, and compare its table of tiles with where its restart markers stand.
+def check_image(sample: Contents) -> None:
+    """Decode the image, and compare its table of tiles with where its restart markers stand.
 
     Raises:
         ValueError: the reason alone.

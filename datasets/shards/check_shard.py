@@ -8,16 +8,18 @@ from typing import BinaryIO
 
 import numpy as np
 
+from augpipe.checks.plural import count
+from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.shards.check_sample import (
     EXTENSIONS,
     Contents,
     check_crc,
-    check_photograph,
+    check_image,
     compare,
     follow_each_other,
     read_sample,
 )
-from augpipe.datasets.shards.index import ShardIndex, index_path, open_regular
+from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
 from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
@@ -61,7 +63,7 @@ class ShardCheck:
         shard: what the manifest says of it.
         first_id: the sample id of its first sample.
         num_classes: labels are below this.
-        deep: decode every photograph.
+        deep: decode every image.
         progress: told of the bytes read since it was told last; what it raises ends the check.
     """
 
@@ -97,7 +99,7 @@ class ShardCheck:
             with open(open_regular(self._tar), "rb", buffering=_CHUNK_BYTES) as file:
                 self._check_tar(file, index, is_trusted)
         except FileNotFoundError:
-            self._add(self._tar_name, f"is missing, with its {self._shard.num_samples} samples")
+            self._add(self._tar_name, f"is missing, with its {count(self._shard.num_samples, 'sample')}")
         except OSError as error:
             self._add(self._tar_name, f"cannot be read: {error.strerror or error}")
         except ValueError as error:
@@ -130,7 +132,7 @@ class ShardCheck:
             self._add(name, "its records or keys are damaged: their CRC-32 differs")
             is_trusted = False
         if index.num_samples != shard.num_samples:
-            self._add(name, f"holds {index.num_samples} samples, and the manifest says {shard.num_samples}")
+            self._add(name, f"holds {count(index.num_samples, 'sample')}, and the manifest says {shard.num_samples}")
         if (index.shard_bytes, index.shard_sha256) != (shard.num_bytes, shard.sha256):
             self._add(name, "belongs to another tar file than the manifest's")
             is_trusted = False
@@ -150,7 +152,8 @@ class ShardCheck:
             self._check_group(position - 1, group, index, is_trusted, seen)
         if not is_trusted and position != self._shard.num_samples:
             self._add(
-                self._tar_name, f"{position} samples can be read, and the manifest says {self._shard.num_samples}"
+                self._tar_name,
+                f"{count(position, 'sample')} can be read, and the manifest says {self._shard.num_samples}",
             )
         if self._read(file, len(END)) != END and not self._is_lost:
             self._add(self._tar_name, "does not end with two blocks of zeros as a tar file does")
@@ -213,9 +216,9 @@ class ShardCheck:
             if key in seen:
                 raise ValueError("another sample of the shard has the same key")
             if not -1 <= sample.label < self._num_classes:
-                raise ValueError(f"its label {sample.label} is none of the {self._num_classes} classes")
+                raise ValueError(f"its label {sample.label} is none of the {count(self._num_classes, 'class')}")
             if self._deep:
-                check_photograph(sample)
+                check_image(sample)
         except ValueError as error:
             key = sample.key if sample is not None else key
             id_ = self._first_id + position

@@ -1,4 +1,4 @@
-"""Encode a photograph as a tile-addressable JPEG: any viewer opens it, and a rectangle of it decodes alone."""
+"""Encode an image as a tile-addressable JPEG: any viewer opens it, and a rectangle of it decodes alone."""
 
 import io
 from typing import Literal
@@ -12,10 +12,11 @@ from augpipe.decoding.tile_table import TileTable, pack_table
 
 Subsampling = Literal["4:2:0", "4:2:2", "4:4:4"]
 TILE = (64, 16)
-"""Width and height in pixels. On photographs of 512 pixels a side, quality 90, 4:2:0, files grew by 2.1 % with it and
+"""Width and height in pixels. On images of 512 pixels a side, quality 90, 4:2:0, files grew by 2.1 % with it and
 by 1.2 % with twice the width, where a crop of 224 takes in a fifth more pixels (benchmarks/tiles.py)."""
 _MCU: dict[str, tuple[int, int]] = {"4:2:0": (16, 16), "4:2:2": (16, 8), "4:4:4": (8, 8)}
-_LARGEST_SIDE = 65_500  # libjpeg's own limit
+MAX_SIDE = 65_500
+"""The largest side of a JPEG in pixels; libjpeg's own limit."""
 _JFIF_STOP = 20  # SOI and the JFIF marker, which is to come first
 
 
@@ -28,7 +29,7 @@ def encode_tiled(
 ) -> bytes:
     """A baseline JPEG with a restart marker after each tile, and the table of tiles in APP9 markers.
 
-    Each row of MCUs ends with a whole tile. Where no width near `tile`'s divides it, the picture is padded to the right
+    Each row of MCUs ends with a whole tile. Where no width near `tile`'s divides it, the image is padded to the right
     by its last column, by as few MCUs as possible; `probe` and `decode` leave the padding out, other readers show it.
     Tiles are between 3/4 and 7/4 of the width asked for. At 4:2:0 and the default the padding is 32 pixels at most, and
     of the widths from 200 to 1200 six in ten have none; at 4:2:2 and 4:4:4 it is 88 pixels at most.
@@ -37,12 +38,12 @@ def encode_tiled(
     Args:
         image: mode RGB or L; or uint8 (H, W, 3) RGB, or (H, W) gray. Notes and profiles are not kept.
         quality: 1 to 100, as libjpeg counts.
-        subsampling: of the chroma; a gray picture has none.
+        subsampling: of the chroma; a gray image has none.
         tile: width and height of a tile in pixels. A tile is one row of MCUs high: where that is 8 pixels and not 16
             (4:2:2, 4:4:4, gray), it becomes as much wider as it becomes lower.
 
     Raises:
-        ValueError: an argument is out of range, or the picture is of another mode, empty or too large.
+        ValueError: an argument is out of range, or the image is of another mode, empty or too large.
     """
     picture = _checked(image, quality, subsampling)
     mcu_width, mcu_height = _MCU["4:4:4" if picture.mode == "L" else subsampling]
@@ -51,14 +52,14 @@ def encode_tiled(
     num_mcus = -(-picture.width // mcu_width)
     interval = _interval(num_mcus, max(1, round(tile[0] * tile[1] / (mcu_height * mcu_width))))
     width = _padded_width(picture.width, mcu_width, interval)
-    if max(width, picture.height) > _LARGEST_SIDE:
+    if max(width, picture.height) > MAX_SIDE:
         raise ValueError(
-            f"{picture.width}x{picture.height} pixels, stored as {width} columns: a JPEG has at most {_LARGEST_SIDE} "
+            f"{picture.width}x{picture.height} pixels, stored as {width} columns: a JPEG has at most {MAX_SIDE} "
             "along each side; give a smaller picture"
         )
     file = io.BytesIO()
     sampled = subsampling if picture.mode == "RGB" else -1  # libjpeg's default, which for gray is none
-    # Pillow writes the comment of the file that a picture is from, unless told that there is none
+    # Pillow writes the comment of the file that an image is from, unless told that there is none
     _padded(picture, width).save(
         file, "JPEG", quality=quality, subsampling=sampled, restart_marker_blocks=interval, comment=None
     )
@@ -111,10 +112,10 @@ def _padded_width(width: int, mcu_width: int, interval: int) -> int:
     return width if missing == 0 else (num_mcus + missing - 1) * mcu_width + 1
 
 
-def _padded(picture: Image.Image, width: int) -> Image.Image:
-    if width == picture.width:
-        return picture
-    padded = picture.crop((0, 0, width, picture.height))
-    last = picture.crop((picture.width - 1, 0, picture.width, picture.height))
-    padded.paste(last.resize((width - picture.width, picture.height), Image.Resampling.NEAREST), (picture.width, 0))
+def _padded(image: Image.Image, width: int) -> Image.Image:
+    if width == image.width:
+        return image
+    padded = image.crop((0, 0, width, image.height))
+    last = image.crop((image.width - 1, 0, image.width, image.height))
+    padded.paste(last.resize((width - image.width, image.height), Image.Resampling.NEAREST), (image.width, 0))
     return padded

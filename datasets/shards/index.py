@@ -1,7 +1,6 @@
-"""The index of a shard: where each photograph lies in the tar file, its size and label, in 32 bytes and its key."""
+"""The index of a shard: where each image lies in the tar file, its size and label, in 32 bytes and its key."""
 
 import os
-import stat
 import struct
 import zlib
 from collections.abc import Sequence
@@ -10,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.names import printable
-from augpipe.datasets.shards.keys import MAX_KEY_BYTES, check_key
-from augpipe.datasets.shards.mapped import map_file, will_need
+from augpipe.datasets.files.descriptors import open_regular
+from augpipe.datasets.files.mapped import map_file, will_need
+from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.shards.ustar import MAX_KEY_BYTES, check_key
 
 MAGIC = b"AUGPIDX\0"
 VERSION = 1
@@ -39,15 +39,15 @@ class Record(NamedTuple):
     """What the index says of one sample."""
 
     offset: int
-    """Where the photograph's first byte lies in the tar file; its tar header takes the 512 bytes before."""
+    """Where the image's first byte lies in the tar file; its tar header takes the 512 bytes before."""
     length: int
-    """Bytes of the photograph."""
+    """Bytes of the image."""
     label: int
     """The class, or -1."""
     height: int
-    """Rows in pixels that the photograph shows, without padding."""
+    """Rows in pixels that the image shows, without padding."""
     width: int
-    """Columns in pixels that the photograph shows, without padding."""
+    """Columns in pixels that the image shows, without padding."""
     key_end: int
     """Where the key ends among the keys; it begins where the one before ends."""
     crc: int
@@ -67,7 +67,7 @@ class ShardIndex:
         self.shard_bytes = shard_bytes
         """How long the tar file is."""
         self.shard_sha256 = shard_sha256
-        """Of the tar file, in hexadecimal digits."""
+        """The tar file's sum, in hexadecimal digits."""
         self._crc = crc
         self._body = body
         self._keys_at = num_samples * RECORD.size
@@ -156,18 +156,6 @@ def pack_index(records: Sequence[bytes], keys: Sequence[str], shard_bytes: int, 
         MAGIC, VERSION, RECORD.size, len(records), len(joined), shard_bytes, shard_sha256, zlib.crc32(body)
     )
     return head + struct.pack("<I", zlib.crc32(head)) + body
-
-
-def open_regular(path: str) -> int:
-    """Open a file for reading and return its descriptor; a pipe would wait for a writer for ever.
-
-    Raises:
-        ValueError: it is no regular file.
-        OSError: it cannot be opened.
-    """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{printable(path)} is no regular file. Check where the data set lies.")
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _parse_header(path: str, head: bytes) -> tuple[int, int, int, bytes, int]:

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError, model_validator
 
-from augpipe.datasets.names import printable
+from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.files.descriptors import open_regular
+from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.shards import fetch_manifest
 from augpipe.datasets.remote.urls import as_url, join, parent, shown
-from augpipe.datasets.shards.atomic import write_atomically
-from augpipe.datasets.shards.index import open_regular
+from augpipe.datasets.shards.remote_shards import fetch_manifest
 
 MANIFEST_NAME = "manifest.json"
 FORMAT: Literal["augpipe shards"] = "augpipe shards"
@@ -36,15 +36,15 @@ class ShardInfo(_Part):
     """The tar file in its scale's folder, e.g. `000003.tar`; its index is `000003.idx`."""
     num_samples: Count
     num_bytes: Count
-    """Of the tar file."""
+    """The tar file's length."""
     sha256: Sha256
-    """Of the tar file."""
+    """The tar file's sum."""
     index_sha256: Sha256
-    """Of the index file."""
+    """The index file's sum."""
 
 
 class Scale(_Part):
-    """One rendition of all photographs: a folder of shards."""
+    """One rendition of all images: a folder of shards."""
 
     name: ScaleName
     """The folder: the short side in pixels, or `full`."""
@@ -86,20 +86,20 @@ class Manifest(_Part):
 
     format: Literal["augpipe shards"] = FORMAT
     version: Literal[1] = 1
-    """Of this file and of the shards."""
+    """The version of this file's form and of the shards'."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Program or library -> its version, of those that the bytes depend on."""
     num_samples: Count
-    """Of each scale: all scales hold the same samples under the same ids."""
+    """The samples of each scale: all scales hold the same ones under the same ids."""
     num_rejected: Count = 0
-    """Photographs of the source that could not be used; rejects.csv lists them."""
+    """Images of the source that could not be used; rejects.csv lists them."""
     scales: tuple[Scale, ...] = Field(min_length=1)
     classes: tuple[str, ...] = ()
     """Label -> class name."""
     class_counts: tuple[Count, ...] = ()
     """Label -> samples; those without a label are in none."""
     mean: PerChannel | None = None
-    """Of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
+    """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None
     """Standard deviation, likewise."""
     histograms: dict[str, Histogram] = Field(default_factory=dict)
@@ -149,6 +149,13 @@ class Manifest(_Part):
             return cls._parse(path, text)
         path = os.path.join(os.fspath(folder), MANIFEST_NAME)
         if not os.path.lexists(path):
+            if not os.path.isdir(folder):
+                what = "is a file" if os.path.lexists(folder) else "does not exist"
+                here = printable(os.getcwd())
+                raise ValueError(
+                    f"{printable(os.fspath(folder))} {what} (the current folder is {here}). Give the folder that "
+                    "augpipe prepare wrote, its OUT."
+                )
             raise _no_manifest(printable(os.fspath(folder)))
         with open(open_regular(path), "rb") as file:
             text = file.read(_MAX_MANIFEST_BYTES + 1)
@@ -204,7 +211,7 @@ def locate(path: str) -> tuple[str, str | None] | None:
 
 
 def locate_url(url: str, remote: RemoteSettings | None = None) -> tuple[str, str | None] | None:
-    """As `locate`, for a URL: of the folder, of one of its scales, or of the manifest itself.
+    """The same as `locate`, for the URL of the folder, of one of its scales, or of the manifest itself.
 
     Raises:
         RemoteError: no usable answer came.
@@ -234,7 +241,7 @@ def _is_ours(start: bytes) -> bool:
 
 
 def _holds_manifest(folder: str) -> bool:
-    # not by the file's name alone: a folder of photographs may hold a manifest.json of another program
+    # not by the file's name alone: a folder of images may hold a manifest.json of another program
     path = os.path.join(folder, MANIFEST_NAME)
     if not os.path.isfile(path):
         return False

@@ -1,4 +1,4 @@
-"""Our shards as a source: photographs by sample id, from as many shards as there are."""
+"""Our shards as a source: images by sample id, from as many shards as there are."""
 
 import os
 from bisect import bisect_right
@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.names import printable
+from augpipe.checks.plural import count
+from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.shards import fetch_indices, read_checked, remote_shards
-from augpipe.datasets.remote.stores import store_for
 from augpipe.datasets.remote.urls import as_url, join, shown
-from augpipe.datasets.sample_ids import check_sample_id
-from augpipe.datasets.shards.descriptors import FileSet, most_descriptors
 from augpipe.datasets.shards.index import Record, ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
+from augpipe.datasets.shards.remote_shards import fetch_indices, read_checked, remote_shards
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, is_header_of
 from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
 
@@ -37,7 +38,7 @@ class ShardSource:
     Opening it takes time and memory for the shards, not for the samples: indices are memory-mapped, and few tar files
     are open at once. Any number of threads may read; a copy made by pickle opens the shards anew.
 
-    Each read checks the index against the tar header before the photograph, which names it and its length, so that an
+    Each read checks the index against the tar header before the image, which names it and its length, so that an
     index that lies gives an error and never another sample's bytes.
 
     At a URL, the manifest is asked for, and the indices where they are not kept from an earlier time. A read asks for
@@ -55,7 +56,7 @@ class ShardSource:
     """
 
     knows_sizes = True
-    """That `size` is what the photographs' headers say: a loader plans its batches without reading them."""
+    """That `size` is what the images' headers say: a loader plans its batches without reading them."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class ShardSource:
                 f"the index is damaged: it places {record.length} bytes at {record.offset} of {index.shard_bytes}"
             )
         self._check_label(record)
-        # header and photograph in one read: a second one would give Python's lock away once more
+        # header and image in one read: a second one would give the GIL away once more
         if self._remote is not None:
             found = self._fetch(self._remote, shard, position, record)
         else:
@@ -125,7 +126,7 @@ class ShardSource:
         return data
 
     def _fetch(self, files: RemoteFileSet, shard: int, position: int, record: Record) -> bytes:
-        """The header before a photograph, and the photograph, of a sample whose CRC-32 is right."""
+        """The header before an image, and the image, of a sample whose CRC-32 is right."""
         index = self._indices[shard]
         start = record.offset - BLOCK_BYTES
         end = index.shard_bytes - len(END)
@@ -158,7 +159,7 @@ class ShardSource:
         return labels
 
     def size(self, sample_id: int) -> tuple[int, int]:
-        """(height, width) in pixels as the index has them, without reading the photograph.
+        """(height, width) in pixels as the index has them, without reading the image.
 
         Raises:
             IndexError: no such sample.
@@ -199,8 +200,8 @@ class ShardSource:
 
     def __repr__(self) -> str:
         return (
-            f"ShardSource({shown(self.folder)!r}, {self.scale!r}: {len(self)} photographs in "
-            f"{len(self._paths)} shards, {len(self.classes)} classes)"
+            f"ShardSource({shown(self.folder)!r}, {self.scale!r}: {count(len(self), 'photograph')} in "
+            f"{count(len(self._paths), 'shard')}, {count(len(self.classes), 'class')})"
         )
 
 
@@ -218,8 +219,8 @@ def _check_agree(path: str, index: ShardIndex, shard: ShardInfo) -> None:
     if found != (shard.num_samples, shard.num_bytes, shard.sha256):
         raise ValueError(
             f"{printable(path)} belongs to another shard than the manifest's {shard.name}: it has "
-            f"{index.num_samples} samples in {index.shard_bytes} bytes, and the manifest {shard.num_samples} in "
-            f"{shard.num_bytes}. augpipe verify lists all that is damaged."
+            f"{count(index.num_samples, 'sample')} in {index.shard_bytes} bytes, and the manifest {shard.num_samples} "
+            f"in {shard.num_bytes}. augpipe verify lists all that is damaged."
         )
 
 

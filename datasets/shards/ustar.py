@@ -1,8 +1,10 @@
-"""Headers of tar members in the USTAR format (POSIX.1-1988), as our shards hold them.
+"""The names of samples in a shard, and headers of tar members in the USTAR format (POSIX.1-1988).
 
 Written here, not by `tarfile`, whose bytes for the same member have changed between Python's versions.
 """
 
+import os
+import re
 from typing import NamedTuple
 
 BLOCK_BYTES = 512
@@ -10,6 +12,10 @@ END = bytes(2 * BLOCK_BYTES)
 """What ends an archive: two blocks of zeros."""
 MAX_NAME_BYTES = 100
 _CHECKSUM = slice(148, 156)
+MAX_KEY_BYTES = 80
+_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_KEY_BYTES}}}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_STEM_LETTERS = 60
 
 
 class Member(NamedTuple):
@@ -78,3 +84,27 @@ def parse_header(block: bytes | memoryview) -> Member:
     if block != header(*member):
         raise ValueError(f"the tar header of {member.name!r} is not as it was written")
     return member
+
+
+def sample_key(position: int, name: str) -> str:
+    """The key of the sample at `position` of a data set, e.g. `000001234-tabby_cat` from "cats/tabby cat.jpeg".
+
+    The position makes it unique; the rest is the name's last part, without its extension and with "_" for every
+    character but ASCII letters, digits, "_" and "-", so that people recognise it.
+    """
+    stem = os.path.splitext(os.path.basename(name))[0]
+    return f"{position:09}-{_UNSAFE.sub('_', stem)[:_STEM_LETTERS]}"
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that some reader of WebDataset tar files would take for something else.
+
+    Raises:
+        ValueError: it holds other characters than ASCII letters, digits, "_" and "-" (a dot would end it, a slash make
+            a folder), or is empty or longer than `MAX_KEY_BYTES`.
+    """
+    if not _KEY.fullmatch(key):
+        raise ValueError(
+            f"key={key!r} is no key: 1 to {MAX_KEY_BYTES} ASCII letters, digits, '_' and '-' are. "
+            "Use augpipe.datasets.shards.ustar.sample_key(position, name)."
+        )

@@ -9,20 +9,18 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from augpipe.datasets.names import printable
-from augpipe.datasets.shards.atomic import AtomicFile, write_atomically
+from augpipe.datasets.files.atomic import AtomicFile, write_atomically
+from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.shards.encode import MAX_SIDE
 from augpipe.datasets.shards.index import RECORD, Record, index_path, pack_index
-from augpipe.datasets.shards.keys import check_key
 from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
-from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, header, padding
+from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
 
 MAX_JPEG_BYTES = 1 << 28
-"""A longer photograph is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""
+"""A longer image is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""
 MAX_NOTE_BYTES = 1 << 20
-"""Of a sample's .json."""
+"""The most bytes of a sample's .json."""
 _MAX_LABEL = 2**31 - 1
-_MAX_SIDE = 65_500
-"""Of a JPEG, in pixels, as libjpeg has it."""
 
 
 class ShardWriter:
@@ -67,7 +65,7 @@ class ShardWriter:
 
         Args:
             key: as `keys.sample_key` gives it, and no other sample of the shard has.
-            jpeg: the encoded photograph.
+            jpeg: the encoded image.
             label: the class, or -1.
             meta: what JSON can hold; "height" and "width" in pixels (as seen, without padding) must be there.
 
@@ -87,10 +85,10 @@ class ShardWriter:
             raise ValueError(f"{key}: label={label}, and a label is a class number from 0, or -1 for none.")
         height, width = meta.get("height"), meta.get("width")
         for side in (height, width):
-            if type(side) is not int or not 1 <= side <= _MAX_SIDE:
+            if type(side) is not int or not 1 <= side <= MAX_SIDE:
                 raise ValueError(
                     f"{key}: meta has height={height!r} and width={width!r}, and both are whole numbers of pixels, "
-                    f"1 to {_MAX_SIDE}."
+                    f"1 to {MAX_SIDE}."
                 )
         note = json.dumps(meta, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
         if len(note) > MAX_NOTE_BYTES:

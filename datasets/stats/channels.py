@@ -17,19 +17,19 @@ _BYTE = np.uint32(255)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelSums:
-    """Integer sums over the pixels of some pictures; sums of two sets of pictures `merge` into those of both."""
+    """Integer sums over the pixels of some images; sums of two sets of images `merge` into those of both."""
 
     num_pixels: int = 0
     sums: tuple[int, int, int] = (0, 0, 0)
-    """Of R, G, B in 0..255."""
+    """The sums of R, G and B in 0..255."""
     squares: tuple[int, int, int] = (0, 0, 0)
-    """Of their squares."""
+    """The sums of their squares."""
     is_gray: bool = True
     """Whether R = G = B in every pixel."""
 
     @classmethod
     def of(cls, pixels: Pixels) -> "ChannelSums":
-        """The sums of one (H, W, 4) uint8 RGBX picture, C-contiguous; the fourth byte is not looked at."""
+        """The sums of one (H, W, 4) uint8 RGBX image, C-contiguous; the fourth byte is not looked at."""
         totals = np.zeros(7, np.uint64)
         _add_up(pixels.reshape(-1).view(_PIXEL), totals)
         red, green, blue, red2, green2, blue2, differences = map(int, totals)
@@ -41,7 +41,7 @@ class ChannelSums:
         )
 
     def merge(self, other: "ChannelSums") -> "ChannelSums":
-        """The sums of both sets of pictures."""
+        """The sums of both sets of images."""
         return ChannelSums(
             num_pixels=self.num_pixels + other.num_pixels,
             sums=_plus(self.sums, other.sums),

@@ -1,4 +1,4 @@
-"""The core: a chunk of a source's photographs, read and decoded once, becomes sums."""
+"""The core: a chunk of a source's images, read and decoded once, becomes sums."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from augpipe import recipes
-from augpipe.backends.photograph import Photograph, open_photograph
-from augpipe.backends.render import Scratch
+from augpipe.cpu.render import Scratch
 from augpipe.datasets.stats.channels import ChannelSums
-from augpipe.datasets.stats.fingerprints import FINGERPRINT, fingerprint
-from augpipe.datasets.stats.perceptual import perceptual_hash
+from augpipe.datasets.stats.fingerprints import FINGERPRINT, fingerprint, perceptual_hash
 from augpipe.datasets.stats.sums import FormatSums, Sums, Unusable, merge_all
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
+from augpipe.pipeline.stored_image import StoredImage, open_image
 from augpipe.source import Pixels, Source
 
 _NOTHING = recipes.none()
-"""Every photograph can be used with it."""
+"""Every image can be used with it."""
 
 
 def measure_chunk(
@@ -30,7 +29,7 @@ def measure_chunk(
     max_pixels: int = MAX_PIXELS,
     tick: Callable[[], None] = lambda: None,
 ) -> Sums:
-    """The sums of some photographs; safe to call from several threads, each with other samples.
+    """The sums of some images; safe to call from several threads, each with other samples.
 
     Args:
         source: where they come from.
@@ -38,8 +37,8 @@ def measure_chunk(
         fingerprints: whether what finds duplicates is made.
         perceptual: whether that includes the perceptual hash, which needs ImageHash.
         scratch: memory to decode into, if the caller has some.
-        max_pixels: larger pictures are unusable.
-        tick: called after each photograph; what it raises ends the chunk.
+        max_pixels: larger images are unusable.
+        tick: called after each image; what it raises ends the chunk.
     """
     memory = scratch or Scratch()
 
@@ -51,15 +50,15 @@ def measure_chunk(
     return merge_all(each())
 
 
-def decode_sample(source: Source, sample_id: int, scratch: Scratch, max_pixels: int) -> tuple[Photograph, Pixels]:
-    """A photograph and its (H, W, 4) uint8 RGBX pixels, which lie in `scratch`.
+def decode_sample(source: Source, sample_id: int, scratch: Scratch, max_pixels: int) -> tuple[StoredImage, Pixels]:
+    """An image and its (H, W, 4) uint8 RGBX pixels, which lie in `scratch`.
 
     Raises:
         SampleError: it cannot be read or decoded.
     """
-    photograph = open_photograph(source, _NOTHING, sample_id, max_pixels)
+    image = open_image(source, _NOTHING, sample_id, max_pixels)
     try:
-        return photograph, photograph.decode(scratch)
+        return image, image.decode(scratch)
     except ValueError as problem:
         raise SampleError(source.name(sample_id), str(problem)) from problem
 
@@ -69,23 +68,23 @@ def _measure(
 ) -> Sums:
     labels = Counter({source.label(sample_id): 1})
     try:
-        photograph, pixels = decode_sample(source, sample_id, scratch, max_pixels)
+        image, pixels = decode_sample(source, sample_id, scratch, max_pixels)
     except SampleError as problem:
         unusable = Unusable(sample_id=sample_id, name=problem.name, reason=problem.reason)
         return Sums(num=1, labels=labels, num_unusable=1, unusable=(unusable,))
-    content = photograph.content
+    content = image.content
     assert content is not None
     channels = ChannelSums.of(pixels)
-    header = photograph.header
+    header = image.header
     num_bytes = content.nbytes if isinstance(content, np.ndarray) else len(content)
     prints = np.zeros(0, FINGERPRINT)
     if fingerprints:
         hashed = perceptual_hash(pixels, channels) if perceptual else None
-        prints = fingerprint(sample_id, content, photograph.shape(), channels, hashed)
+        prints = fingerprint(sample_id, content, image.shape(), channels, hashed)
     return Sums(
         num=1,
         labels=labels,
-        sizes=Counter({photograph.size: 1}),
+        sizes=Counter({image.size: 1}),
         formats={
             header.format if header else "array": FormatSums(
                 num=1, total_bytes=num_bytes, least_bytes=num_bytes, most_bytes=num_bytes

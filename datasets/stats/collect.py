@@ -1,26 +1,32 @@
 """From a source to its statistics, on several threads."""
 
-from collections.abc import Callable, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.arguments import as_num_threads
-from augpipe.backends.render import Scratch
+from augpipe.checks.arguments import as_num_threads
+from augpipe.cpu.render import Scratch
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.stats.chunk import decode_sample, measure_chunk
 from augpipe.datasets.stats.duplicates import find_duplicates
-from augpipe.datasets.stats.fingerprints import pixel_digest
-from augpipe.datasets.stats.perceptual import is_available
+from augpipe.datasets.stats.fingerprints import has_image_hash, pixel_digest
 from augpipe.datasets.stats.statistics import Statistics
 from augpipe.datasets.stats.sums import Sums, merge_all
-from augpipe.datasets.stats.threads import map_chunks
 from augpipe.decoding import MAX_PIXELS
 from augpipe.source import Source
-from augpipe.workers import num_usable_cores
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is done, how many photographs of it are done, and of how many."""
+"""Called with what is done, how many images of it are done, and of how many."""
+T = TypeVar("T")
+CHUNK = 32
+"""Images a task: few enough that all threads end at about the same time."""
 
 
 def collect_statistics(
@@ -32,10 +38,10 @@ def collect_statistics(
     max_pixels: int = MAX_PIXELS,
     progress: Progress = lambda what, done, total: None,
 ) -> Statistics:
-    """Read and decode every photograph once; the result does not depend on the number of threads.
+    """Read and decode every image once; the result does not depend on the number of threads.
 
-    Unusable photographs are listed in the result and in no sum. Memory: 49 bytes a photograph for finding duplicates
-    (about 200 while they are compared), some hundred for every different picture size, and one decoded picture a
+    Unusable images are listed in the result and in no sum. Memory: 49 bytes an image for finding duplicates
+    (about 200 while they are compared), some hundred for every different image size, and one decoded image a
     thread.
 
     Args:
@@ -43,15 +49,15 @@ def collect_statistics(
         name: what the statistics call it.
         duplicates: whether to look for them. Look-alikes are among them where ImageHash is installed.
         num_threads: None for one a core.
-        max_pixels: larger pictures are unusable.
-        progress: called after each photograph, from one thread at a time.
+        max_pixels: larger images are unusable.
+        progress: called after each image, from one thread at a time.
 
     Raises:
         ValueError: fewer than one thread.
-        SampleError: while duplicates are compared, a photograph cannot be read again.
+        SampleError: while duplicates are compared, an image cannot be read again.
     """
     threads = as_num_threads(num_threads, num_usable_cores())
-    perceptual = duplicates and is_available()
+    perceptual = duplicates and has_image_hash()
     if perceptual:
         import imagehash  # noqa: F401  # here, not from all threads at once
     scratch = Scratch()
@@ -90,3 +96,45 @@ def collect_statistics(
 
 def _tell(progress: Progress, what: str, total: int, done: int) -> None:
     progress(what, done, total)
+
+
+class _Ended(Exception):
+    """Whoever wanted the results wants them no longer."""
+
+
+def map_chunks(
+    function: Callable[[Sequence[int], Callable[[], None]], T],
+    sample_ids: Sequence[int],
+    num_threads: int,
+    progress: Callable[[int], None],
+) -> Iterator[T]:
+    """Results of `function(chunk, tick)` in the chunks' order; it calls `tick` after each sample.
+
+    At most two chunks a thread are under way. Where the caller stops early, by Ctrl-C too, every thread ends after the
+    sample that it works on. `progress` is told how many samples are done, from one thread at a time.
+    """
+    ended = threading.Event()
+    lock = threading.Lock()
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        if ended.is_set():
+            raise _Ended
+        with lock:
+            done += 1
+            progress(done)
+
+    chunks = (sample_ids[start : start + CHUNK] for start in range(0, len(sample_ids), CHUNK))
+    executor = ThreadPoolExecutor(num_threads, thread_name_prefix="augpipe-stats")
+    under_way: deque[Future[T]] = deque()
+    try:
+        for chunk in islice(chunks, 2 * num_threads):
+            under_way.append(executor.submit(function, chunk, tick))
+        while under_way:
+            yield under_way.popleft().result()
+            for chunk in islice(chunks, 1):
+                under_way.append(executor.submit(function, chunk, tick))
+    finally:
+        ended.set()
+        executor.shutdown(cancel_futures=True)

@@ -1,25 +1,26 @@
-"""Photographs that a source holds more than once: the same bytes, the same pixels, or nearly the same picture."""
+"""Images that a source holds more than once: the same bytes, the same pixels, or nearly the same image."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.stats.fingerprints import Fingerprints
-from augpipe.datasets.stats.near import Indices, near_groups
-from augpipe.datasets.stats.perceptual import MAX_DISTANCE, NUM_BITS
+from augpipe.datasets.stats.fingerprints import MAX_DISTANCE, NUM_BITS, Fingerprints
 from augpipe.source import Source
 
 Kind = Literal["same_bytes", "same_pixels", "look_alike"]
 PixelDigests = Callable[[Sequence[int]], npt.NDArray[np.uint64]]
 """From n sample ids to (n, 2): 128 bits of each one's size and pixels."""
+Indices = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A photograph of a group."""
+    """An image of a group."""
 
     sample_id: int
     name: str
@@ -28,7 +29,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Photographs that are the same in one of three ways."""
+    """Images that are the same in one of three ways."""
 
     kind: Kind
     """`same_pixels` has at least two different files in it, `look_alike` two different sets of pixels."""
@@ -54,12 +55,12 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duplicates:
-    """Every group of every kind, and how many photographs could go."""
+    """Every group of every kind, and how many images could go."""
 
     groups: tuple[Group, ...]
     """Same bytes, same pixels, then look-alikes; each kind by its groups' first members."""
     num_extra: dict[Kind, int]
-    """Photographs beyond one of each group that no stricter kind counts already."""
+    """Images beyond one of each group that no stricter kind counts already."""
     has_look_alikes: bool
     """Whether look-alikes were looked for: that needs ImageHash."""
 
@@ -71,12 +72,12 @@ class Duplicates:
 def find_duplicates(
     source: Source, prints: Fingerprints, pixel_digests: PixelDigests, *, has_perceptual: bool
 ) -> Duplicates:
-    """The groups among photographs of `source`.
+    """The groups among images of `source`.
 
     Args:
         source: where names and labels come from.
-        prints: (n,) `FINGERPRINT` of its usable photographs, in the source's order.
-        pixel_digests: decodes photographs anew; asked only for different files of equal size and sums.
+        prints: (n,) `FINGERPRINT` of its usable images, in the source's order.
+        pixel_digests: decodes images anew; asked only for different files of equal size and sums.
         has_perceptual: whether perceptual hashes were made.
     """
     itself = np.arange(len(prints))
@@ -91,7 +92,12 @@ def find_duplicates(
         num_extra[kind] = int(np.count_nonzero(stricter == itself) - np.count_nonzero(firsts == itself))
         for members in _groups(firsts, stricter):
             ids = prints["sample_id"][members].tolist()
-            groups.append(Group(kind=kind, members=tuple(_member(source, sample_id) for sample_id in ids)))
+            groups.append(
+                Group(
+                    kind=kind,
+                    members=tuple(Member(sample_id=id_, name=source.name(id_), label=source.label(id_)) for id_ in ids),
+                )
+            )
         stricter = firsts
     return Duplicates(groups=tuple(groups), num_extra=num_extra, has_look_alikes=has_perceptual)
 
@@ -101,10 +107,6 @@ def class_name(classes: Sequence[str], label: int) -> str | None:
     if label < 0:
         return None
     return classes[label] if label < len(classes) else str(label)
-
-
-def _member(source: Source, sample_id: int) -> Member:
-    return Member(sample_id=sample_id, name=source.name(sample_id), label=source.label(sample_id))
 
 
 def _first_equal(digests: npt.NDArray[np.uint64]) -> Indices:
@@ -131,8 +133,8 @@ def _first_of_same_pixels(prints: Fingerprints, same_bytes: Indices, pixel_diges
 
 def _first_of_look_alikes(prints: Fingerprints, same_pixels: Indices) -> Indices:
     firsts = np.arange(len(prints))
-    pictures = np.flatnonzero((same_pixels == firsts) & prints["has_perceptual"])
-    firsts[pictures] = pictures[near_groups(prints["perceptual"][pictures], NUM_BITS, MAX_DISTANCE)]
+    images = np.flatnonzero((same_pixels == firsts) & prints["has_perceptual"])
+    firsts[images] = images[near_groups(prints["perceptual"][images], NUM_BITS, MAX_DISTANCE)]
     return firsts[same_pixels]
 
 
@@ -143,3 +145,59 @@ def _groups(firsts: Indices, stricter: Indices) -> Iterator[Indices]:
     members = members[np.argsort(firsts[members], kind="stable")]
     begins = np.flatnonzero(np.diff(firsts[members])) + 1
     yield from np.split(members, begins) if len(members) else ()
+
+
+def near_groups(hashes: Hashes, num_bits: int, max_distance: int) -> Indices:
+    """Number the (n,) hashes' groups, int64 (n,): in one group are those that a chain of near ones connects.
+
+    A group's number is the lowest index in it. Two hashes are near where at most `max_distance` bits differ: of
+    `max_distance` + 1 pieces one is then the same in both, so only hashes that share a piece are compared. Memory goes
+    with n, time with the number of pairs that share a piece: about n^2 / 2^12 for 64 random bits and a distance of 4.
+    """
+    distinct, numbers = np.unique(hashes, return_inverse=True)
+    parents = np.arange(len(distinct))
+    for left, right in _near_pairs(distinct, num_bits, max_distance):
+        _join(parents, left, right)
+    roots = _roots(parents, np.arange(len(distinct)))[numbers]
+    first = np.full(len(distinct), len(hashes))
+    np.minimum.at(first, roots, np.arange(len(hashes)))
+    groups: Indices = first[roots]
+    return groups
+
+
+def _near_pairs(hashes: Hashes, num_bits: int, max_distance: int) -> Iterator[tuple[Indices, Indices]]:
+    """Index pairs of (n,) distinct hashes that are near, in portions of at most n, each pair once."""
+    cuts = [num_bits * piece // (max_distance + 1) for piece in range(max_distance + 2)]
+    masks = [np.uint64((1 << stop) - (1 << start)) for start, stop in pairwise(cuts)]
+    for piece, mask in enumerate(masks):
+        order = np.argsort(hashes & mask, kind="stable")
+        ordered = hashes[order]  # so that what is compared lies side by side
+        keys = ordered & mask
+        stops = np.searchsorted(keys, keys, side="right")
+        here = np.arange(len(keys))
+        step = 1
+        while len(here := here[here + step < stops[here]]):
+            differing = ordered[here] ^ ordered[here + step]
+            near = np.flatnonzero(np.bitwise_count(differing) <= max_distance)
+            for earlier in masks[:piece]:  # a pair that shares an earlier piece was met there
+                near = near[(differing[near] & earlier) != 0]
+            if len(near):
+                yield order[here[near]], order[here[near] + step]
+            step += 1
+
+
+def _join(parents: Indices, left: Indices, right: Indices) -> None:
+    """Unite the groups of each pair; `parents` is a forest whose roots point to themselves."""
+    for side in (left, right):
+        parents[side] = _roots(parents, side)  # keeps the paths short
+    a, b = parents[left], parents[right]
+    apart = a != b
+    for pair in zip(a[apart], b[apart], strict=True):
+        low, high = sorted(_roots(parents, np.array(pair)))
+        parents[high] = low
+
+
+def _roots(parents: Indices, indices: Indices) -> Indices:
+    while not np.array_equal(above := parents[indices], indices):
+        indices = above
+    return indices

@@ -1,4 +1,4 @@
-"""Statistics as PNG files, by matplotlib: class sizes, picture sizes, and a sheet of duplicates."""
+"""Statistics as PNG files, by matplotlib: class sizes, image sizes, and a sheet of duplicates."""
 
 import math
 import warnings
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from augpipe.backends.render import Scratch
+from augpipe.checks.plural import count
+from augpipe.cpu.render import Scratch
 from augpipe.datasets.stats.chunk import decode_sample
-from augpipe.datasets.stats.distribution import Distribution
 from augpipe.datasets.stats.duplicates import Group, class_name
-from augpipe.datasets.stats.statistics import Statistics
+from augpipe.datasets.stats.statistics import Distribution, Statistics
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.source import Source
@@ -26,7 +26,7 @@ BLUE, RED = "#3b6ea5", "#b3382c"
 MAX_BARS = 40
 """Classes that a bar and a name each are drawn for; more become one curve."""
 MAX_GROUPS, MAX_MEMBERS = 8, 5
-"""Of the sheet: its rows and columns."""
+"""The most rows and columns of the sheet."""
 _THUMBNAIL_PX = 240
 _DPI = 120
 _LOOK_FIRST = ("look_alike", "same_pixels", "same_bytes")
@@ -50,7 +50,7 @@ def write_plots(statistics: Statistics, source: Source, folder: Path) -> list[Pa
 
     Args:
         statistics: what to draw.
-        source: theirs; the photographs of the sheet are read from it again.
+        source: theirs; the images of the sheet are read from it again.
         folder: is made where it is missing; files of these names are replaced.
 
     Returns:
@@ -84,7 +84,7 @@ def draw_sizes(statistics: Statistics) -> "Figure":
         _draw_histogram(axis, statistics.sizes[key])
         axis.set_title(title, fontsize=10, loc="left")
     figure.suptitle(
-        f"{_plain(statistics.source)}: sizes of {statistics.sums.num_usable:,} photographs", parse_math=False
+        f"{_plain(statistics.source)}: sizes of {count(statistics.sums.num_usable, 'photograph')}", parse_math=False
     )
     return figure
 
@@ -108,7 +108,7 @@ def draw_classes(statistics: Statistics) -> "Figure":
         axis.set_xlabel("classes, from the largest to the smallest")
         axis.set_ylabel("photographs")
     balance = "" if statistics.balance is None else f", balance {statistics.balance:.3f}"
-    figure.suptitle(f"{_plain(statistics.source)}: {len(sizes):,} classes{balance}", parse_math=False)
+    figure.suptitle(f"{_plain(statistics.source)}: {count(len(sizes), 'class')}{balance}", parse_math=False)
     _plain_frame(axis)
     return figure
 

@@ -7,21 +7,62 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from augpipe.datasets.stats.distribution import Distribution, distribution
+import numpy as np
+
 from augpipe.datasets.stats.duplicates import Duplicates, class_name
 from augpipe.datasets.stats.sums import Sums
 
+PERCENTS = (0, 5, 25, 50, 75, 95, 100)
 SIDE_EDGES = (1, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, math.inf)
-"""Of the histogram of sides, in pixels: powers of two and the middles between them."""
+"""Edges of the histogram of sides, in pixels: powers of two and the middles between them."""
 ASPECT_EDGES = (0, 0.4, 0.6, 0.7, 0.9, 1.1, 1.42, 1.65, 2, 3, math.inf)
-"""Of the histogram of width / height: 9:16, 2:3, 3:4, 1:1, 4:3, 3:2 and 16:9 lie each within a bin of their own."""
+"""Edges of that of width / height: 9:16, 2:3, 3:4, 1:1, 4:3, 3:2 and 16:9 lie each within a bin of their own."""
 PIXELS_EDGES = (0, 0.01, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, math.inf)
-"""Of the histogram of megapixels."""
+"""Edges of the histogram of megapixels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distribution:
+    """How numbers are spread."""
+
+    percentiles: tuple[float, ...]
+    """At `PERCENTS`: each the smallest number that at least so many percent do not exceed; the first is the least."""
+    mean: float
+    edges: tuple[float, ...]
+    """The edges of the bins: `edges[i]` is in bin i, `edges[i + 1]` in the next one; the last bin holds its end."""
+    counts: tuple[int, ...]
+    """How many numbers lie in each bin."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Percentiles as "min", "p5", ..., "max"."""
+        names = ["min" if percent == 0 else "max" if percent == 100 else f"p{percent}" for percent in PERCENTS]
+        return {
+            **dict(zip(names, self.percentiles, strict=True)),
+            "mean": self.mean,
+            "histogram": {"edges": list(self.edges), "counts": list(self.counts)},
+        }
+
+
+def distribution(counted: Mapping[float, int], edges: Sequence[float]) -> Distribution | None:
+    """That of the numbers, of which none lies outside `edges`; None where there are none."""
+    if not counted:
+        return None
+    values = np.array(sorted(counted), np.float64)
+    times = np.array([counted[value] for value in sorted(counted)], np.int64)
+    below = np.cumsum(times)
+    ranks = [max(-(-int(below[-1]) * percent // 100), 1) for percent in PERCENTS]
+    counts, _ = np.histogram(values, np.array(edges, np.float64), weights=times)
+    return Distribution(
+        percentiles=tuple(float(value) for value in values[np.searchsorted(below, ranks)]),
+        mean=float((values * times).sum() / below[-1]),
+        edges=tuple(map(float, edges)),
+        counts=tuple(map(int, counts)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """What there is to know of a source's photographs as they are stored."""
+    """What there is to know of a source's images as they are stored."""
 
     source: str
     classes: tuple[str, ...]
@@ -31,25 +72,25 @@ class Statistics:
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:
-        """Class -> photographs, unusable ones too; the source's order, classes without any among them."""
+        """Class -> images, unusable ones too; the source's order, classes without any among them."""
         highest = max(self.sums.labels, default=-1)
         labels = range(max(len(self.classes), highest + 1))
         return {class_name(self.classes, label) or "": self.sums.labels.get(label, 0) for label in labels}
 
     def short_name(self, name: str) -> str:
-        """A photograph's name without the source's own path, which every photograph of a folder has in front."""
+        """An image's name without the source's own path, which every image of a folder has in front."""
         return name.removeprefix(f"{self.source.rstrip('/')}/")
 
     @property
     def num_unlabelled(self) -> int:
-        """Photographs without a label."""
+        """Images without a label."""
         return self.sums.labels.get(-1, 0)
 
     @property
     def balance(self) -> float | None:
         """1 where all classes are equally large, towards 0 where one holds nearly everything; None below two classes.
 
-        The entropy of the class of a photograph drawn at random, divided by the largest possible.
+        The entropy of the class of an image drawn at random, divided by the largest possible.
         """
         sizes = list(self.class_sizes.values())
         total = sum(sizes)
@@ -60,7 +101,8 @@ class Statistics:
 
     @cached_property
     def sizes(self) -> dict[str, Distribution]:
-        """Of height, width, short_side, aspect (width / height) and megapixels; empty without a usable photograph."""
+        """Distributions of height, width, short_side, aspect (width / height) and megapixels; empty without a usable
+        image."""
         rows: list[tuple[str, Callable[[int, int], float], Sequence[float]]] = [
             ("height", lambda height, width: height, SIDE_EDGES),
             ("width", lambda height, width: width, SIDE_EDGES),

@@ -1,4 +1,4 @@
-"""What is known of a set of photographs, as sums that two sets' can be merged into those of both."""
+"""What is known of a set of images, as sums that two sets' can be merged into those of both."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,12 +10,12 @@ from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.datasets.stats.fingerprints import FINGERPRINT, Fingerprints
 
 MAX_LISTED = 1_000
-"""Unusable photographs that are kept by name, so that a source of nothing else does not fill the memory."""
+"""Unusable images that are kept by name, so that a source of nothing else does not fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unusable:
-    """A photograph that cannot be read or decoded."""
+    """An image that cannot be read or decoded."""
 
     sample_id: int
     name: str
@@ -43,14 +43,14 @@ class FormatSums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sums:
-    """Of some photographs of a source; `a.merge(b)` is of those of `a` and then those of `b`.
+    """What is known of some images of a source; `a.merge(b)` is that of those of `a` and then those of `b`.
 
-    Nothing in it grows with the number of photographs but `fingerprints` (49 bytes each) and, up to what there is of
+    Nothing in it grows with the number of images but `fingerprints` (49 bytes each) and, up to what there is of
     them, the different sizes.
     """
 
     num: int = 0
-    """Photographs looked at, unusable ones too."""
+    """Images looked at, unusable ones too."""
     labels: Mapping[int, int] = field(default_factory=dict)
     """Label (-1: none) -> how many of `num`."""
     sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Sums:
     unusable: tuple[Unusable, ...] = ()
     """The first `MAX_LISTED`."""
     fingerprints: Fingerprints = field(default_factory=lambda: np.zeros(0, FINGERPRINT))
-    """(n,) `FINGERPRINT`, one a usable photograph; empty where no duplicates are looked for."""
+    """(n,) `FINGERPRINT`, one a usable image; empty where no duplicates are looked for."""
 
     @property
     def num_usable(self) -> int:
-        """Photographs that were decoded."""
+        """Images that were decoded."""
         return self.num - self.num_unusable
 
     def merge(self, other: "Sums") -> "Sums":

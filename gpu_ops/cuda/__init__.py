@@ -1,1 +1,1 @@
-"""The CUDA loops over the same leaves as the CPU's; nothing here is loaded until it is imported by name."""
+"""What CUDA kernels are made of and launched by, for who works on that backend; nothing is loaded until asked for."""

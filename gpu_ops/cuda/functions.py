@@ -8,7 +8,10 @@ numba-cuda's own device functions would not do: they ask for a device, and tests
 from collections.abc import Callable
 from typing import Any
 
-from augpipe.gpu_ops.cuda.simulation import IS_SIMULATED
+from numba import config
+
+IS_SIMULATED = bool(config.ENABLE_CUDASIM)
+"""Set by NUMBA_ENABLE_CUDASIM=1 in the environment, before numba is first imported."""
 
 
 def shared(leaf: Any) -> Any:

@@ -14,74 +14,9 @@ bounds-checked: kernels clamp.
 - `saturated(value, factor, shift)`: value * factor + shift within 0..1.
 """
 
-from augpipe.gpu_ops.cuda.simulation import IS_SIMULATED
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 
 if IS_SIMULATED:
-    from augpipe.gpu_ops.cuda.host_memory import (
-        float16_bits,
-        float16_pair_bits,
-        float32_bits,
-        floor_index,
-        kept,
-        load_f32,
-        load_i32,
-        load_i64,
-        load_u8,
-        load_u32,
-        raised_blue,
-        raised_green,
-        raised_red,
-        reciprocal,
-        saturated,
-        store_f32,
-        store_f32_pair,
-        store_u8,
-        store_u16,
-        store_u32,
-    )
+    from augpipe.gpu_ops.simulator.host_memory import *  # noqa: F403
 else:
-    from augpipe.gpu_ops.cuda.device_memory import (
-        float16_bits,
-        float16_pair_bits,
-        float32_bits,
-        floor_index,
-        kept,
-        load_f32,
-        load_i32,
-        load_i64,
-        load_u8,
-        load_u32,
-        raised_blue,
-        raised_green,
-        raised_red,
-        reciprocal,
-        saturated,
-        store_f32,
-        store_f32_pair,
-        store_u8,
-        store_u16,
-        store_u32,
-    )
-
-__all__ = [
-    "float16_bits",
-    "float16_pair_bits",
-    "float32_bits",
-    "floor_index",
-    "kept",
-    "load_f32",
-    "load_i32",
-    "load_i64",
-    "load_u8",
-    "load_u32",
-    "raised_blue",
-    "raised_green",
-    "raised_red",
-    "reciprocal",
-    "saturated",
-    "store_f32",
-    "store_f32_pair",
-    "store_u8",
-    "store_u16",
-    "store_u32",
-]
+    from augpipe.gpu_ops.cuda.device_memory import *  # noqa: F403

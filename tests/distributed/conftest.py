@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.prepare.prepare import prepare
+from tests.datasets.prepare.prepare_sources import InlineEngine, tree, write_photos
 from tests.distributed.prepare_runs import NUM, SETTINGS
-from tests.unit.prepare_sources import InlineEngine, tree, write_photos
 
 
 @pytest.fixture(scope="package")

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.prepare.engines.local import LocalEngine
-from augpipe.datasets.prepare.run import prepare
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.prepare.local_engine import LocalEngine
+from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM = 160
-"""Photographs: five shards."""
+"""Images: five shards."""
 OPTIONS = ("--scales", "96,128")
 SETTINGS = PrepareSettings(scales=("96", "128"))
 NUM_FILES = 21
@@ -99,7 +99,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def workers_of(pid: int) -> list[int]:
     """The process ids of a local engine's workers."""
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [child for child in children if b"augpipe.datasets.prepare.engines.worker" in command_line(child)]
+    return [child for child in children if b"augpipe.datasets.prepare.local_worker" in command_line(child)]
 
 
 def command_line(pid: int) -> bytes:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from augpipe.trainer.sync import strategy
+from augpipe.trainer.strategies import strategy
 
 DTYPES = (
     torch.bool,
@@ -33,4 +33,18 @@ def buffers_of_any_dtype(rank: int, world_size: int) -> None:
         sync.close()
 
 
-CASES = {2: ["buffers_of_any_dtype"]}
+def memory_in_any_order(rank: int, world_size: int) -> None:
+    for name in ("ddp", "butterfly", "lazy"):
+        torch.manual_seed(rank)
+        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        model.register_buffer("turned", torch.randn(4, 5).T)
+        torch.manual_seed(0)
+        first = nn.Conv2d(3, 4, 3)
+        turned = torch.randn(4, 5).T
+        sync = strategy(name, model, lambda p: torch.optim.SGD(p, lr=0.1), timeout_s=30)  # type: ignore[arg-type]
+        assert model.weight.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(model.weight, first.weight) and torch.equal(model.get_buffer("turned"), turned), name
+        sync.close()
+
+
+CASES = {2: ["buffers_of_any_dtype", "memory_in_any_order"]}

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from augpipe.trainer import codec
-from augpipe.trainer.sync import butterfly_bytes, strategy
+from augpipe.trainer.strategies import butterfly_bytes, strategy
 from tests.distributed.sync_models import (
     assert_same_everywhere,
     batches,
@@ -65,20 +65,58 @@ def mean_of_gradients(rank: int, world_size: int) -> None:
         sync.close()
 
 
+def some_of_the_ranks(rank: int, world_size: int) -> None:
+    """A group without rank 0: its first rank's weights, the mean over its ranks alone, and their bytes."""
+    members = [1, 2]
+    group = torch.distributed.new_group(members)
+    assert group is not None
+    if rank not in members:
+        return
+    for name, codec_name in (
+        ("ddp", "fp32"),
+        ("ddp", "bf16"),
+        ("butterfly", "bf16"),
+        ("lazy", "fp32"),
+        ("lazy", "bf16"),
+    ):
+        torch.manual_seed(rank)
+        model = nn.Linear(64, 64, bias=False)
+        sync = build(name, model, codec=codec_name, group=group, clip_norm=1e6)
+        sync.optimizer.param_groups[0].update(lr=1.0, momentum=0.0, weight_decay=0.0)
+        torch.manual_seed(members[0])
+        first = nn.Linear(64, 64, bias=False)
+        (sync.module(torch.eye(64)) * rank).sum().backward()  # whole numbers, which bf16 holds
+        report = sync.step()
+        sync.flush()
+        assert report.grad_norm == pytest.approx(1.5 * 64)
+        # an update is encoded as the difference that it made, and so is rounded
+        torch.testing.assert_close(model.weight, first.weight - 1.5, rtol=0, atol=2**-7 if name == "lazy" else 0)
+        both: list[Any] = [None, None]
+        torch.distributed.all_gather_object(both, model.weight.detach(), group=group)
+        assert torch.equal(*both)
+        sent = sum(sync.meter.total[key] for key in ("gradients", "weights"))
+        num_bytes = 64 * 64 * (2 if codec_name == "bf16" else 4)
+        assert sent == pytest.approx(butterfly_bytes(num_bytes, 2, lambda num: num), abs=2 * 64 * 4)
+        sync.close()
+
+
 def exempt_tensors_are_exact(rank: int, world_size: int) -> None:
     """Biases and normalisation weights come out as in fp32, to the last bit, unless exempt_1d=False."""
 
-    def step(**options: Any) -> dict[str, torch.Tensor]:
+    def step(strategy_name: str, **options: Any) -> dict[str, torch.Tensor]:
         model = network()
-        sync = build("butterfly", model, **options)
+        sync = build(strategy_name, model, **options)
         train_step(sync, batches(rank, 1)[0])
         sync.close()
         return {name: p.detach() for name, p in model.named_parameters()}
 
-    exact, encoded, all_encoded = step(), step(codec="linear"), step(codec="linear", exempt_1d=False)
-    for name, value in exact.items():
-        assert torch.equal(value, encoded[name]) == (value.ndim == 1), name
-        assert not torch.equal(value, all_encoded[name]), name
+    exact = step("butterfly")
+    for strategy_name in ("butterfly", "lazy", "ddp"):
+        encoded = step(strategy_name, codec="linear")
+        all_encoded = step(strategy_name, codec="linear", exempt_1d=False)
+        for name, value in exact.items():
+            assert torch.equal(value, encoded[name]) == (value.ndim == 1), (strategy_name, name)
+            assert not torch.equal(value, all_encoded[name]), (strategy_name, name)
 
 
 def bytes_by_formula(rank: int, world_size: int) -> None:
@@ -101,30 +139,40 @@ def bytes_by_formula(rank: int, world_size: int) -> None:
         assert abs(payload - formula) < 64 * 2 * world_size
         assert sync.meter.total["control"] < 200 * world_size * 4
         sync.close()
+    controls = []
+    for clip in (None, 1.0):
+        sync = build("lazy", network(), clip_norm=clip)
+        train_step(sync, batches(rank, 1)[0])
+        sync.close()
+        controls.append(sync.meter.total["control"])
+    assert controls[1] - controls[0] == (world_size - 1) * 16  # the norm and a count, to each other rank
 
 
 def residuals_are_sent_later(rank: int, world_size: int) -> None:
     """With error feedback the sum of what is applied follows the sum of gradients; without, small values are lost."""
 
-    def drift(feedback: bool) -> float:
+    def drift(name: str, feedback: bool) -> float:
         torch.manual_seed(0)
         model = nn.Linear(64, 64, bias=False)
-        sync = build("butterfly", model, codec="one-bit", error_feedback=feedback)
+        sync = build(name, model, codec="one-bit", error_feedback=feedback)
         sync.optimizer.param_groups[0].update(lr=1.0, momentum=0.0, weight_decay=0.0)
         start = weights(model)
         x = torch.linspace(0.01, 1.0, 64).expand(8, 64) * (1 + rank)
         for _ in range(40):
             sync.module(x).sum().backward()
             sync.step()
+        sync.flush()
         moved = start - weights(model)
         sync.close()
         # the loss is linear, so the mean gradient is the same in every step
         mean = x[0] * 8 * (1 + (world_size - 1) / 2) / (1 + rank)
         return float((moved / 40 - mean.expand(64, 64).reshape(-1)).abs().max() / mean.max())
 
-    without = drift(False)
-    assert without > 0.2
-    assert drift(True) < without / 4
+    # lazy makes up for what an update lacks in any case, so it loses less without
+    for name, times in (("butterfly", 4), ("ddp", 4), ("lazy", 3)):
+        without = drift(name, False)
+        assert without > 0.2
+        assert drift(name, True) < without / times, name
 
 
 def not_finite(rank: int, world_size: int) -> None:
@@ -161,6 +209,47 @@ def not_finite(rank: int, world_size: int) -> None:
                 assert report.non_finite > 0
             assert torch.isnan(weights(model)).any()
             sync.close()
+
+
+def nan_in_one_slice(rank: int, world_size: int) -> None:
+    """It is counted once, and by all, whether its rank keeps the slice or sends it to another."""
+    for codec_name, error_feedback in (("fp32", False), ("dynamic-tree", False), ("dynamic-tree", True)):
+        for owner in range(world_size):
+            model = nn.Linear(64, 64, bias=False)
+            sync = build("lazy", model, codec=codec_name, error_feedback=error_feedback, bucket_bytes=2**20)
+            gradient = torch.ones(64, 64)
+            if rank == 0:
+                start, stop = sync._plan.exchange.slices(0)[owner : owner + 2]  # type: ignore[attr-defined]
+                assert stop - start > 1000
+                gradient.view(-1)[start + 5] = math.nan
+            (model.weight * gradient).sum().backward()
+            assert sync.step().non_finite == 1
+            sync.close()
+    for name in ("butterfly", "lazy"):
+        model = nn.Linear(64, 64, bias=False)
+        sync = build(name, model, bucket_bytes=2**20)
+        gradient = torch.ones(64, 64)
+        gradient[3, 3] = math.nan
+        (model.weight * gradient).sum().backward()
+        assert sync.step().non_finite == world_size  # of all ranks, and not of their mean
+        sync.close()
+
+
+def norm_is_of_what_is_applied(rank: int, world_size: int) -> None:
+    """The owner encodes the mean once more: the norm, by which is clipped, is that of what all decode."""
+    model = nn.Linear(64, 64, bias=False)
+    nn.init.zeros_(model.weight)
+    sync = build("butterfly", model, codec="one-bit", clip_norm=1e6)
+    sync.optimizer.param_groups[0].update(lr=1.0, momentum=0.0, weight_decay=0.0)
+    gradient = torch.randn(64, 64, generator=torch.Generator().manual_seed(rank)) ** 3
+    (model.weight * gradient).sum().backward()
+    report = sync.step()
+    applied = float(model.weight.detach().double().norm())
+    assert report.grad_norm == pytest.approx(applied, rel=1e-6)
+    mean = gradient.clone()
+    torch.distributed.all_reduce(mean)
+    assert abs(float(mean.norm()) / world_size - applied) > 0.1 * applied  # or the above would prove nothing
+    sync.close()
 
 
 def mixed_dtypes_and_odd_sizes(rank: int, world_size: int) -> None:
@@ -290,9 +379,18 @@ CASES = {
         "bytes_by_formula",
         "residuals_are_sent_later",
         "not_finite",
+        "nan_in_one_slice",
+        "norm_is_of_what_is_applied",
         "mixed_dtypes_and_odd_sizes",
         "refused",
         "every_optimizer",
     ],
-    3: ["bit_identical", "bytes_by_formula", "mixed_dtypes_and_odd_sizes", "not_finite"],
+    3: [
+        "some_of_the_ranks",
+        "bit_identical",
+        "bytes_by_formula",
+        "mixed_dtypes_and_odd_sizes",
+        "not_finite",
+        "nan_in_one_slice",
+    ],
 }

@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from augpipe.trainer import butterfly_hook
-from augpipe.trainer.sync import SyncError
+from augpipe.trainer import butterfly_hook, codec
+from augpipe.trainer.exchange import MODES, Bucket, Exchange, butterfly
+from augpipe.trainer.exchange.ranks import own_group
+from augpipe.trainer.strategies import SyncError
+from augpipe.trainer.strategies import build as build_module
 from tests.distributed.sync_models import batches, build, network, train_step
 
 
@@ -30,6 +34,9 @@ def handshake_names_what_differs(rank: int, world_size: int) -> None:
     def half() -> nn.Module:
         return nn.Linear(4, 4).to(torch.bfloat16 if odd else torch.float32)
 
+    def reordered() -> nn.Module:
+        return nn.Conv2d(3, 4, 3, bias=False).to(memory_format=torch.contiguous_format if odd else torch.channels_last)
+
     differing: list[tuple[str, Callable[[], Any]]] = [
         (r"strategy is '\w+' on rank 0 and '\w+' on rank 1", lambda: build("lazy" if odd else "butterfly", network())),
         ("strategy is 'butterfly' on rank 0 and 'ddp'", lambda: build("ddp" if odd else "butterfly", network())),
@@ -41,6 +48,17 @@ def handshake_names_what_differs(rank: int, world_size: int) -> None:
         ("optimizer is 'SGD' on rank 0 and 'AdamW'", lambda: build("lazy", network(), "adamw" if odd else "sgd")),
         (r"parameter 0.weight \(5, 4\) float32 .* on rank 0 is 0.weight \(6, 4\)", lambda: build("lazy", wider())),
         (r"differ: param groups", lambda: build("butterfly", longer())),
+        ("error_feedback is False on rank 0", lambda: build("lazy", network(), error_feedback=odd)),
+        ("exempt_1d is False on rank 0", lambda: build("ddp", network(), exempt_1d=odd)),
+        ("clip_norm is 0.5 on rank 0 and 0.25", lambda: build("butterfly", network(), clip_norm=0.25 if odd else 0.5)),
+        (
+            "codec block is 256 on rank 0 and 64 on rank 1",
+            lambda: build("lazy", network(), codec=codec("linear", block=64 if odd else 256)),
+        ),
+        (
+            r"parameter weight .* strides \(27, 1, 9, 3\) on rank 0 is .* strides \(27, 9, 3, 1\)",
+            lambda: build("lazy", reordered()),
+        ),
         (r"parameter weight \(4, 4\) float32 .* is weight \(4, 4\) bfloat16", lambda: build("butterfly", half())),
     ]
     for message, make in differing:
@@ -48,11 +66,60 @@ def handshake_names_what_differs(rank: int, world_size: int) -> None:
             make()
 
 
+def in_another_order(rank: int, world_size: int) -> None:
+    """A rank that would issue its collectives in another order is refused before the first of them."""
+
+    def permuted(buckets: Sequence[Bucket], world_size: int) -> Exchange:
+        exchange = butterfly(buckets, world_size)
+        first, second, *others = exchange.collectives
+        return replace(exchange, collectives=(second, first, *others) if rank == 1 else exchange.collectives)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(MODES, "butterfly", permuted)
+        with pytest.raises(SyncError, match="collective 0 is 'reduce bucket 0' on rank 0 and 'reduce bucket 1' on ran"):
+            build("butterfly", network())
+
+
+def messages_tell_their_order(rank: int, world_size: int) -> None:
+    """The lists agree, but a rank does not keep to its own: slices of one size are not taken for each other."""
+    for name, phase in (("butterfly", "reduce"), ("lazy", "reduce"), ("lazy", "gather")):
+        model = nn.ModuleList(nn.Linear(16, 16, bias=False) for _ in range(3))
+        sync = build(name, model, bucket_bytes=16 * 16 * 4, timeout_s=5)
+        threads, buckets = sync._threads, sync._buckets  # type: ignore[attr-defined]
+        begin = threads.begin
+        if rank == 1:
+
+            def swapped(of: str, bucket: Any, phase: str = phase, begin: Any = begin, buckets: Any = buckets) -> None:
+                begin(of, buckets[(1, 0, 2)[bucket.number]] if of == phase else bucket)
+
+            threads.begin = swapped
+
+        def step(model: nn.ModuleList = model, sync: Any = sync) -> None:
+            sum(layer.weight.sum() for layer in model).backward()  # type: ignore[union-attr]
+            sync.step()
+            sync.flush()
+
+        theirs, due = ("1", "0") if (rank == 0) == (phase == "reduce") else ("0", "1")
+        with pytest.raises(
+            SyncError,
+            match=f"rank {1 - rank} sent its {phase} 1 of bucket {theirs} where the {phase} 1 of bucket {due} was due",
+        ):
+            step()
+        store_barrier(f"order {name} {phase}", world_size)
+
+
 def hooks_shake_hands(rank: int, world_size: int) -> None:
-    model = DistributedDataParallel(network())
-    model.register_comm_hook(*butterfly_hook(codec="linear" if rank else "bf16", timeout_s=10))
-    with pytest.raises(SyncError, match="codec is 'bf16' on rank 0 and 'linear' on rank 1"):
-        F.cross_entropy(model(batches(rank, 1)[0][0]), batches(rank, 1)[0][1]).backward()
+    differing: list[tuple[str, dict[str, Any]]] = [
+        ("codec is 'bf16' on rank 0 and 'linear' on rank 1", {"codec": "linear" if rank else "bf16"}),
+        ("codec block is 256 on rank 0 and 64", {"codec": codec("linear", block=64 if rank else 256)}),
+        ("exempt_1d is False on rank 0", {"codec": "linear", "exempt_1d": bool(rank)}),
+        ("error_feedback is False on rank 0", {"codec": "linear", "error_feedback": bool(rank)}),
+    ]
+    for message, options in differing:
+        model = DistributedDataParallel(network())
+        model.register_comm_hook(*butterfly_hook(**options, timeout_s=10))
+        with pytest.raises(SyncError, match=message):
+            F.cross_entropy(model(batches(rank, 1)[0][0]), batches(rank, 1)[0][1]).backward()
 
 
 def absent_at_handshake(rank: int, world_size: int) -> None:
@@ -73,14 +140,27 @@ def late_rank(rank: int, world_size: int) -> None:
         start = time.monotonic()
         if rank == 1:
             time.sleep(5)
-            sync._engine.close()  # type: ignore[attr-defined]
+            sync._threads.close()  # type: ignore[attr-defined]
         else:
-            with pytest.raises(SyncError, match=f"{name}: waited for the .*bucket 1 of 1 .*, at most 3 s a bucket"):
+            with pytest.raises(SyncError, match=f"{name}: waited for the .*bucket 1 of 1 .*, at most 3 s"):
                 train_step(sync, batches(rank, 1)[0])
             assert time.monotonic() - start < 20
             with pytest.raises(SyncError):
                 sync.flush()
         store_barrier(f"late {name}", world_size)
+
+
+def no_end_in_sight(rank: int, world_size: int) -> None:
+    """A group whose collectives never end by themselves, as NCCL's: the threads give up in time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(build_module, "own_group", lambda group, **_: own_group(group, timeout_s=1000))
+        sync = build("butterfly", network(), timeout_s=2, bucket_bytes=2**20)
+    start = time.monotonic()
+    if rank == 0:
+        with pytest.raises(SyncError, match="waited for the gradients of bucket 1 of 1 .* from the other ranks, at mo"):
+            train_step(sync, batches(rank, 1)[0])
+        assert time.monotonic() - start < 20
+    store_barrier("no end", world_size)
 
 
 def store_barrier(name: str, world_size: int) -> None:
@@ -96,14 +176,14 @@ def killed_in_the_middle(rank: int, world_size: int) -> None:
     sync = build("lazy", network(), timeout_s=5)
     train_step(sync, batches(rank, 1)[0])
     if rank == world_size - 1:
-        units = sync._units  # type: ignore[attr-defined]
-        inner = units[1].pack_reduce
+        bucket = sync._buckets[1]  # type: ignore[attr-defined]
+        inner = bucket.pack_reduce
 
         def die() -> None:
             inner()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        units[1].pack_reduce = die
+        bucket.pack_reduce = die
         train_step(sync, batches(rank, 2)[1])
     start = time.monotonic()
 
@@ -116,10 +196,15 @@ def killed_in_the_middle(rank: int, world_size: int) -> None:
     assert time.monotonic() - start < 20
 
 
-CASES = [
-    "handshake_names_what_differs",
-    "hooks_shake_hands",
-    "absent_at_handshake",
-    "late_rank",
-    "killed_in_the_middle",
-]
+CASES = {
+    2: [
+        "handshake_names_what_differs",
+        "in_another_order",
+        "messages_tell_their_order",
+        "hooks_shake_hands",
+        "absent_at_handshake",
+        "late_rank",
+        "no_end_in_sight",
+    ],
+    3: ["killed_in_the_middle"],
+}

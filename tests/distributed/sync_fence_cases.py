@@ -5,6 +5,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 
-from augpipe.trainer.sync import Strategy
+from augpipe.trainer.strategies import Strategy
 from tests.distributed.sync_models import assert_same_everywhere, batches, build, network, train_step, weights
 
 SLOW_S = 0.15
@@ -20,14 +21,14 @@ SLOW_S = 0.15
 
 def delayed(sync: Strategy) -> None:
     """Make every gather late, so that whoever does not wait is caught."""
-    for unit in sync._units:  # type: ignore[attr-defined]
-        inner = unit.pack_gather
+    for bucket in sync._buckets:  # type: ignore[attr-defined]
+        inner = bucket.pack_gather
 
         def late(inner: Callable[[], None] = inner) -> None:
             time.sleep(SLOW_S)
             inner()
 
-        unit.pack_gather = late
+        bucket.pack_gather = late
 
 
 def stepped(model: nn.Module, rank: int, **options: object) -> tuple[Strategy, Tensor]:
@@ -136,9 +137,78 @@ def load_state_dict_into_model(rank: int, world_size: int) -> None:
         moved = weights(model)
         assert 0 < (moved - loaded).abs().max() < 0.25  # a step from what was loaded, not from what was there before
         assert_same_everywhere(moved)
+        if codec != "fp32":  # the first step, so it is that of a strategy which never had other weights
+            fresh = network()
+            fresh.load_state_dict(other)
+            oracle = build("lazy", fresh, codec=codec)
+            train_step(oracle, batches(rank, 1)[0])
+            oracle.flush()
+            assert torch.equal(weights(fresh), moved)
+            oracle.close()
         with pytest.raises(RuntimeError, match="is being replaced by another tensor while lazy owns slices"):
             model.load_state_dict(other, assign=True)
         sync.close()
+
+
+def state_dict_of_strategy(rank: int, world_size: int) -> None:
+    """What an update lacks is known when it has been encoded: the state waits for that, and so does loading another."""
+    sync = build("lazy", network(), "adamw", codec="dynamic-tree")
+
+    def residuals() -> Tensor:
+        kept = sync.state_dict()["update_residuals"]
+        return torch.cat([piece for name in sorted(kept) for _, piece in sorted(kept[name].items())])  # copies
+
+    train_step(sync, batches(rank, 1)[0])
+    sync.flush()
+    first, state = residuals(), copy.deepcopy(sync.state_dict())
+    delayed(sync)
+    train_step(sync, batches(rank, 1)[0])
+    second = residuals()
+    sync.flush()
+    assert torch.equal(second, residuals()) and not torch.equal(second, first)
+    train_step(sync, batches(rank, 1)[0])
+    sync.load_state_dict(state)
+    sync.flush()
+    assert torch.equal(residuals(), first)
+    sync.close()
+
+
+def gradient_before_gathered(rank: int, world_size: int) -> None:
+    """A gradient of a weight that was read past the fences waits for the slice that is still on its way."""
+
+    def run(name: str) -> Tensor:
+        torch.manual_seed(0)
+        model = nn.Linear(64, 64, bias=False)
+        weight = model.weight
+        sync = build(name, model, "adamw", bucket_bytes=2**20)
+        if name == "lazy":
+            gathered_when_awaited(sync)
+        for step in range(3):
+            generator = torch.Generator().manual_seed(10 * step + rank)
+            # the gradient does not depend on the weights, which may be stale here
+            (weight * torch.randn(64, 64, generator=generator)).sum().backward()
+            sync.step()
+        sync.flush()
+        sync.close()
+        return weights(model)
+
+    assert torch.equal(run("lazy"), run("butterfly"))
+
+
+def gathered_when_awaited(sync: Strategy) -> None:
+    """Gathers of the first bucket end once somebody waits for one, or much later."""
+    threads, bucket = sync._threads, sync._buckets[0]  # type: ignore[attr-defined]
+    wait, unpack, awaited = threads.wait_gathered, bucket.unpack_gather, Event()
+
+    def waiting(of: object) -> None:
+        awaited.set()
+        wait(of)
+
+    def late() -> None:
+        awaited.wait(1.0)
+        unpack()
+
+    threads.wait_gathered, bucket.unpack_gather = waiting, late
 
 
 class Shared(nn.Module):
@@ -253,11 +323,30 @@ def waits_only_where_used(rank: int, world_size: int) -> None:
         sync = build("lazy", model, "sgd", clip_norm=clip)
         delayed(sync)
         train_step(sync, batches(rank, 1)[0])
-        pending = [not unit.done.is_set() for unit in sync._units]  # type: ignore[attr-defined]
+        pending = [not bucket.done.is_set() for bucket in sync._buckets]  # type: ignore[attr-defined]
         assert all(pending)
         _ = model[0].weight  # type: ignore[index]
-        pending = [not unit.done.is_set() for unit in sync._units]  # type: ignore[attr-defined]
+        pending = [not bucket.done.is_set() for bucket in sync._buckets]  # type: ignore[attr-defined]
         assert pending[0] and not all(pending)
+        sync.close()
+
+
+def waits_at_the_model(rank: int, world_size: int) -> None:
+    """With wait="model" everything is there when the first layer runs; else what later layers have is still coming."""
+    for at in ("use", "model"):
+        model = network()
+        sync = build("lazy", model, "sgd", wait=at)
+        delayed(sync)
+        train_step(sync, batches(rank, 1)[0])
+        pending: list[bool] = []
+
+        def look(*_: object, sync: Strategy = sync, pending: list[bool] = pending) -> None:
+            pending += [not bucket.done.is_set() for bucket in sync._buckets]  # type: ignore[attr-defined]
+
+        model[0].register_forward_pre_hook(look)  # type: ignore[index]
+        with torch.no_grad():
+            model(batches(rank, 1)[0][0])
+        assert len(pending) > 1 and any(pending) == (at == "use")
         sync.close()
 
 
@@ -281,10 +370,13 @@ CASES = {
         "deepcopied",
         "pickled",
         "load_state_dict_into_model",
+        "state_dict_of_strategy",
+        "gradient_before_gathered",
         "shared_reordered_unused",
         "lstm_and_attention",
         "compiled",
         "waits_only_where_used",
+        "waits_at_the_model",
         "closed_model_is_free",
     ]
 }

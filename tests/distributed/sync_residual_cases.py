@@ -10,7 +10,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 from augpipe.trainer import butterfly_hook
-from augpipe.trainer.sync import strategy
+from augpipe.trainer.strategies import strategy
 
 STRATEGIES: tuple[Any, ...] = ("butterfly", "lazy")
 
@@ -67,6 +67,46 @@ def scale_changes(rank: int, world_size: int) -> None:
         assert torch.equal(*found)
 
 
+def other_ranks(rank: int, world_size: int) -> None:
+    """A rank's residuals are no other's, and mean nothing among more or fewer ranks."""
+    model, synced = built("butterfly")
+    (model["a"] * gradients(rank, 0)[0]).sum().backward()
+    synced.step()
+    state = synced.state_dict()
+    for ours in ({"rank": 1 - rank}, {"world_size": 3}, {}):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            synced.load_state_dict(state | ours)
+        assert [str(warning.message).split(":")[0] for warning in told] == (
+            ["error feedback of gradients starts anew"] if ours else []
+        )
+        kept = {key: len(residual) for key, residual in synced.state_dict()["residuals"].items()}
+        # of the slice that the other rank owns, and of the own one
+        assert kept == ({} if ours else {("reduce", 0, 1 - rank): 64 * 64, ("gather", 0, rank): 64 * 64})
+    synced.close()
+
+
+def updates_without_feedback(rank: int, world_size: int) -> None:
+    """Under lazy what an encoded update lacks comes with the next, also where gradients have no error feedback."""
+    model = nn.ParameterDict({key: nn.Parameter(torch.zeros(2, 64)) for key in "abcd"})
+    rates = {"a": 1.0, "b": 0.01, "c": 1.0, "d": 0.01}
+    synced = strategy(
+        "lazy",
+        model,
+        lambda _: torch.optim.SGD([{"params": [model[key]], "lr": lr} for key, lr in rates.items()]),
+        codec="one-bit",
+        timeout_s=20,
+    )
+    for _ in range(2):
+        # in one bit as it is; of a block of two tensors' updates the mean goes first, and what it lacks comes second
+        sum(weight.sum() for weight in model.values()).backward()  # type: ignore[union-attr]
+        synced.step()
+    synced.flush()
+    for key, weight in model.items():
+        torch.testing.assert_close(weight.detach(), torch.full((2, 64), -2 * rates[key]))
+    synced.close()
+
+
 def other_buckets(rank: int, world_size: int) -> None:
     """As many buckets, cut elsewhere: error feedback begins anew, and says so."""
     model, synced = built("butterfly", bucket_bytes=4 * 5000)
@@ -108,6 +148,7 @@ def hook_rebuilt(rank: int, world_size: int) -> None:
         model.zero_grad()
         model(gradients(rank, step)[0]).backward()
         assert model.module.late.weight.grad.abs().max() < 10
+    assert len(state._buckets) == len(state._sources) == 1  # nothing is kept of the buckets that there were
     state.close()
 
 
@@ -135,7 +176,24 @@ def hook_left_out(rank: int, world_size: int) -> None:
         model(ours).backward()
         worst = max(float(weight.grad.abs().max()) for weight in model.parameters())
         assert step == 2 or worst < 20
+    found = []
+    for _ in range(2):
+        model.zero_grad()
+        model(gradients(rank, 4)).backward()
+        found.append(model.module.a.grad.clone())
+    assert not torch.equal(*found)  # and that is all: what the next ones lack is made up for again
     state.close()
 
 
-CASES = {2: ["left_out", "scale_changes", "other_buckets", "hook_rebuilt", "hook_left_out"], 3: ["left_out"]}
+CASES = {
+    2: [
+        "left_out",
+        "scale_changes",
+        "other_ranks",
+        "updates_without_feedback",
+        "other_buckets",
+        "hook_rebuilt",
+        "hook_left_out",
+    ],
+    3: ["left_out"],
+}

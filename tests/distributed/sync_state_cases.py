@@ -1,5 +1,6 @@
 """Cases: state_dict and back: bit-exact with the same ranks, the same training with fewer or more."""
 
+import copy
 import warnings
 from typing import Any
 
@@ -8,7 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from augpipe.trainer.sync import merge
+from augpipe.trainer.checkpoint.tree import flatten
+from augpipe.trainer.strategies import merge
 from tests.distributed.sync_models import batches, build, network, train_step, weights
 
 
@@ -40,6 +42,24 @@ def resumed_is_bit_exact(rank: int, world_size: int) -> None:
             assert torch.equal(weights(second), weights(straight)), (name, options)
 
 
+def loaded_is_all_there_is(rank: int, world_size: int) -> None:
+    """A state from before the first step leaves nothing of later ones; what is given is copied."""
+    for name in ("butterfly", "lazy"):
+        sync = build(name, network(), "adamw")
+        fresh = copy.deepcopy(sync.state_dict())
+        for batch in batches(rank, 2):
+            train_step(sync, batch)
+        later = sync.state_dict()
+        text, kept = flatten(later)
+        sync.load_state_dict(later)
+        train_step(sync, batches(rank, 1)[0])
+        assert flatten(later)[0] == text, name
+        assert all(torch.equal(tensor, kept[place]) for place, tensor in flatten(later)[1].items()), name
+        sync.load_state_dict(fresh)
+        assert sync.state_dict()["state"] == {} and not sync.optimizer.state, name
+        sync.close()
+
+
 def shards_are_small(rank: int, world_size: int) -> None:
     model = network()
     sync = build("lazy", model, "adamw")
@@ -62,7 +82,7 @@ def misfits_are_refused(rank: int, world_size: int) -> None:
     other = build("lazy", network(), "adamw", bucket_bytes=3000)
     with pytest.raises(ValueError, match="it is of another rank, world size or bucket size. Use merge"):
         other.load_state_dict(mine)
-    with pytest.raises(ValueError, match="kind='shard'; expected format=1, kind='full'"):
+    with pytest.raises(ValueError, match="kind='shard'; expected format=2, kind='full'"):
         build("butterfly", network(), "adamw").load_state_dict(mine)
     with pytest.raises(ValueError, match=r"give merge\(\) the state_dict of every rank"):
         merge([mine])
@@ -112,4 +132,37 @@ def resharded(rank: int, world_size: int) -> None:
         torch.testing.assert_close(weights(model), weights(expected), rtol=64 * 2**-24, atol=64 * 2**-24)
 
 
-CASES = {3: ["resumed_is_bit_exact", "shards_are_small", "misfits_are_refused", "resharded"]}
+def full_state_of_channels_last(rank: int, world_size: int) -> None:
+    """A whole tensor's state goes to the elements that it is of, in whatever order it or the weights lie in memory."""
+    model = nn.Conv2d(16, 8, 3, bias=False).to(memory_format=torch.channels_last)
+    sync = build("lazy", model, "adamw", codec="dynamic-tree")
+    model(torch.ones(1, 16, 3, 3)).sum().backward()
+    sync.step()
+    full = sync.full_optimizer_state()
+    values = torch.arange(16.0 * 8 * 9).reshape(8, 16, 3, 3)
+    in_memory = values.permute(0, 2, 3, 1).reshape(-1)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        given = values.contiguous(memory_format=layout)
+        state = {"weight": full["state"]["weight"] | {"exp_avg": given}}
+        sync.load_state_dict(full | {"state": state, "update_residuals": {"weight": given}})
+        shard, again = sync.state_dict(), sync.full_optimizer_state()
+        pieces = [(where, piece["exp_avg"]) for where, piece in shard["state"]["weight"].items()]
+        pieces += shard["update_residuals"]["weight"].items()
+        assert len(pieces) >= 2
+        for where, piece in pieces:
+            assert torch.equal(piece, in_memory[slice(*where)]), where
+        assert torch.equal(again["state"]["weight"]["exp_avg"], values)
+        assert torch.equal(again["update_residuals"]["weight"], values)
+    sync.close()
+
+
+CASES = {
+    3: [
+        "resumed_is_bit_exact",
+        "loaded_is_all_there_is",
+        "shards_are_small",
+        "misfits_are_refused",
+        "resharded",
+        "full_state_of_channels_last",
+    ]
+}

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from augpipe.datasets.folder import FolderSource
-from augpipe.datasets.prepare.engines import engine
-from augpipe.datasets.prepare.engines.engine import WorkerDiedError
-from augpipe.datasets.prepare.engines.local import LocalEngine
-from augpipe.datasets.prepare.run import Watcher, prepare
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.prepare import engine_protocol
+from augpipe.datasets.prepare.engine_protocol import WorkerDiedError
+from augpipe.datasets.prepare.local_engine import LocalEngine
+from augpipe.datasets.prepare.prepare import Watcher, prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.datasets.prepare.prepare_sources import tree
 from tests.distributed.prepare_runs import (
+    NUM,
     NUM_FILES,
     SETTINGS,
     TIMEOUT_S,
@@ -30,8 +33,6 @@ from tests.distributed.prepare_runs import (
     wait_until,
     workers_of,
 )
-from tests.unit.picture_files import encoded, scene
-from tests.unit.prepare_sources import tree
 
 NUM_GROUP_KILLS = 12
 NUM_WORKER_KILLS = 8
@@ -67,44 +68,49 @@ def test_killed_as_a_group_and_resumed(photos: Path, whole: dict[str, bytes], tm
     assert tree(out) == whole
 
 
+class Mortal(FolderSource):
+    """A folder of which some images kill the process that first reads them, unless that is `parent`."""
+
+    def __init__(self, root: Path, deaths: Path, mortal: list[int]) -> None:
+        super().__init__(root)
+        self.deaths, self.mortal, self.parent = deaths, mortal, os.getpid()
+
+    def read(self, sample_id: int) -> bytes:
+        death = self.deaths / str(sample_id)
+        if sample_id in self.mortal and os.getpid() != self.parent and not death.exists():
+            death.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().read(sample_id)
+
+
 @pytest.mark.slow
 def test_killed_workers_are_replaced(
     photos: Path, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One worker after another, each at a random photograph; a chunk may be hit more often than a run would bear."""
-    monkeypatch.setattr(engine, "MOST_ATTEMPTS", NUM_WORKER_KILLS + 1)
-    rng, said = random.Random(0), []
-    moments = sorted(rng.sample(range(1, sum(name.endswith(".tar") for name in whole) * 16), NUM_WORKER_KILLS))
-    num_done = 0
-
-    def progress(num: int) -> None:
-        nonlocal num_done
-        num_done += num
-        workers = workers_of(os.getpid())
-        if moments and num_done >= moments[0] and workers:
-            del moments[0]
-            os.kill(rng.choice(workers), signal.SIGKILL)
-
-    watcher = Watcher(progress=progress, notice=said.append)
+    """One worker after another, each at a random image; a chunk may be hit more often than a run would bear."""
+    monkeypatch.setattr(engine_protocol, "MOST_ATTEMPTS", NUM_WORKER_KILLS + 1)
+    (tmp_path / "deaths").mkdir()
+    mortal = sorted(random.Random(0).sample(range(NUM), NUM_WORKER_KILLS))
+    said: list[str] = []
     prepare(
-        FolderSource(photos),
+        Mortal(photos, tmp_path / "deaths", mortal),
         tmp_path / "out",
         SETTINGS,
         source_path=str(photos),
         engine=LocalEngine(2),
-        watcher=watcher,
+        watcher=Watcher(notice=said.append),
     )
-    assert not moments
+    assert sorted(int(death.name) for death in (tmp_path / "deaths").iterdir()) == mortal
     died = re.compile(
         r"a worker died \(by signal SIGKILL\) at photograph \d+, or soon after; shard \d{6} is begun again"
     )
-    assert said and all(died.match(text) for text in said)
+    assert len(said) == NUM_WORKER_KILLS and all(died.match(text) for text in said)
     assert tree(tmp_path / "out") == whole
 
 
 @pytest.fixture
 def gated(photos: Path, tmp_path: Path) -> Path:
-    """A list of the photographs of which one never comes: the read of a pipe that nobody writes to does not end."""
+    """A list of the images of which one never comes: the read of a pipe that nobody writes to does not end."""
     os.mkfifo(tmp_path / "gate.jpg")
     names = [str(path) for path in sorted(photos.rglob("*.*"))]
     names[-2] = str(tmp_path / "gate.jpg")  # none of those that the plan tries
@@ -157,7 +163,7 @@ def test_two_runs_do_not_mix(photos: Path, whole: dict[str, bytes], tmp_path: Pa
 
 
 class Deadly:
-    """A source whose fifth photograph kills the process that reads it, at most so many times."""
+    """A source whose fifth image kills the process that reads it, at most so many times."""
 
     classes = ("a",)
 
@@ -186,11 +192,11 @@ class Deadly:
 @pytest.fixture
 def in_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IS_WORKER", "1")
-    # the plan tries a few photographs in this process
-    monkeypatch.setattr("augpipe.datasets.prepare.plan._mean_bytes", lambda *_: (10_000, 10_000))
+    # the plan tries a few images in this process
+    monkeypatch.setattr("augpipe.datasets.prepare.run_plan._mean_bytes", lambda *_: (10_000, 10_000))
 
 
-def test_a_photograph_that_kills_workers_is_named(in_workers: None, tmp_path: Path) -> None:
+def test_an_image_that_kills_workers_is_named(in_workers: None, tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(WorkerDiedError, match=r"shard 000000 cannot be made: 3 workers died over it, the last one by"):
         prepare(
@@ -204,7 +210,7 @@ def test_a_photograph_that_kills_workers_is_named(in_workers: None, tmp_path: Pa
     assert not [name for name in tree(tmp_path / "out") if name.endswith(".tmp")]
 
 
-def test_progress_counts_each_photograph_once(in_workers: None, tmp_path: Path) -> None:
+def test_progress_counts_each_image_once(in_workers: None, tmp_path: Path) -> None:
     told: list[int] = []
     manifest = prepare(
         Deadly(tmp_path, 2),

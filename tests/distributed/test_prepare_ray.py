@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.datasets.prepare.prepare_sources import tree
 from tests.distributed.prepare_runs import ROOT, TIMEOUT_S, command, command_line, finish, wait_until
-from tests.unit.prepare_sources import tree
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
+NOBODY = "127.0.0.1:1"
 RAY = ("--engine", "ray", "--workers", "2")
 
 
@@ -107,3 +108,16 @@ def test_a_cluster_that_is_there_is_joined_by_its_address_alone(
     # a cluster of its own, though Ray knows of the other: --workers would be refused for that one
     assert finish(photos, tmp_path / "own", *RAY) == ""
     assert tree(tmp_path / "own") == whole
+
+
+def test_a_cluster_that_nobody_runs_is_told_at_once_and_nothing_is_begun(photos: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "augpipe", "prepare", str(photos), str(tmp_path / "out"), *RAY, "--ray-address", NOBODY],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert ended.returncode == 2
+    assert "the Ray cluster at 127.0.0.1:1 cannot be reached (Connection refused). Check the address" in ended.stderr
+    assert not (tmp_path / "out").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from augpipe import Batch, Loader
+from tests.augpipe.loader.loader_sources import PAPER, MemorySource, jpegs, samples, truncated
 from tests.distributed.rank_processes import run_script
-from tests.unit.loader_sources import PAPER, MemorySource, jpegs, samples, truncated
 
 NUM, EPOCH, SEED = 29, 2, 11
 BAD = (4, 17)
@@ -36,9 +36,9 @@ print(json.dumps([seen, states, len(loader)]))
 
 
 def make(**options: Any) -> Loader:
-    pictures = [truncated() if i in BAD else data for i, data in enumerate(jpegs(NUM))]
+    images = [truncated() if i in BAD else data for i, data in enumerate(jpegs(NUM))]
     loader = Loader(
-        MemorySource(pictures), PAPER, seed=SEED, framework="torch", num_threads=1, on_error="skip", **options
+        MemorySource(images), PAPER, seed=SEED, framework="torch", num_threads=1, on_error="skip", **options
     )
     loader.set_epoch(EPOCH)
     return loader

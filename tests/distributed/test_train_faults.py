@@ -34,14 +34,14 @@ runpy.run_module("augpipe.trainer", run_name="__main__")
 """
 SLOW_TO_FINISH = """
 import sys, time
-from augpipe.trainer.checkpoint import writer
-write = writer.write_manifest
+from augpipe.trainer.checkpoint import save
+write = save.write_manifest
 def slow(folder, about):
     if about["step"] >= 8:
         print("writing", flush=True)
         time.sleep(600)
     write(folder, about)
-writer.write_manifest = slow
+save.write_manifest = slow
 import runpy
 sys.argv[0] = "augpipe.trainer"
 runpy.run_module("augpipe.trainer", run_name="__main__")

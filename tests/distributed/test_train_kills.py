@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from augpipe.trainer.checkpoint.folder import finished, newest_whole
+from augpipe.trainer.checkpoint.checkpoints_folder import finished, newest_whole
 from augpipe.trainer.config import make_config, to_toml
 from tests.distributed.train_processes import (
     by_torchrun,
@@ -39,24 +39,25 @@ TABLES: dict[str, Any] = {
 DIES_AMID_AN_EXCHANGE = """
 import os, signal, sys
 from augpipe.trainer.loop.step import Step
-from augpipe.trainer.sync import engine
-run, send = Step.run, engine._send
-sent, num_buckets = {}, []  # works by group, the reduction's first
+from augpipe.trainer.exchange.threads import ExchangeThreads
+run, issue = Step.run, ExchangeThreads._issue
+sent, num_buckets = {"gradients": [], "slices": []}, []  # works by what is reduced and gathered
 def counting(self, *arguments):
     result = run(self, *arguments)
-    num_buckets.append(len(next(iter(sent.values()))))
+    num_buckets.append(len(sent["gradients"]))
     return result
-def dying(output, data, output_split, data_split, group):
-    works = sent.setdefault(group, [])
-    if os.environ["RANK"] == "1" and list(sent).index(group) == PHASE and num_buckets:
+def dying(self, task):
+    phase = task.what.split()[0]
+    works = sent.setdefault(phase, [])
+    if os.environ["RANK"] == "1" and list(sent).index(phase) == PHASE and num_buckets:
         assert num_buckets[0] > 2
         if len(works) == (STEP - 1) * num_buckets[0] + 1:
             works[-1].wait()  # the first bucket of this step is through, the second one is not sent
             print("dying", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-    works.append(send(output, data, output_split, data_split, group))
-    return works[-1]
-Step.run, engine._send = counting, dying
+    issue(self, task)
+    works.append(task.result)
+Step.run, ExchangeThreads._issue = counting, dying
 import runpy
 sys.argv[0] = "augpipe.trainer"
 runpy.run_module("augpipe.trainer", run_name="__main__")

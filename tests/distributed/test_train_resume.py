@@ -1,4 +1,7 @@
-"""A run that was stopped goes on: to the last bit with the same ranks, without losing a sample with others."""
+"""A run that was stopped goes on: to the last bit with the same ranks, without losing a sample with others.
+
+All of it is two starts of two ranks, which do one run after the other.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +10,7 @@ import pytest
 import torch
 
 from augpipe.trainer.loop import run
+from augpipe.trainer.report.metrics import read_rows
 from tests.distributed.train_runs import checkpoints, config, contents, run_ranks, sample_ids, settings, write_photos
 
 NUM = 29
@@ -17,6 +21,15 @@ LAZY: dict[str, Any] = {
     "schedule": {"name": "cosine", "warmup_epochs": 0.5},
 }
 DDP: dict[str, Any] = {"optim": {"lr": 0.05, "accumulate": 2}, "sync": {"strategy": "ddp"}}
+AVERAGED: dict[str, Any] = {"ema": {"decay": 0.5, "every": 2}, "checkpoint": {"every_steps": 2}}
+"""The average takes in step 2 and no later one, so what is evaluated after step 3 was in the checkpoint of step 2."""
+PLAIN: dict[str, Any] = {"optim": {"name": "adamw", "lr": 0.01, "decay_1d": False}}
+PLAIN_LAZY = PLAIN | {"sync": {"strategy": "lazy", "bucket_bytes": 2000}}
+OTHERS: dict[str, dict[str, Any]] = {
+    "to ddp": {"strategy": "ddp"},
+    "to butterfly": {"strategy": "butterfly", "bucket_bytes": 2000},
+    "to other buckets": {"strategy": "lazy", "bucket_bytes": 1000},
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +42,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stops = {} if max_steps is None else {"max_steps": max_steps}
         return settings(folder / name, photos, **tables, **stops)
 
+    averaged = AVERAGED | {"data": {"eval_source": str(photos)}}
     first = [job("lazy", LAZY, 6), job("lazy resumed", LAZY, 3), job("ddp", DDP, 4), job("ddp resumed", DDP, 1)]
+    first += [job("averaged", averaged, 3), job("averaged resumed", averaged, 2)]
+    first += [job("plain", PLAIN_LAZY, 4), *[job(name, PLAIN_LAZY, 2) for name in OTHERS]]
     run_ranks(2, folder / "first", [*first, job("elastic", LAZY, 2)])
     result = run(config(folder / "elastic", photos, **LAZY, max_steps=4))
     assert result.step == 4
-    second = [job("lazy resumed", LAZY, 6), job("ddp resumed", DDP, 4), job("elastic", LAZY, None)]
-    run_ranks(2, folder / "second", second)
+    second = [job("lazy resumed", LAZY, 6), job("ddp resumed", DDP, 4), job("averaged resumed", averaged, 3)]
+    second += [job(name, PLAIN | {"sync": sync}, 4) for name, sync in OTHERS.items()]
+    run_ranks(2, folder / "second", [*second, job("elastic", LAZY, None)])
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "last"), [("lazy", 6), ("ddp", 4)])
 def test_the_same_ranks_go_on_to_the_last_bit(runs: Path, name: str, last: int) -> None:
     whole = contents(runs / name, f"step-{last:09}", runs)
@@ -53,7 +69,6 @@ def test_the_same_ranks_go_on_to_the_last_bit(runs: Path, name: str, last: int) 
     assert losses[0] == losses[1] and len(losses[0]) == last + 1
 
 
-@pytest.mark.slow
 def test_training_moves_what_it_should(runs: Path) -> None:
     early = contents(runs / "lazy resumed", "step-000000003", runs)
     late = contents(runs / "lazy", "step-000000006", runs)
@@ -63,7 +78,6 @@ def test_training_moves_what_it_should(runs: Path) -> None:
     assert any("ema" in key and not torch.equal(early[key], late[key]) for key in early)
 
 
-@pytest.mark.slow
 def test_two_ranks_then_one_then_two_see_each_sample_once_an_epoch(runs: Path) -> None:
     rows = [row for rank in range(2) for row in sample_ids(runs / "elastic", rank)]
     for epoch in range(2):
@@ -72,3 +86,19 @@ def test_two_ranks_then_one_then_two_see_each_sample_once_an_epoch(runs: Path) -
     ranks_at = {step: sum(row[0] == step and len(row[2]) > 0 for row in rows) for step in range(1, 6)}
     assert ranks_at == {1: 2, 2: 2, 3: 1, 4: 1, 5: 2}
     assert checkpoints(runs / "elastic")[-1] == f"step-{max(row[0] for row in rows):09}"
+
+
+def test_a_resumed_run_evaluates_the_same_average(runs: Path) -> None:
+    """The average's running statistics are each rank's own, and come back so."""
+    last = [read_rows(runs / name / "metrics.csv")[-1] for name in ("averaged", "averaged resumed")]
+    assert last[0]["step"] == last[1]["step"] == "3"
+    assert last[0]["eval_loss"] == last[1]["eval_loss"] != ""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_under_another_strategy_the_optimizers_state_is_what_it_was(runs: Path, name: str) -> None:
+    whole = contents(runs / "plain", "step-000000004", runs)
+    resumed = contents(runs / name, "step-000000004", runs)
+    weights = [key for key in whole if key.startswith("common/model")]
+    assert len(weights) > 10
+    assert [key for key in weights if not torch.equal(whole[key], resumed[key])] == []

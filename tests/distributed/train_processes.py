@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from augpipe.trainer.checkpoint.folder import finished
+from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.report.metrics import read_rows
 from tests.distributed.rank_processes import ENVIRONMENT, ROOT, TIMEOUT_S
 

@@ -1,4 +1,4 @@
-"""What the tests of training share: tiny photographs, configs, ranks over Gloo, and a look into checkpoints."""
+"""What the tests of training share: tiny images, configs, ranks over Gloo, and a look into checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,8 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from augpipe.trainer.config import RunConfig, make_config
+from tests.augpipe.decoding.image_files import encoded, scene, write_files
 from tests.distributed.rank_processes import run_script
-from tests.unit.picture_files import encoded, scene, write_files
 
 RANK = """
 import json, sys
@@ -33,14 +33,14 @@ def write_photos(folder: Path, num: int, classes: int = 2) -> Path:
 
 
 def settings(out: Path, photos: Path, **tables: Any) -> dict[str, Any]:
-    """A config as nested dicts: a few pictures of 16 pixels, a network of a few weights."""
+    """A config as nested dicts: a few images of 16 pixels, a network of a few weights."""
     made: dict[str, Any] = {
         "out": str(out),
         "epochs": 2,
         "device": "cpu",
         "data": {"source": str(photos), "size": 16, "scales": [18, 20], "batch_size": 4, "drop_last": False},
         "model": {"name": "small-cnn", "options": {"width": 2, "dropout": 0.2}},
-        "optim": {"lr": 0.05},
+        "optim": {"name": "sgd", "lr": 0.05},
         "report": {"log_every": 1, "sample_ids": True, "progress": False},
         "faults": {"timeout_s": 60, "heartbeat_timeout_s": 20},
     }

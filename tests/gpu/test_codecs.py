@@ -8,6 +8,9 @@ from augpipe.trainer.codecs import ErrorFeedback, codec, names
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
+from augpipe.trainer.exchange.bucket import read_controls  # noqa: E402 - loads torch
+from tests.gpu_ops.cuda.bucket_exchange import exchange, ranks_of_a_bucket, set_gradients  # noqa: E402
+
 
 def gradients(num: int) -> "torch.Tensor":
     generator = torch.Generator().manual_seed(num)
@@ -48,3 +51,48 @@ def test_values_and_payload_on_two_devices() -> None:
         ValueError, match="values lie on cuda:0 and the payload on the CPU: both must lie on one device"
     ):
         codec("fp32").encode_into(torch.ones(4, device="cuda"), torch.empty(16, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("block", [256, 4096])
+@pytest.mark.parametrize("start", [0, 1])
+def test_slices_of_all_sizes_by_one_launch(name: str, block: int, start: int) -> None:
+    tested, sizes = codec(name, block=block), [100_003, 0, 256, 1, 8192]
+    xs = torch.split(gradients(start + sum(sizes))[start:], sizes)
+    values = torch.split(gradients(start + sum(sizes)).cuda()[start:], sizes)
+    num_bytes = [tested.num_bytes(size) for size in sizes]
+    payloads = torch.split(torch.empty(start + sum(num_bytes), dtype=torch.uint8, device="cuda")[start:], num_bytes)
+    assert int(tested.encode_slices(values, payloads)) == 1
+    wanted = [tested.encode(x) for x in xs]
+    if name != "one-bit":
+        assert all(torch.equal(payload.cpu(), one) for payload, one in zip(payloads, wanted, strict=True))
+    outs = [torch.empty_like(one) for one in values]
+    tested.decode_slices(payloads, outs)
+    for out, one in zip(outs, wanted, strict=True):
+        torch.testing.assert_close(out.cpu(), tested.decode(one), rtol=1e-5, atol=0.0, equal_nan=True)
+    total, expected = torch.ones(sizes[0], device="cuda"), torch.ones(sizes[0])
+    tested.add_slices([payloads[0]] * 3, total)
+    for _ in range(3):
+        expected += outs[0].cpu()
+    assert torch.equal(total.nan_to_num(9.0).cpu(), expected.nan_to_num(9.0))
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree"])
+def test_an_exchange_for_which_the_host_waits_once(name: str) -> None:
+    on_the_cpu, on_a_gpu = (ranks_of_a_bucket(name, residuals=True, device=device) for device in ("cpu", "cuda"))
+    for step in range(3):
+        for units in (on_the_cpu, on_a_gpu):
+            set_gradients(units, step)
+        exchange(on_the_cpu)
+        torch.cuda.set_sync_debug_mode("error" if step else "default")  # the first step builds kernels and tables
+        try:
+            exchange(on_a_gpu)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        for unit, wanted in zip(on_a_gpu, on_the_cpu, strict=True):
+            read_controls([unit])
+            read_controls([wanted])
+            torch.testing.assert_close(unit.values.cpu(), wanted.values, rtol=0.0, atol=0.0, equal_nan=True)
+            assert unit.flags == wanted.flags
+            assert unit.non_finite == wanted.non_finite and unit.gathered_non_finite == wanted.gathered_non_finite
+            assert unit.square_sums == pytest.approx(wanted.square_sums, nan_ok=True)

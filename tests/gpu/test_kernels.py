@@ -1,4 +1,4 @@
-"""On a CUDA device: every op of the table with every border, beside the CPU, and what a photograph may be held in."""
+"""On a CUDA device: every op of the table with every border, beside the CPU, and what an image may be held in."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from augpipe import Augment, Plan, Recipe, ops, plan, recipes
-from tests.parity.pictures import Pixels, noise
+from tests.parity.images import Pixels, noise
 from tests.parity.table import CASES, recipes_of
 
 pytestmark = pytest.mark.gpu
 
-PHOTOGRAPHS = [noise(120, 90, seed=1), noise(97, 131, seed=2), noise(400, 300, seed=3)]
+IMAGES = [noise(120, 90, seed=1), noise(97, 131, seed=2), noise(400, 300, seed=3)]
 BORDERS = ["context", "reflect", "edge", "constant"]
 
 
@@ -22,11 +22,11 @@ def levels(recipe: Recipe) -> float:
     return max(found, default=1.0)
 
 
-def drawn(recipe: Recipe, photographs: list[Pixels] = PHOTOGRAPHS) -> Plan:
+def drawn(recipe: Recipe, photographs: list[Pixels] = IMAGES) -> Plan:
     return plan(recipe, range(len(photographs)), sizes=[image.shape[:2] for image in photographs], seed=3)
 
 
-def on_gpu(photographs: list[Pixels] = PHOTOGRAPHS) -> list[torch.Tensor]:
+def on_gpu(photographs: list[Pixels] = IMAGES) -> list[torch.Tensor]:
     return [torch.from_numpy(image).cuda() for image in photographs]
 
 
@@ -39,8 +39,8 @@ def test_each_op_is_within_a_level_of_the_cpu(name: str) -> None:
     for recipe in [recipe for border in BORDERS for recipe in recipes_of(name, border)]:
         made = drawn(recipe)
         found = as_list(Augment(recipe, framework="torch")(on_gpu(), plan=made))
-        expected = as_list(Augment(recipe, framework="torch")(PHOTOGRAPHS, plan=made))
-        assert len(found) == len(expected) == len(PHOTOGRAPHS)
+        expected = as_list(Augment(recipe, framework="torch")(IMAGES, plan=made))
+        assert len(found) == len(expected) == len(IMAGES)
         for one, other in zip(found, expected, strict=True):
             assert one.shape == other.shape
             assert float((one.double() - other.double()).abs().max()) * levels(recipe) <= 1.0
@@ -60,19 +60,19 @@ def test_number_types_are_roundings_of_float32(dtype: Any) -> None:
 def test_a_second_launch_gives_the_same_bits() -> None:
     recipe = recipes.deep_image(64, (72, 144))
     augment, made = Augment(recipe, dtype="float16"), drawn(recipe)
-    photographs = on_gpu()
-    first = augment(photographs, plan=made)
+    images = on_gpu()
+    first = augment(images, plan=made)
     assert float(first.float().std()) > 0.1
     for _ in range(20):
-        assert torch.equal(augment(photographs, plan=made), first)
+        assert torch.equal(augment(images, plan=made), first)
 
 
 def test_gray_rgb_and_rgbx_are_alike() -> None:
     recipe = recipes.deep_image(64, (72, 144))
     augment, made = Augment(recipe), drawn(recipe)
-    rgbx = [np.concatenate([image, image[:, :, :1]], axis=2) for image in PHOTOGRAPHS]
+    rgbx = [np.concatenate([image, image[:, :, :1]], axis=2) for image in IMAGES]
     assert torch.equal(augment(on_gpu(rgbx), plan=made), augment(on_gpu(), plan=made))
-    gray = [image[:, :, :1] for image in PHOTOGRAPHS]
+    gray = [image[:, :, :1] for image in IMAGES]
     tripled = [np.repeat(image, 3, axis=2) for image in gray]
     assert torch.equal(augment(on_gpu(gray), plan=made), augment(on_gpu(tripled), plan=made))
 
@@ -80,10 +80,10 @@ def test_gray_rgb_and_rgbx_are_alike() -> None:
 def test_large_batches_and_odd_sizes() -> None:
     """More images than one launch takes along an axis of its grid; widths of which pairs leave one over."""
     recipe = Recipe(ops=(ops.Rotate(), ops.CenterCrop(size=(3, 5))))
-    photographs = [noise(9, 8, seed=4)] * 70_000
-    made = plan(recipe, range(len(photographs)), sizes=[(9, 8)] * len(photographs))
-    batch = torch.from_numpy(photographs[0]).cuda().expand(len(photographs), -1, -1, -1)
+    images = [noise(9, 8, seed=4)] * 70_000
+    made = plan(recipe, range(len(images)), sizes=[(9, 8)] * len(images))
+    batch = torch.from_numpy(images[0]).cuda().expand(len(images), -1, -1, -1)
     found = Augment(recipe)(batch, plan=made)
     which = np.array([0, 1, 65_534, 65_535, 65_536, 69_999])
-    expected = Augment(recipe, framework="torch")([photographs[0]] * len(which), plan=made[which])
+    expected = Augment(recipe, framework="torch")([images[0]] * len(which), plan=made[which])
     assert float((found[torch.from_numpy(which).cuda()].cpu() - expected).abs().max()) <= 1.0

@@ -11,7 +11,7 @@ import torch
 
 from augpipe import Batch, Loader, Recipe, recipes
 from augpipe.errors import SampleError
-from tests.unit.picture_files import encoded, scene
+from tests.augpipe.decoding.image_files import encoded, scene
 
 pytestmark = pytest.mark.gpu
 
@@ -28,8 +28,8 @@ BACKENDS = ["native", "dali"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("photographs")
     for number in range(NUM):
-        picture = scene(150 + 7 * number, 260 - 5 * number, number)
-        (out / f"{number:02}.jpg").write_bytes(encoded(picture, "JPEG", quality=95))
+        image = scene(150 + 7 * number, 260 - 5 * number, number)
+        (out / f"{number:02}.jpg").write_bytes(encoded(image, "JPEG", quality=95))
     return out
 
 
@@ -122,7 +122,7 @@ def test_epochs_can_be_abandoned_and_resumed(folder: Path) -> None:
         assert all(torch.equal(one.images, other.images) for one, other in zip(rest, whole[2:], strict=True))
 
 
-def test_corrupt_photographs_are_skipped_as_on_the_cpu(folder: Path, tmp_path: Path) -> None:
+def test_corrupt_images_are_skipped_as_on_the_cpu(folder: Path, tmp_path: Path) -> None:
     for file in folder.iterdir():
         content = file.read_bytes()
         if file.name == "03.jpg":

@@ -1,4 +1,4 @@
-"""`import augpipe` stays light: what is heavy is loaded by the call that needs it."""
+"""`import augpipe` stays light, and so do all of its names: what is heavy is loaded by the call that needs it."""
 
 import json
 import subprocess
@@ -42,9 +42,11 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(ended.stdout))
 
 
-def test_import_augpipe_loads_nothing_heavy() -> None:
-    modules = loaded_by("import augpipe")
+@pytest.mark.parametrize("statement", ["import augpipe", "from augpipe import *"])
+def test_import_augpipe_loads_nothing_heavy(statement: str) -> None:
+    modules = loaded_by(statement)
     assert "augpipe" in modules
+    assert ("augpipe.loader" in modules) == ("*" in statement)
     assert heavy(modules) == set()
 
 

@@ -71,7 +71,7 @@ def test_the_wheel_holds_every_file_of_the_rooms_and_no_other(built: Built) -> N
     assert {path for path in contents(built.wheel) if path.startswith("augpipe/")} == expected
 
 
-@pytest.mark.parametrize("part", ["gpu_ops/", "datasets/", "datasets/sample/", "trainer/__init__.py", "cli/"])
+@pytest.mark.parametrize("part", ["gpu_ops/", "datasets/", "datasets/synthetic/", "trainer/__init__.py", "cli/"])
 def test_the_wheel_holds_each_room(built: Built, part: str) -> None:
     assert [path for path in contents(built.wheel) if path.startswith(f"augpipe/{part}") and path.endswith(".py")]
 

@@ -1,8 +1,8 @@
 """What an image should look like, worked out another way than the package does: in float64, op by op, point by point.
 
 An op's row in `tests.parity.table` says what it does to an `Expected`, from the op's docstring alone. The look-ups are
-followed back from the output to the photograph one op after the other, never composed into matrices; bilinear samples
-come from scipy, antialiased ones from sums over every pixel of the padded photograph.
+followed back from the output to the image one op after the other, never composed into matrices; bilinear samples
+come from scipy, antialiased ones from sums over every pixel of the padded image.
 """
 
 from collections.abc import Callable
@@ -25,12 +25,12 @@ class Expected:
     """An output image while it is being described."""
 
     height: int
-    """Of the photograph, as its width."""
+    """The height of the image, as its width is."""
     width: int
     out_height: int = 0
     out_width: int = 0
     crop: tuple[Fraction, Fraction, Fraction, Fraction] = (Fraction(0),) * 4
-    """x, y, width, height in pixels of the photograph."""
+    """x, y, width, height in pixels of the image."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
@@ -53,27 +53,25 @@ class Expected:
         return x + 0.5 - self.out_width / 2, y + 0.5 - self.out_height / 2
 
     def source(self, x: Float, y: Float) -> tuple[Float, Float]:
-        """The point of the photograph, pixel centres at +0.5, that a point of the output shows."""
+        """The point of the image, pixel centres at +0.5, that a point of the output shows."""
         for look_up in reversed(self.look_ups):
             x, y = look_up(x, y)
         left, top, width, height = (float(value) for value in self.crop)
         return left + (x / self.out_width + 0.5) * width, top + (y / self.out_height + 0.5) * height
 
     def support(self) -> tuple[float, float]:
-        """How many source pixels an output pixel covers at the frame's centre, along x and y of the photograph."""
+        """How many source pixels an output pixel covers at the frame's centre, along x and y of the image."""
         step = 1e-4 * self.corner
         points = np.array([step, -step, 0.0, 0.0]), np.array([0.0, 0.0, step, -step])
         sizes = [np.hypot(at[0] - at[1], at[2] - at[3]) / (2 * step) for at in self.source(*points)]
         return float(sizes[0]), float(sizes[1])
 
-    def sampled(
-        self, photograph: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1
-    ) -> Float:
-        """(H, W, 3) levels before tone; `factor` is that of a photograph that was stored 1/factor as large."""
+    def sampled(self, image: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1) -> Float:
+        """(H, W, 3) levels before tone; `factor` is that of an image that was stored 1/factor as large."""
         x, y = self.source(*self.grid())
         support = [max(1.0, value / factor) for value in self.support()]
         x, y = x / factor - 0.5, y / factor - 0.5
-        pixels = photograph.astype(np.float64)
+        pixels = image.astype(np.float64)
         if border != "context":
             left, top, width, height = (value / factor for value in self.crop)
             pixels = pixels[floor(top) : ceil(top + height), floor(left) : ceil(left + width)]
@@ -103,7 +101,7 @@ def interpolated(pixels: Float, x: Float, y: Float, border: str, fill: tuple[flo
 
 
 def averaged(pixels: Float, x: Float, y: Float, support: list[float], border: str, fill: tuple[float, ...]) -> Float:
-    """Means over a triangle of half-width `support` around (x, y), with every pixel of the padded picture weighed."""
+    """Means over a triangle of half-width `support` around (x, y), with every pixel of the padded image weighed."""
     reach = [ceil(value) + 2 for value in support]
     before_x, after_x = max(0, ceil(-x.min())) + reach[0], max(0, ceil(x.max()) - pixels.shape[1] + 1) + reach[0]
     before_y, after_y = max(0, ceil(-y.min())) + reach[1], max(0, ceil(y.max()) - pixels.shape[0] + 1) + reach[1]

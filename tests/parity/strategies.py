@@ -51,7 +51,7 @@ LENSES = st.one_of(
         degrees=st.none() | st.integers(1, 100),
         p=PROBABILITIES,
     ),
-    # all of them together: with the default of k1, which is wider, some would fold the picture
+    # all of them together: with the default of k1, which is wider, some would fold the image
     st.just(ops.BrownConrady()),
     st.builds(
         ops.BrownConrady,

@@ -129,7 +129,7 @@ CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
 
 
 def described(plan: Plan, position: int, view: int = 0) -> Expected:
-    """What the recipe's ops should do to one photograph, given what was drawn for it."""
+    """What the recipe's ops should do to one image, given what was drawn for it."""
     row, chosen = plan.views[view][position], plan.recipe.all_views[view]
     expected = Expected(int(row["height"]), int(row["width"]))
     seen: Counter[str] = Counter()
@@ -142,10 +142,10 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
     return expected
 
 
-def expected_image(photograph: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
+def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
     """(H, W, 3) of the output that the plan's row should give."""
     expected = described(plan, position, view)
-    return expected.finished(expected.sampled(photograph, plan.recipe.border, plan.recipe.fill))
+    return expected.finished(expected.sampled(image, plan.recipe.border, plan.recipe.fill))
 
 
 TANGENTIAL = ops.BrownConrady(k1=(-0.15, 0.2), k2=(-0.05, 0.1), k3=(0.0, 0.05), p1=(-0.03, 0.03), p2=(-0.03, 0.03))

@@ -1,4 +1,4 @@
-"""Antialiased downscaling against Pillow, and a photograph that was decoded at a DCT scale."""
+"""Antialiased downscaling against Pillow, and an image that was decoded at a DCT scale."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ import pytest
 from PIL import Image
 
 from augpipe import Augment, Recipe, ops, plan
-from augpipe.gpu_ops.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
-from tests.parity.pictures import Pixels, noise, smooth
+from tests.parity.images import Pixels, noise, smooth
 from tests.parity.table import described
 
 BILINEAR = Image.Resampling.BILINEAR
 FACTORS = (1.1, 1.25, 1.5, 2.0, 2.7, 3.0, 4.0, 6.0, 8.0)
 
 
-def resized_by_pillow(photograph: Pixels, height: int, width: int) -> np.ndarray:
-    return np.asarray(Image.fromarray(photograph).resize((width, height), BILINEAR), np.int64)
+def resized_by_pillow(image: Pixels, height: int, width: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(image).resize((width, height), BILINEAR), np.int64)
 
 
 def rendered(recipe: Recipe, photograph: Pixels, **options: object) -> np.ndarray:
@@ -29,7 +29,7 @@ def rendered(recipe: Recipe, photograph: Pixels, **options: object) -> np.ndarra
 @pytest.mark.parametrize("factor", FACTORS)
 def test_downscaling_like_pillow(factor: float, picture: object) -> None:
     """Pillow rounds to 8 bits between its two passes: 1 level. At the border it cuts its filter off where ours sees the
-    mirrored photograph: a few levels more on noise, in a frame of one pixel."""
+    mirrored image: a few levels more on noise, in a frame of one pixel."""
     side = 40
     photograph = picture(round(side * factor), round(side * factor))
     recipe = Recipe(ops=(ops.CenterCrop(size=side, scale=side),))
@@ -40,7 +40,7 @@ def test_downscaling_like_pillow(factor: float, picture: object) -> None:
 
 
 @pytest.mark.parametrize("factor", FACTORS)
-def test_a_crop_of_the_downscaled_photograph(factor: float) -> None:
+def test_a_crop_of_the_downscaled_image(factor: float) -> None:
     """Resize and crop in one is Pillow's crop of Pillow's resize, long side rounded down."""
     photograph = noise(round(61 * factor), round(90 * factor), seed=5)
     recipe = Recipe(ops=(ops.MultiResolutionCrop(size=(33, 50), scales=(61,)),))
@@ -59,13 +59,13 @@ def test_a_crop_of_the_downscaled_photograph(factor: float) -> None:
 
 
 def test_the_axes_scale_apart() -> None:
-    photograph = noise(120, 90)
+    image = noise(120, 90)
     recipe = Recipe(ops=(ops.RandomResizedCrop(size=(24, 81), p=0.0, ratio=(0.01, 100.0)),))
-    error = np.abs(rendered(recipe, photograph) - resized_by_pillow(photograph, 24, 81))
+    error = np.abs(rendered(recipe, image) - resized_by_pillow(image, 24, 81))
     assert error[1:-1, 1:-1].max() <= 1
 
 
-def test_real_photographs(photos_dir: Path) -> None:
+def test_real_images(photos_dir: Path) -> None:
     paths = sorted(photos_dir.iterdir())[::25]
     assert len(paths) >= 10
     for path in paths:
@@ -84,7 +84,7 @@ def test_real_photographs(photos_dir: Path) -> None:
 
 
 def render_reduced(recipe: Recipe, reduced: Pixels, drawn: object, factor: int) -> np.ndarray:
-    """(H, W, 3) float32 from a photograph held at 1/factor of its size."""
+    """(H, W, 3) float32 from an image held at 1/factor of its size."""
     height, width = (int(drawn.rows[name][0]) for name in ("out_height", "out_width"))
     pixels = np.ascontiguousarray(np.concatenate([reduced, reduced[:, :, :1]], axis=2))
     out = np.empty(height * width * 3, np.float32)
@@ -96,7 +96,7 @@ def render_reduced(recipe: Recipe, reduced: Pixels, drawn: object, factor: int) 
 
 @pytest.mark.parametrize("border", ["context", "reflect", "edge", "constant"])
 @pytest.mark.parametrize("factor", [2, 4, 8])
-def test_a_photograph_held_at_a_dct_scale(factor: int, border: str) -> None:
+def test_an_image_held_at_a_dct_scale(factor: int, border: str) -> None:
     """Where the decoder gives 1/factor of the pixels, each of them a block's mean, the same places are looked up."""
     reduced = noise(83, 107, seed=factor)
     chosen = (

@@ -5,8 +5,8 @@ import pytest
 
 from augpipe import Augment, Recipe, ops, plan
 from augpipe.recipe import Border
+from tests.parity.images import noise, smooth
 from tests.parity.oracle import averaged, interpolated
-from tests.parity.pictures import noise, smooth
 from tests.parity.table import CASES, ROWS, expected_image, recipes_of
 
 BORDERS: tuple[Border, ...] = ("context", "reflect", "edge", "constant")
@@ -35,9 +35,9 @@ def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> Non
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("name", CASES)
 def test_within_a_level(name: str, border: Border) -> None:
-    photographs = [noise(61, 83, seed=1), noise(97, 66, seed=2)]
+    images = [noise(61, 83, seed=1), noise(97, 66, seed=2)]
     for recipe in recipes_of(name, border):
-        compare(recipe, photographs)
+        compare(recipe, images)
 
 
 def test_every_op_has_a_row_and_a_case_of_its_own() -> None:
@@ -48,7 +48,7 @@ def test_every_op_has_a_row_and_a_case_of_its_own() -> None:
 
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (2, 2), (3, 40)])
-def test_tiny_photographs(shape: tuple[int, int], border: Border) -> None:
+def test_tiny_images(shape: tuple[int, int], border: Border) -> None:
     chosen = (ops.Rotate(max_deg=90, step=None), ops.LensDistortion(), ops.Stretch(), ops.Flip())
     for crop in ((), (ops.RandomResizedCrop(size=(9, 14), scale=(0.5, 1.0)),)):
         compare(Recipe(border=border, fill=(9, 8, 7), ops=(*chosen, *crop)), [noise(*shape, seed=s) for s in range(3)])
@@ -68,8 +68,8 @@ def test_far_outside(border: Border) -> None:
     compare(Recipe(border=border, ops=chosen), [noise(40, 31)])
 
 
-def test_far_from_the_photograph_s_corner() -> None:
-    """Coordinates count from near the crop, so that float32 does not lose them in a large photograph."""
+def test_far_from_the_image_s_corner() -> None:
+    """Coordinates count from near the crop, so that float32 does not lose them in a large image."""
     chosen = (ops.Rotate(), ops.LensDistortion(), ops.MultiResolutionCrop(size=60, scales=(600,)))
     for seed in range(4):
         compare(Recipe(ops=chosen), [noise(500, 9000, seed=4)], seed=seed)
@@ -111,9 +111,9 @@ def test_a_crop_alone_gives_the_very_pixels(size: tuple[int, int], border: Borde
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (2, 2), (5, 3)])
-def test_tiny_photographs_unchanged(shape: tuple[int, int]) -> None:
-    photograph = noise(*shape)
-    assert np.array_equal(Augment(Recipe(), dtype="uint8", layout="NHWC")(photograph), photograph)
+def test_tiny_images_unchanged(shape: tuple[int, int]) -> None:
+    image = noise(*shape)
+    assert np.array_equal(Augment(Recipe(), dtype="uint8", layout="NHWC")(image), image)
 
 
 def test_normalised_values_are_those_of_torchvision() -> None:
@@ -126,7 +126,7 @@ def test_normalised_values_are_those_of_torchvision() -> None:
 
 @pytest.mark.parametrize("border", BORDERS)
 def test_the_oracle_s_two_samplers_agree(border: Border) -> None:
-    """At a support of 1 the sums over every pixel are scipy's bilinear samples, far outside the picture as well."""
+    """At a support of 1 the sums over every pixel are scipy's bilinear samples, far outside the image as well."""
     pixels = noise(7, 5).astype(np.float64)
     x, y = np.random.default_rng(0).uniform(-30, 30, (2, 20, 20))
     fill = (10.0, 20.0, 30.0)

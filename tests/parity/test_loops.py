@@ -1,4 +1,4 @@
-"""The loop's bookkeeping, bit for bit: jobs in any split, regions of a photograph, number types, layouts, shortcuts."""
+"""The loop's bookkeeping, bit for bit: jobs in any split, regions of an image, number types, layouts, shortcuts."""
 
 from itertools import pairwise
 from math import ceil, floor
@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, ops, plan
-from augpipe.gpu_ops.fused import ROWS_PER_JOB, jobs_per_image, run_jobs
-from augpipe.gpu_ops.pixels import narrow, pack_rgbx
+from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx
 from augpipe.planning.kernel_rows import kernel_rows
-from tests.parity.pictures import Pixels, noise
+from tests.parity.images import Pixels, noise
 from tests.parity.strategies import recipes
 from tests.parity.table import described, expected_image
 
@@ -28,9 +28,9 @@ BUSY = (
 )
 
 
-def packed(photograph: Pixels, spare: int = 255) -> Pixels:
+def packed(image: Pixels, spare: int = 255) -> Pixels:
     """(H, W, 4): RGBX."""
-    return np.concatenate([photograph, np.full_like(photograph[:, :, :1], spare)], axis=2)
+    return np.concatenate([image, np.full_like(image[:, :, :1], spare)], axis=2)
 
 
 def run(
@@ -58,9 +58,9 @@ def run(
 
 
 def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
-    photographs = [noise(90, 120, seed=1), noise(121, 60, seed=2), noise(70, 70, seed=3)]
+    images = [noise(90, 120, seed=1), noise(121, 60, seed=2), noise(70, 70, seed=3)]
     recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY)
-    return photographs, plan(recipe, range(3), sizes=[image.shape[:2] for image in photographs])
+    return images, plan(recipe, range(3), sizes=[image.shape[:2] for image in images])
 
 
 @pytest.mark.parametrize("border", ["context", "reflect", "edge", "constant"])
@@ -98,15 +98,15 @@ def test_jobs_cover_every_row(height: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_photographs_that_need_more_scratch_than_the_first(first: int) -> None:
-    """A call's scratch is for the most taps of any of its photographs."""
-    photographs = [noise(20, 30), noise(20, 9000)][:: 1 - 2 * first]
+def test_images_that_need_more_scratch_than_the_first(first: int) -> None:
+    """A call's scratch is for the most taps of any of its images."""
+    images = [noise(20, 30), noise(20, 9000)][:: 1 - 2 * first]
     recipe = Recipe(ops=(ops.RandomResizedCrop(size=(20, 60), p=0.0, ratio=(0.001, 1000.0)),))
-    drawn = plan(recipe, [0, 1], sizes=[image.shape[:2] for image in photographs])
+    drawn = plan(recipe, [0, 1], sizes=[image.shape[:2] for image in images])
     rows = kernel_rows(drawn.rows)
     assert sorted(rows["support_x"]) == [1, 150]
-    batch = run([packed(image) for image in photographs], rows, (20, 60), planar=False).reshape(2, 20, 60, 3)
-    for position, photograph in enumerate(photographs):
+    batch = run([packed(image) for image in images], rows, (20, 60), planar=False).reshape(2, 20, 60, 3)
+    for position, photograph in enumerate(images):
         assert np.abs(batch[position] - expected_image(photograph, drawn, position)).max() < 0.02
 
 
@@ -120,16 +120,16 @@ def test_no_job_is_no_work() -> None:
 
 
 def test_the_fourth_byte_is_not_looked_at() -> None:
-    photographs, drawn = busy_batch()
+    images, drawn = busy_batch()
     rows = kernel_rows(drawn.rows)
-    results = [run([packed(image, spare) for image in photographs], rows, (70, 45)) for spare in (0, 255)]
+    results = [run([packed(image, spare) for image in images], rows, (70, 45)) for spare in (0, 255)]
     assert np.array_equal(*results)
 
 
 @pytest.mark.parametrize("reach", [0, 3])
-def test_a_region_stands_for_the_photograph(reach: int) -> None:
+def test_a_region_stands_for_the_image(reach: int) -> None:
     """Where every tap lies in a region, that region, copied elsewhere with a stride of its own, gives the bits."""
-    photograph = noise(400, 500)
+    image = noise(400, 500)
     chosen = (
         ops.Rotate(max_deg=45, step=None),
         ops.BrownConrady(),
@@ -145,26 +145,24 @@ def test_a_region_stands_for_the_photograph(reach: int) -> None:
         top, bottom = int(y.min() - 0.5 - support[1]) - reach, int(y.max() - 0.5 + support[1]) + 2 + reach
         assert left > 0 and top > 0 and right < 500 and bottom < 400
         held = np.full((bottom - top, right - left + 7, 4), 200, np.uint8)[:, : right - left]
-        held[:] = packed(photograph)[top:bottom, left:right]
+        held[:] = packed(image)[top:bottom, left:right]
         rows = kernel_rows(drawn.rows)
-        whole = run([packed(photograph)], rows, (60, 71))
+        whole = run([packed(image)], rows, (60, 71))
         assert np.array_equal(run([held], rows, (60, 71), starts=[(left, top)]), whole)
 
 
-def test_a_region_at_the_photograph_s_border_reflects_as_the_photograph_does() -> None:
-    photograph = noise(90, 110)
+def test_a_region_at_the_image_s_border_reflects_as_the_image_does() -> None:
+    image = noise(90, 110)
     recipe = Recipe(ops=(ops.Rotate(max_deg=10, step=10), ops.MultiResolutionCrop(size=50, scales=(90,))))
     reflected = 0
     for sample_id in range(12):
         drawn = plan(recipe, [sample_id], sizes=[(90, 110)])
         left = max(0, int(drawn.rows["crop"][0, 0]) - 12)
         top = max(0, int(drawn.rows["crop"][0, 1]) - 12)
-        held = packed(photograph)[top:, left:].copy()
+        held = packed(image)[top:, left:].copy()
         rows = kernel_rows(drawn.rows)
         reflected += int(rows["reflects"][0])
-        assert np.array_equal(
-            run([held], rows, (50, 50), starts=[(left, top)]), run([packed(photograph)], rows, (50, 50))
-        )
+        assert np.array_equal(run([held], rows, (50, 50), starts=[(left, top)]), run([packed(image)], rows, (50, 50)))
     assert reflected
 
 
@@ -186,10 +184,9 @@ def test_number_types_agree() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
 def test_layouts_agree(dtype: str) -> None:
-    photographs, drawn = busy_batch()
+    images, drawn = busy_batch()
     planar, interleaved, last = (
-        Augment(drawn.recipe, dtype=dtype, layout=layout, framework="torch")(photographs, plan=drawn)
-        for layout in LAYOUTS
+        Augment(drawn.recipe, dtype=dtype, layout=layout, framework="torch")(images, plan=drawn) for layout in LAYOUTS
     )
     assert planar.shape == (3, 3, 70, 45) and planar.is_contiguous()
     assert interleaved.shape == (3, 70, 45, 3) and interleaved.is_contiguous()
@@ -200,18 +197,18 @@ def test_layouts_agree(dtype: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_torch_and_numpy_hold_the_same(layout: str) -> None:
-    photographs, drawn = busy_batch()
-    tensors = Augment(drawn.recipe, layout=layout, framework="torch")(photographs, plan=drawn)
+    images, drawn = busy_batch()
+    tensors = Augment(drawn.recipe, layout=layout, framework="torch")(images, plan=drawn)
     if layout == "channels_last":
         tensors, layout = tensors.permute(0, 2, 3, 1), "NHWC"
-    arrays = Augment(drawn.recipe, layout=layout, framework="numpy")(photographs, plan=drawn)
+    arrays = Augment(drawn.recipe, layout=layout, framework="numpy")(images, plan=drawn)
     assert isinstance(arrays, np.ndarray) and isinstance(tensors, torch.Tensor)
     assert np.array_equal(tensors.numpy(), arrays)
 
 
 def test_threads_do_not_change_a_bit() -> None:
-    photographs, drawn = busy_batch()
-    one, three = (Augment(drawn.recipe, num_threads=num)(photographs * 1, plan=drawn) for num in (1, 3))
+    images, drawn = busy_batch()
+    one, three = (Augment(drawn.recipe, num_threads=num)(images * 1, plan=drawn) for num in (1, 3))
     assert np.array_equal(one, three)
 
 
@@ -241,15 +238,15 @@ def test_packing(channels: int) -> None:
     assert (out[:, :, 3] == 255).all()
 
 
-def test_what_a_photograph_is_held_in_makes_no_difference() -> None:
-    photograph = noise(40, 50)
+def test_what_an_image_is_held_in_makes_no_difference() -> None:
+    image = noise(40, 50)
     recipe = Recipe(ops=BUSY)
-    expected = Augment(recipe)(photograph, sample_ids=[4])
-    strided = np.concatenate([photograph, photograph], axis=1)[:, ::-1][:, 50:][:, ::-1]
-    alpha = np.concatenate([photograph, photograph[:, :, :1]], axis=2)
-    for same in (strided, alpha, np.asfortranarray(photograph)):
+    expected = Augment(recipe)(image, sample_ids=[4])
+    strided = np.concatenate([image, image], axis=1)[:, ::-1][:, 50:][:, ::-1]
+    alpha = np.concatenate([image, image[:, :, :1]], axis=2)
+    for same in (strided, alpha, np.asfortranarray(image)):
         assert np.array_equal(Augment(recipe)(same, sample_ids=[4]), expected)
-    flat = photograph[:, :, :1]
+    flat = image[:, :, :1]
     gray_image = Augment(recipe)(flat, sample_ids=[4])
     assert np.array_equal(gray_image, Augment(recipe)(flat[:, :, 0], sample_ids=[4]))
     assert np.array_equal(gray_image, Augment(recipe)(np.repeat(flat, 3, axis=2), sample_ids=[4]))
@@ -261,13 +258,13 @@ def test_the_short_cut_for_taps_inside_is_never_wrong(data: st.DataObject) -> No
     """`reflects` is left out only where no tap leaves the bounds: with it the same bits come out."""
     recipe = data.draw(recipes(borders=("context", "reflect")))
     size = data.draw(st.tuples(st.integers(8, 90), st.integers(8, 90)))
-    photograph = packed(noise(*size))
+    image = packed(noise(*size))
     drawn = plan(recipe, [data.draw(st.integers(0, 2**32 - 1))], sizes=[size])
     out = int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])
     rows = kernel_rows(drawn.rows)
     mirrored = rows.copy()
     mirrored["reflects"] = 1
-    assert np.array_equal(run([photograph], rows, out), run([photograph], mirrored, out))
+    assert np.array_equal(run([image], rows, out), run([image], mirrored, out))
 
 
 def lens(**fixed: float) -> ops.BrownConrady:
@@ -291,13 +288,13 @@ def test_the_short_cut_is_right_where_it_is_narrow(chosen: tuple[ops.Op, ...], s
     """Around the crop is the least margin with which it is taken: there the outermost tap decides."""
     taken = 0
     for margin in range(120):
-        photograph = packed(noise(size[0] + 2 * margin, size[1] + 2 * margin))
-        drawn = plan(Recipe(ops=(*chosen, ops.CenterCrop(size=size))), [0], sizes=[photograph.shape[:2]])
+        image = packed(noise(size[0] + 2 * margin, size[1] + 2 * margin))
+        drawn = plan(Recipe(ops=(*chosen, ops.CenterCrop(size=size))), [0], sizes=[image.shape[:2]])
         rows = kernel_rows(drawn.rows)
         if not rows["reflects"][0]:
             mirrored = rows.copy()
             mirrored["reflects"] = 1
-            assert np.array_equal(run([photograph], rows, size), run([photograph], mirrored, size)), margin
+            assert np.array_equal(run([image], rows, size), run([image], mirrored, size)), margin
             taken += 1
         if taken == 3:
             break
@@ -309,13 +306,13 @@ def test_the_short_cut_is_right_where_it_is_narrow(chosen: tuple[ops.Op, ...], s
 def test_the_short_cut_for_the_constant_border_is_never_wrong(data: st.DataObject) -> None:
     recipe = data.draw(recipes(borders=("constant",), normalised=False))
     size = data.draw(st.tuples(st.integers(8, 90), st.integers(8, 90)))
-    photograph = packed(noise(*size))
+    image = packed(noise(*size))
     drawn = plan(recipe, [data.draw(st.integers(0, 2**32 - 1))], sizes=[size])
     out = int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])
     rows = kernel_rows(drawn.rows)
     filled = rows.copy()
     filled["is_constant"] = 1
-    np.testing.assert_allclose(run([photograph], rows, out), run([photograph], filled, out), atol=1e-3)
+    np.testing.assert_allclose(run([image], rows, out), run([image], filled, out), atol=1e-3)
 
 
 def test_a_crop_s_border_is_that_of_the_pixels_it_touches() -> None:

@@ -9,32 +9,32 @@ from scipy import ndimage
 
 from augpipe import Augment, Recipe, ops, plan
 from augpipe.recipe import Border
-from tests.parity.pictures import Pixels, gray, noise, smooth
+from tests.parity.images import Pixels, gray, noise, smooth
 
 TILE = noise(64, 64, seed=8)
 
 
-def augmented(photograph: Pixels, *chosen: ops.Op, border: Border = "context", fill: float = 0.0) -> np.ndarray:
+def augmented(image: Pixels, *chosen: ops.Op, border: Border = "context", fill: float = 0.0) -> np.ndarray:
     recipe = Recipe(border=border, fill=(fill, fill, fill), ops=chosen)
-    return Augment(recipe, layout="NHWC")(photograph, sample_ids=[0]).astype(np.float64)
+    return Augment(recipe, layout="NHWC")(image, sample_ids=[0]).astype(np.float64)
 
 
-def both_ways(degrees: float, photograph: Pixels, border: Border) -> dict[float, np.ndarray]:
+def both_ways(degrees: float, image: Pixels, border: Border) -> dict[float, np.ndarray]:
     recipe = Recipe(border=border, ops=(ops.Rotate(max_deg=degrees, step=degrees),))
     ids = np.arange(20)
-    drawn = plan(recipe, ids, sizes=[photograph.shape[:2]] * 20)
-    images = Augment(recipe, layout="NHWC", num_threads=1)([photograph] * 20, plan=drawn)
+    drawn = plan(recipe, ids, sizes=[image.shape[:2]] * 20)
+    images = Augment(recipe, layout="NHWC", num_threads=1)([image] * 20, plan=drawn)
     found = dict(zip(drawn.rows["drawn"]["rotate"]["degrees"].tolist(), images, strict=True))
     assert set(found) == {degrees, -degrees}
     return found
 
 
 def test_flips_are_exact() -> None:
-    photograph = noise(33, 50)
-    assert np.array_equal(augmented(photograph, ops.Flip(p=1.0)), photograph[:, ::-1])
-    assert np.array_equal(augmented(photograph, ops.Flip(p=1.0, direction="vertical")), photograph[::-1])
-    both = augmented(photograph, ops.Flip(p=1.0), ops.Flip(p=1.0, direction="vertical"))
-    assert np.array_equal(both, photograph[::-1, ::-1])
+    image = noise(33, 50)
+    assert np.array_equal(augmented(image, ops.Flip(p=1.0)), image[:, ::-1])
+    assert np.array_equal(augmented(image, ops.Flip(p=1.0, direction="vertical")), image[::-1])
+    both = augmented(image, ops.Flip(p=1.0), ops.Flip(p=1.0, direction="vertical"))
+    assert np.array_equal(both, image[::-1, ::-1])
 
 
 @pytest.mark.parametrize("side", [64, 65])
@@ -49,7 +49,7 @@ def test_right_angles_are_numpy_s(side: int) -> None:
 
 @pytest.mark.parametrize("degrees", [3.0, 10.0, 45.0, 120.0])
 def test_rotation_is_pillow_s(degrees: float) -> None:
-    """Image.rotate turns anticlockwise; away from the border, where Pillow fills, the pictures agree."""
+    """Image.rotate turns anticlockwise; away from the border, where Pillow fills, the images agree."""
     photograph = smooth(90, 117)
     inside = np.asarray(Image.new("L", (117, 90), 255).rotate(degrees, fillcolor=0)).astype(bool)
     for angle, image in both_ways(degrees, photograph, "constant").items():
@@ -102,7 +102,7 @@ def test_the_lens_s_radius_is_1_at_the_corner(kind: str, sign: int, size: tuple[
 @pytest.mark.parametrize("size", [(61, 90), (90, 64)])
 def test_brown_conrady_is_opencv_s(size: tuple[int, int]) -> None:
     """initUndistortRectifyMap looks up what OpenCV's lens model says, with the half-diagonal as focal length."""
-    photograph = noise(*size)
+    image = noise(*size)
     k1, k2, k3, p1, p2 = -0.11, 0.07, 0.02, 0.013, -0.021
     corner = np.hypot(*size) / 2
     camera = np.array([[corner, 0, (size[1] - 1) / 2], [0, corner, (size[0] - 1) / 2], [0, 0, 1]])
@@ -110,18 +110,15 @@ def test_brown_conrady_is_opencv_s(size: tuple[int, int]) -> None:
         camera, np.array([k1, k2, p1, p2, k3]), np.eye(3), camera, (size[1], size[0]), cv2.CV_32FC1
     )
     expected = np.stack(
-        [
-            ndimage.map_coordinates(photograph[:, :, i].astype(float), maps[::-1], order=1, mode="reflect")
-            for i in range(3)
-        ],
+        [ndimage.map_coordinates(image[:, :, i].astype(float), maps[::-1], order=1, mode="reflect") for i in range(3)],
         axis=2,
     )
     op = ops.BrownConrady(k1=(k1, k1), k2=(k2, k2), k3=(k3, k3), p1=(p1, p1), p2=(p2, p2))
-    assert np.abs(augmented(photograph, op) - expected).max() < 0.02
-    # remap rounds coordinates to 1/32 of a pixel, so a soft picture is what it can be compared on
-    photograph = smooth(*size)
-    remapped = cv2.remap(photograph, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
-    assert np.abs(augmented(photograph, op) - remapped).max() <= 1
+    assert np.abs(augmented(image, op) - expected).max() < 0.02
+    # remap rounds coordinates to 1/32 of a pixel, so a soft image is what it can be compared on
+    image = smooth(*size)
+    remapped = cv2.remap(image, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    assert np.abs(augmented(image, op) - remapped).max() <= 1
 
 
 @pytest.mark.parametrize(("border", "padding"), [("context", "reflection"), ("edge", "border"), ("constant", "zeros")])
@@ -147,8 +144,8 @@ def test_affine_maps_are_torch_s(border: Border, padding: str) -> None:
     assert np.abs(image - expected[0].numpy()).max() < 0.01
 
 
-def test_the_context_of_a_crop_is_the_photograph() -> None:
-    """A crop that is turned shows what the turned photograph shows there."""
+def test_the_context_of_a_crop_is_the_image() -> None:
+    """A crop that is turned shows what the turned image shows there."""
     photograph = noise(101, 121)
     for angle, image in both_ways(20.0, photograph, "context").items():
         recipe = Recipe(ops=(ops.Rotate(max_deg=20.0, step=20.0), ops.CenterCrop(size=41)))
@@ -217,9 +214,9 @@ def shift_of(op: ops.ColorCast) -> np.ndarray:
 def test_a_cast_adds_to_each_channel_and_saturates() -> None:
     op = ops.ColorCast(max_shift=200, channel_p=1.0)
     shift = shift_of(op)
-    photograph = noise(20, 20)
-    assert np.array_equal(augmented(photograph, op), np.clip(photograph + shift, 0, 255))
-    assert len(set(shift)) == 3 and (photograph + shift).max() > 255 and (photograph + shift).min() < 0
+    image = noise(20, 20)
+    assert np.array_equal(augmented(image, op), np.clip(image + shift, 0, 255))
+    assert len(set(shift)) == 3 and (image + shift).max() > 255 and (image + shift).min() < 0
 
 
 def test_the_order_of_cast_and_vignette_counts() -> None:
@@ -227,11 +224,11 @@ def test_the_order_of_cast_and_vignette_counts() -> None:
     cast, vignette = ops.ColorCast(max_shift=200, channel_p=1.0), ops.Vignette(radii=(0.0, 0.0), strengths=(0.8, 0.8))
     shift = shift_of(cast)
     gain = augmented(gray(8, 8, 100), vignette) / 100
-    photograph = noise(8, 8).astype(np.float64)
+    image = noise(8, 8).astype(np.float64)
     first = augmented(noise(8, 8), cast, vignette)
     last = augmented(noise(8, 8), vignette, cast)
-    np.testing.assert_allclose(first, np.clip(photograph + shift, 0, 255) * gain, atol=1e-3)
-    np.testing.assert_allclose(last, np.clip(photograph * gain + shift, 0, 255), atol=1e-3)
+    np.testing.assert_allclose(first, np.clip(image + shift, 0, 255) * gain, atol=1e-3)
+    np.testing.assert_allclose(last, np.clip(image * gain + shift, 0, 255), atol=1e-3)
     assert np.abs(first - last).max() > 10
 
 

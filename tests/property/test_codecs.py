@@ -108,6 +108,16 @@ def test_what_is_not_finite_is_counted_and_seen_again(name: str, x: Floats, bloc
 
 
 @pytest.mark.parametrize("name", names())
+@given(x=st.one_of(arrays, broken), block=BLOCKS)
+def test_every_byte_of_a_payload_is_written(name: str, x: Floats, block: int | None) -> None:
+    tested = codec(name, block=block)
+    first, second = (np.full(tested.num_bytes(len(x)), held, np.uint8) for held in (0x55, 0xAA))
+    tested.encode_into(x, first)
+    tested.encode_into(x, second)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", names())
 @given(x=arrays, block=BLOCKS, offset=st.integers(0, 7), data=st.data())
 def test_adding_is_one_float32_addition(
     name: str, x: Floats, block: int | None, offset: int, data: st.DataObject

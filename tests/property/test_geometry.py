@@ -1,11 +1,11 @@
-"""Geometry that undoes itself, commutes, or leaves even pictures even: whatever the angle, the factor and the size."""
+"""Geometry that undoes itself, commutes, or leaves even images even: whatever the angle, the factor and the size."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, ops, plan
-from tests.parity.pictures import gray, noise
+from tests.parity.images import gray, noise
 from tests.parity.strategies import BORDERS, FLIPS, LENSES, ROTATIONS, STRETCHES, recipes
 
 LENGTHS = st.one_of(st.integers(1, 5), st.integers(1, 70))
@@ -15,11 +15,11 @@ FACTORS = st.floats(0.5, 2.0)
 IDS = st.integers(0, 2**32 - 1)
 BORDER = st.sampled_from(BORDERS)
 TOLERANCE = 0.05
-"""Levels, on noise: float32 coordinates are off by up to 1e-4 pixels of these small pictures."""
+"""Levels, on noise: float32 coordinates are off by up to 1e-4 pixels of these small images."""
 
 
-def augmented(photograph: np.ndarray, chosen: list[ops.Op], sample_id: int = 0, border: str = "context") -> np.ndarray:
-    return Augment(Recipe(border=border, ops=tuple(chosen)), layout="NHWC")(photograph, sample_ids=[sample_id])
+def augmented(image: np.ndarray, chosen: list[ops.Op], sample_id: int = 0, border: str = "context") -> np.ndarray:
+    return Augment(Recipe(border=border, ops=tuple(chosen)), layout="NHWC")(image, sample_ids=[sample_id])
 
 
 def angles(recipe: Recipe, num: int, size: tuple[int, int]) -> list[list[float]]:
@@ -30,22 +30,22 @@ def angles(recipe: Recipe, num: int, size: tuple[int, int]) -> list[list[float]]
 
 @given(size=SIZES, direction=st.sampled_from(["horizontal", "vertical"]), border=BORDER)
 def test_two_flips_are_none(size: tuple[int, int], direction: str, border: str) -> None:
-    photograph = noise(*size)
+    image = noise(*size)
     flip = ops.Flip(p=1.0, direction=direction)
-    assert np.array_equal(augmented(photograph, [flip, flip], border=border), photograph)
-    once = Augment(Recipe(border=border, ops=(flip,)), layout="NHWC", dtype="uint8")(photograph)
-    assert np.array_equal(augmented(once, [flip], border=border), photograph)
+    assert np.array_equal(augmented(image, [flip, flip], border=border), image)
+    once = Augment(Recipe(border=border, ops=(flip,)), layout="NHWC", dtype="uint8")(image)
+    assert np.array_equal(augmented(once, [flip], border=border), image)
 
 
 @given(size=SIZES, degrees=ANGLES, border=st.sampled_from(["context", "reflect", "edge"]))
-def test_there_and_back_again_is_the_photograph(size: tuple[int, int], degrees: float, border: str) -> None:
+def test_there_and_back_again_is_the_image(size: tuple[int, int], degrees: float, border: str) -> None:
     """Of a few samples that are turned twice by plus or minus an angle, those whose signs differ."""
-    photograph = noise(*size)
+    image = noise(*size)
     turn = ops.Rotate(max_deg=degrees, step=degrees)
     recipe = Recipe(border=border, ops=(turn, turn))
     opposite = [i for i, (first, last) in enumerate(angles(recipe, 8, size)) if first == -last]
     assert opposite
-    assert np.abs(augmented(photograph, [turn, turn], opposite[0], border) - photograph).max() < TOLERANCE
+    assert np.abs(augmented(image, [turn, turn], opposite[0], border) - image).max() < TOLERANCE
 
 
 @given(size=SIZES, degrees=st.floats(1.0, 90.0))
@@ -62,14 +62,14 @@ def test_two_turns_add_up(size: tuple[int, int], degrees: float) -> None:
 
 @given(size=SIZES, across=FACTORS, down=FACTORS)
 def test_a_stretch_and_its_inverse(size: tuple[int, int], across: float, down: float) -> None:
-    photograph = noise(*size)
+    image = noise(*size)
     there = ops.Stretch(horizontal=(across, across), vertical=(down, down))
     back = ops.Stretch(horizontal=(1 / across, 1 / across), vertical=(1 / down, 1 / down))
-    assert np.abs(augmented(photograph, [there, back]) - photograph).max() < TOLERANCE
+    assert np.abs(augmented(image, [there, back]) - image).max() < TOLERANCE
 
 
 @given(size=SIZES, across=FACTORS, down=FACTORS, sample_id=IDS, border=BORDER)
-def test_a_flipped_photograph_gives_the_flipped_picture(
+def test_a_flipped_image_gives_the_flipped_image(
     size: tuple[int, int], across: float, down: float, sample_id: int, border: str
 ) -> None:
     """Stretches and the paper's lenses know no left and right."""
@@ -96,9 +96,7 @@ def test_a_radial_lens_knows_no_axes(size: tuple[int, int], strength: float, kin
     chain=st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES), max_size=4),
     data=st.data(),
 )
-def test_an_even_picture_stays_even(
-    size: tuple[int, int], level: int, chain: list[ops.Op], data: st.DataObject
-) -> None:
+def test_an_even_image_stays_even(size: tuple[int, int], level: int, chain: list[ops.Op], data: st.DataObject) -> None:
     """Weights sum to 1, inside and at every border."""
     chosen = [*chain, *data.draw(st.lists(LENSES, max_size=1))]
     recipe = Recipe(border=data.draw(BORDER), fill=(level,) * 3, ops=tuple(chosen))
@@ -107,10 +105,8 @@ def test_an_even_picture_stays_even(
 
 
 @given(size=SIZES, left=st.integers(0, 40), top=st.integers(0, 40), sample_id=IDS)
-def test_where_a_photograph_begins_makes_no_difference(
-    size: tuple[int, int], left: int, top: int, sample_id: int
-) -> None:
-    """A crop's surroundings look the same when more photograph is added beyond them."""
+def test_where_an_image_begins_makes_no_difference(size: tuple[int, int], left: int, top: int, sample_id: int) -> None:
+    """A crop's surroundings look the same when more image is added beyond them."""
     photograph = noise(150 + 2 * size[0], 150 + 2 * size[1])  # even, so that no half is rounded
     chosen = [ops.Rotate(), ops.LensDistortion(), ops.Flip(), ops.CenterCrop(size=40)]
     image = augmented(photograph, chosen, sample_id)
@@ -124,7 +120,7 @@ def test_where_a_photograph_begins_makes_no_difference(
 def test_levels_stay_between_the_darkest_and_the_brightest(
     recipe: Recipe, size: tuple[int, int], sample_id: int
 ) -> None:
-    """Samples are means of pixels: without tone nothing gets darker or brighter than the photograph."""
+    """Samples are means of pixels: without tone nothing gets darker or brighter than the image."""
     geometry = [op for op in recipe.ops if not isinstance(op, ops.Vignette | ops.ColorCast)]
     photograph = noise(*size) // 2 + 60
     image = augmented(photograph, geometry, sample_id, recipe.border)

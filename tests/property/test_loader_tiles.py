@@ -1,4 +1,4 @@
-"""Batches from tiles alone are, in every bit, those from whole photographs, whatever recipe, picture and border."""
+"""Batches from tiles alone are, in every bit, those from whole images, whatever recipe, image and border."""
 
 from typing import Any
 
@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from augpipe import Recipe, View
 from augpipe.planning.plan import refusals
 from augpipe.recipes import deep_image
+from tests.augpipe.loader.loader_sources import arrays
+from tests.augpipe.loader.tiled_loaders import SIDES, Decodes, make, tiled_files, whole
+from tests.contracts.backends import assert_same
 from tests.parity import strategies
-from tests.unit.loader_sources import arrays
-from tests.unit.tiled_loaders import SIDES, Decodes, assert_same_batches, make, tiled_files, whole
 
 SMALL_TILES = tiled_files(32, (16, 8))
 """Each of 8 sizes in each of 4 kinds of sampling."""
@@ -48,22 +49,22 @@ def test_every_recipe(recipe: Recipe, files: list[bytes], seed: int, decodes: De
     num_whole, num_regions = map(len, decodes.look())
     assert (num_whole, num_regions) == (0, len(usable))
     loader.set_epoch(0)
-    assert assert_same_batches(found, whole(loader)) == len(usable)
+    assert assert_same(found, whole(loader)) == len(usable)
     event(f"views: {len(found[0].plan.views)}")
 
 
 @settings(max_examples=40)
 @given(recipe=strategies.recipes(), which=st.integers(0, 31), seed=st.integers(0, 2**64 - 1))
 def test_recipes_without_a_crop(recipe: Recipe, which: int, seed: int) -> None:
-    """They keep the whole photograph, or what a stretch leaves of it."""
+    """They keep the whole image, or what a stretch leaves of it."""
     assume(refusals(recipe, [SIDES[which % 8]]) == [None])
     loader = make([SMALL_TILES[which]], recipe, seed=seed, batch_size=1)
     found = list(loader)
     loader.set_epoch(0)
-    assert assert_same_batches(found, whole(loader)) == 1
+    assert assert_same(found, whole(loader)) == 1
 
 
-def test_photographs_were_scaled_while_they_were_decoded(decodes: Decodes) -> None:
+def test_images_were_scaled_while_they_were_decoded(decodes: Decodes) -> None:
     """That the comparison above meets every DCT factor."""
     for scale in (8, 16, 40, 120):
         list(make([*SMALL_TILES[::8], *TILES[4::8], *arrays(2)], deep_image(8, (scale,))))

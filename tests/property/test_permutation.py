@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.gpu_ops.permutation import inverse_permute, permute
+from augpipe.gpu_ops.random.permutation import inverse_permute, permute
 
 seeds = st.integers(0, 2**64 - 1)
 epochs = st.integers(0, 2**32 - 1)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, View, ops, plan
-from tests.parity.pictures import noise
+from tests.parity.images import noise
 from tests.parity.schema import problems
 from tests.parity.strategies import ANY_OP, BORDERS, LENSES, chains, recipes
 from tests.parity.table import expected_image
@@ -44,7 +44,7 @@ def test_every_op_comes_back_from_toml_and_json_and_fits_the_schema(op: ops.Op) 
 
 @settings(max_examples=300)
 @given(recipe=recipes(), height=LENGTHS, width=LENGTHS, sample_id=IDS, seed=st.integers(0, 2**64 - 1))
-def test_any_recipe_on_any_photograph_gives_the_oracle_s_pixels(
+def test_any_recipe_on_any_image_gives_the_oracle_s_pixels(
     recipe: Recipe, height: int, width: int, sample_id: int, seed: int
 ) -> None:
     photograph = noise(height, width, seed=sample_id)
@@ -77,7 +77,7 @@ def test_what_is_drawn_does_not_depend_on_the_batch(recipe: Recipe, sample_id: i
 
 @settings(max_examples=300)
 @given(lens=LENSES, sample_id=IDS)
-def test_no_lens_folds_the_picture(lens: ops.Op, sample_id: int) -> None:
+def test_no_lens_folds_the_image(lens: ops.Op, sample_id: int) -> None:
     """Within the frame the look-up keeps its orientation: its Jacobian's determinant is positive."""
     row = plan(Recipe(ops=(lens,)), [sample_id], sizes=[(60, 80)]).rows[0]
     k1, k2, k3, p1, p2 = row["lens"]

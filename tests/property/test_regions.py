@@ -1,4 +1,4 @@
-"""Rendering from the rectangle that is decoded gives the bits of rendering from the whole photograph."""
+"""Rendering from the rectangle that is decoded gives the bits of rendering from the whole image."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View, ops, plan, recipes
-from augpipe.gpu_ops.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import refusals
 from augpipe.planning.regions import source_regions
+from tests.augpipe.loader.loader_sources import run_python
 from tests.parity import strategies
-from tests.unit.loader_sources import run_python
 
 Pixels = npt.NDArray[np.uint8]
 NUM = 3
-"""Photographs a recipe."""
+"""Images a recipe."""
 
 SIDES = st.one_of(st.integers(1, 12), st.integers(13, 240))
 
@@ -33,7 +33,7 @@ def recipes_of_views(draw: st.DrawFn) -> Recipe:
 
 
 def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:
-    """The output from an (H, W, 4) array that begins at a pixel of the photograph; its rows may be strided."""
+    """The output from an (H, W, 4) array that begins at a pixel of the image; its rows may be strided."""
     out = np.empty(size[0] * size[1] * 3, np.float32)
     table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
     run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]))
@@ -43,7 +43,7 @@ def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void],
 def assert_rectangles_hold_all_that_is_read(
     recipe: Recipe, size: tuple[int, int], factor: int, seed: int
 ) -> npt.NDArray[np.int32]:
-    """Compare for NUM photographs of (height, width) `size`, decoded at 1/`factor`; returns the rectangles."""
+    """Compare for NUM images of (height, width) `size`, decoded at 1/`factor`; returns the rectangles."""
     drawn = plan(recipe, range(NUM), sizes=[size] * NUM, seed=seed)
     tables = [kernel_rows(rows, np.full(NUM, factor)) for rows in drawn.views]
     outputs = [(int(rows["out_height"][0]), int(rows["out_width"][0])) for rows in drawn.views]
@@ -52,13 +52,13 @@ def assert_rectangles_hold_all_that_is_read(
     rng = np.random.default_rng(seed)
     for position, (left, top, right, bottom) in enumerate(regions.tolist()):
         assert 0 <= left < right <= width and 0 <= top < bottom <= height
-        photograph = rng.integers(0, 256, (height, width, 4), np.uint8)
-        other = photograph ^ rng.integers(1, 256, photograph.shape, np.uint8)  # each byte is another
-        other[top:bottom, left:right] = photograph[top:bottom, left:right]
-        alone = photograph[top:bottom, left:right].copy()
+        image = rng.integers(0, 256, (height, width, 4), np.uint8)
+        other = image ^ rng.integers(1, 256, image.shape, np.uint8)  # each byte is another
+        other[top:bottom, left:right] = image[top:bottom, left:right]
+        alone = image[top:bottom, left:right].copy()
         for table, output in zip(tables, outputs, strict=True):
             row = table[position : position + 1]
-            expected = render(photograph, 0, 0, row, output)
+            expected = render(image, 0, 0, row, output)
             np.testing.assert_array_equal(render(other, 0, 0, row, output), expected)
             np.testing.assert_array_equal(render(alone, left, top, row, output), expected)
     return regions
@@ -83,7 +83,15 @@ FOLDING = Recipe(
         ops.MultiResolutionCrop(size=40, scales=(150,)),
     )
 )
-"""Points are looked up far outside the frame, where the lens turns the picture over."""
+"""Points are looked up far outside the frame, where the lens turns the image over."""
+
+NARROW = Recipe(
+    ops=(
+        ops.BrownConrady(k1=(0.5, 0.5), p1=(0.0, 0.0), p2=(-0.4, 0.4)),
+        ops.RandomResizedCrop(size=(60, 1), scale=(0.05, 0.05), ratio=(1 / 60, 1 / 60)),
+    )
+)
+"""Of a crop one pixel wide the lens sees columns beside it: where that is at an end, further out than further in."""
 
 
 @pytest.mark.parametrize("border", strategies.BORDERS)
@@ -94,6 +102,7 @@ FOLDING = Recipe(
         (recipes.deep_image(224, (512,)), (375, 500)),
         (recipes.deep_image(64, (400,)), (300, 6_000)),
         (FOLDING, (300, 400)),
+        (NARROW, (60, 20)),
         (Recipe(ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=9))), (41, 77)),
         (Recipe(ops=(ops.Stretch(horizontal=(0.05, 0.05), vertical=(2, 2)), ops.CenterCrop(size=30))), (31, 44)),
     ],
@@ -105,24 +114,47 @@ def test_recipes_that_reach_far(recipe: Recipe, size: tuple[int, int], border: A
         assert_rectangles_hold_all_that_is_read(changed, size, factor, seed)
 
 
+@pytest.mark.parametrize("bent_by", [("k1", 0.16), ("k2", 0.16), ("k3", 0.16), ("p1", 0.16), ("p2", -0.16)])
+@pytest.mark.parametrize("size", [(120, 1), (1, 120), (60, 60)])
+def test_where_no_border_is_minded_no_tap_lies_outside(bent_by: tuple[str, float], size: tuple[int, int]) -> None:
+    """The crop lies by more and more pixels within the image, until the lens looks at nothing beside that."""
+    name, coefficient = bent_by
+    none = dict.fromkeys(("k1", "p1", "p2"), (0.0, 0.0))
+    lens = ops.BrownConrady(**none | {name: (coefficient, coefficient)})  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    is_minded = []
+    for margin in range(35):
+        height, width = (side + 2 * margin for side in size)
+        image = rng.integers(0, 256, (height, width, 4), np.uint8)
+        row = kernel_rows(plan(Recipe(ops=(lens, ops.CenterCrop(size=size))), [0], sizes=[(height, width)]).rows)
+        is_minded.append(bool(row["reflects"][0]))
+        if not is_minded[-1]:
+            rendered = render(image, 0, 0, row, size)
+            for border in ("reflects", "is_constant"):
+                minding = row.copy()
+                minding[border] = 1
+                np.testing.assert_array_equal(render(image, 0, 0, minding, size), rendered)
+    assert is_minded == sorted(is_minded, reverse=True) and len(set(is_minded)) == 2
+
+
 def test_a_rectangle_that_is_a_pixel_too_small_is_noticed() -> None:
     """That the comparison can fail: without its outermost pixels a rectangle of a turned crop is not enough."""
     recipe = Recipe(ops=(ops.Rotate(), ops.MultiResolutionCrop(size=60, scales=(150,))))
     size = (150, 201)
     drawn = plan(recipe, range(NUM), sizes=[size] * NUM)
     table = kernel_rows(drawn.rows)
-    photograph = np.random.default_rng(0).integers(0, 256, (*size, 4), np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, (*size, 4), np.uint8)
     for position, (left, top, right, bottom) in enumerate(source_regions([table], [(60, 60)]).tolist()):
         row = table[position : position + 1]
-        expected = render(photograph, 0, 0, row, (60, 60))
+        expected = render(image, 0, 0, row, (60, 60))
         for rows, columns in (
             (slice(top + 2, bottom), slice(left, right)),
             (slice(top, bottom - 3), slice(left, right)),
             (slice(top, bottom), slice(left + 2, right)),
             (slice(top, bottom), slice(left, right - 3)),
         ):
-            other = ~photograph
-            other[rows, columns] = photograph[rows, columns]
+            other = ~image
+            other[rows, columns] = image[rows, columns]
             assert not np.array_equal(render(other, 0, 0, row, (60, 60)), expected)
 
 

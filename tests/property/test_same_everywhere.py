@@ -1,6 +1,5 @@
 """For one seed and epoch each sample's plan and pixels are the same bits, however the epoch is cut."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Augment, Loader, Recipe, order, recipes
-from augpipe.datasets.folder import FolderSource
+from augpipe.datasets.formats.folder import FolderSource
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.ops import CenterCrop, Flip, Normalize
 from augpipe.planning.kernel_rows import dct_factors
-from tests.unit.loader_sources import (
+from tests.augpipe.loader.loader_sources import (
     CONTINUOUS,
     PAPER,
     RECIPES,
@@ -54,7 +53,7 @@ def make(source: MemorySource) -> MakeLoader:
 
 @pytest.fixture(scope="module")
 def references(source: MemorySource) -> dict[str, list[tuple[int, Sample]]]:
-    """The epoch of each recipe in its order, one photograph at a time."""
+    """The epoch of each recipe in its order, one image at a time."""
     found = {}
     for name, recipe in RECIPES.items():
         loader = Loader(source, recipe, batch_size=1, num_threads=1, prefetch=1, framework="numpy", seed=SEED)
@@ -74,68 +73,9 @@ def test_the_reference_could_differ(references: dict[str, list[tuple[int, Sample
         assert not set(changed) & set(reference)
 
 
-def test_some_of_the_photographs_are_decoded_at_a_smaller_scale(make: MakeLoader) -> None:
+def test_some_of_the_images_are_decoded_at_a_smaller_scale(make: MakeLoader) -> None:
     factors = np.concatenate([dct_factors(batch.plan.views) for batch in make(PAPER)])
     assert len(set(factors.tolist())) >= 2
-
-
-@pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("num_threads", [1, 2])
-@pytest.mark.parametrize("batch_size", [1, 7, 32])
-def test_batch_sizes_and_threads(
-    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, name: str, num_threads: int, batch_size: int
-) -> None:
-    loader = make(RECIPES[name], batch_size=batch_size, num_threads=num_threads)
-    assert samples(loader) == references[name]
-
-
-@pytest.mark.parametrize("prefetch", [1, 2, 3, 4])
-def test_prefetching(references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, prefetch: int) -> None:
-    assert samples(make(PAPER, prefetch=prefetch, num_threads=3)) == references[PAPER.name]
-
-
-@pytest.mark.parametrize("name", [PAPER.name, SEVERAL_VIEWS.name])
-@pytest.mark.parametrize(("world_size", "batch_size"), [(1, 7), (2, 7), (3, 1), (3, 7), (2, 32)])
-def test_world_sizes(
-    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, name: str, world_size: int, batch_size: int
-) -> None:
-    loaders = [
-        make(RECIPES[name], world_size=world_size, rank=rank, batch_size=batch_size) for rank in range(world_size)
-    ]
-    seen = [samples(loader) for loader in loaders]
-    together = [sample for rank in seen for sample in rank]
-    assert len(together) == NUM
-    assert dict(together) == dict(references[name])
-    assert len({len(loader) for loader in loaders}) == 1
-
-
-@pytest.mark.parametrize(("batch_size", "world_size"), [(1, 1), (7, 2), (32, 1), (5, 3)])
-def test_resuming_in_the_middle_with_another_batch_size_and_world_size(
-    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader, batch_size: int, world_size: int
-) -> None:
-    before = [make(PAPER, batch_size=4, world_size=2, rank=rank) for rank in range(2)]
-    seen = []
-    for loader in before:
-        running = iter(loader)
-        seen += samples(next(running) for _ in range(3))
-    states = [json.dumps(loader.state_dict()) for loader in before]
-    assert states[0] == states[1]
-    for rank in range(world_size):
-        # another seed and epoch: both come from the state
-        loader = make(PAPER, batch_size=batch_size, world_size=world_size, rank=rank, seed=0)
-        loader.set_epoch(0)
-        loader.load_state_dict(json.loads(states[0]))
-        seen += samples(loader)
-    assert len(seen) == NUM
-    assert dict(seen) == dict(references[PAPER.name])
-
-
-def test_dropping_the_last_batch_gives_all_ranks_the_same_number_of_full_batches(make: MakeLoader) -> None:
-    for world_size in (1, 2, 3):
-        loaders = [make(PAPER, drop_last=True, world_size=world_size, rank=rank) for rank in range(world_size)]
-        lengths = [[len(batch) for batch in loader] for loader in loaders]
-        assert lengths == [[7] * (NUM // (7 * world_size))] * world_size
-        assert [len(loader) for loader in loaders] == [len(lengths[0])] * world_size
 
 
 def test_the_cut_off_end_gives_some_ranks_an_empty_batch_of_the_right_shape(make: MakeLoader) -> None:
@@ -166,20 +106,20 @@ def test_the_order_does_not_change_what_is_drawn(
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_the_transform_gives_the_loaders_pixels(recipe: Recipe, dtype: Any, layout: Any) -> None:
-    pictures = arrays(12)
+    images = arrays(12)
     loader = Loader(
-        MemorySource(pictures), recipe, batch_size=5, seed=SEED, framework="numpy", dtype=dtype, layout=layout
+        MemorySource(images), recipe, batch_size=5, seed=SEED, framework="numpy", dtype=dtype, layout=layout
     )
     loader.set_epoch(EPOCH)
     transform = Augment(recipe, SEED, dtype=dtype, layout=layout)
-    assert_transform_agrees(loader, transform, pictures)
+    assert_transform_agrees(loader, transform, images)
 
 
 def test_the_transform_gives_the_loaders_pixels_of_decoded_files(source: MemorySource, make: MakeLoader) -> None:
     # nothing shrinks, so nothing is decoded at a smaller scale
     recipe = Recipe(ops=(CenterCrop(size=40), Flip(), Normalize()))
-    pictures = [decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3] for data in source.contents]
-    assert_transform_agrees(make(recipe), Augment(recipe, SEED), pictures)
+    images = [decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3] for data in source.contents]
+    assert_transform_agrees(make(recipe), Augment(recipe, SEED), images)
 
 
 def assert_transform_agrees(loader: Loader, transform: Augment, pictures: list[Any]) -> None:
@@ -196,7 +136,7 @@ def assert_transform_agrees(loader: Loader, transform: Augment, pictures: list[A
     assert num == len(pictures)
 
 
-def test_real_photographs(photos_dir: Path) -> None:
+def test_real_images(photos_dir: Path) -> None:
     source = FolderSource(photos_dir)
     recipe = recipes.deep_image(32, (40, 96))
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.trainer.schedule import ALIGN, Bucket, Exchange, butterfly, cut, fill_buckets, lazy, pieces_within
+from augpipe.trainer.exchange import ALIGN, Bucket, Exchange, butterfly, cut, fill_buckets, lazy, pieces_within
 
 SIZES = st.lists(st.integers(0, 700), min_size=1, max_size=9)
 WORLD_SIZES = st.integers(1, 7)

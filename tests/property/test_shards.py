@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.datasets.shards.index import ShardIndex
-from augpipe.datasets.shards.keys import check_key, sample_key
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.ustar import check_key, sample_key
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.shards.writer import ShardWriter
-from tests.unit.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg
+from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg
 
 JPEGS = [jpeg(i) for i in range(NUM)]
 
@@ -134,7 +134,7 @@ def test_a_file_cut_anywhere_ends_in_a_clear_error(sound: Path, num_bytes: int, 
             assert verify(out)
 
 
-def test_the_bytes_of_a_photograph_are_its_own_copy(sound: Path) -> None:
+def test_the_bytes_of_an_image_are_its_own_copy(sound: Path) -> None:
     source = ShardSource(sound)
     data = source.read(0)
     del source

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.decoding import decode
-from tests.unit.tiled_files import KINDS, Bytes, header_of, noise, table_of, tiled, tiles_in, with_table
+from tests.augpipe.decoding.tiled_files import KINDS, Bytes, header_of, noise, table_of, tiled, tiles_in, with_table
 
 FACTORS = (1, 2, 4, 8)
 SIDES = st.one_of(st.integers(1, 40), st.integers(41, 260))
@@ -47,7 +47,7 @@ def test_every_rectangle_at_every_scale(
         np.testing.assert_array_equal(pixels, whole[top:bottom, left:right])
 
 
-def test_each_pixel_of_a_small_picture_alone() -> None:
+def test_each_pixel_of_a_small_image_alone() -> None:
     for kind in KINDS:
         jpeg = tiled(noise(19, 37), kind, tile=(16, 8))
         for factor in FACTORS:

@@ -1,6 +1,7 @@
 """The short way through a tiled file's header takes what `prepare` writes, and finds what the long one does."""
 
 from dataclasses import fields
+from itertools import product
 from unittest.mock import patch
 
 import numpy as np
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.decoding import Tiles, read_tiles, tile_scan, tiles
+from augpipe.decoding.jpeg import read_frame
 from augpipe.decoding.tile_table import ALONE
-from tests.unit.picture_files import exif
-from tests.unit.tiled_files import KINDS, noise, table_of, tiled, with_markers, with_table
+from tests.augpipe.decoding.image_files import exif
+from tests.augpipe.decoding.tiled_files import KINDS, noise, table_of, tiled, with_markers, with_table
 
 FILES = [
     tiled(noise(height, width), kind, quality=quality, tile=tile)
@@ -58,6 +60,24 @@ def test_what_is_not_usual_is_left_to_the_long_way() -> None:
     assert usual(stuffed) is None and read_tiles(stuffed) is not None
     noted = with_markers(data, b"\xff\xe1\x00\x0dhttp://adob" + b"\xff\xfe\x00\x04hi")
     assert is_same(usual(noted), read_tiles(noted))
+
+
+@pytest.mark.parametrize(("kind", "num_taken"), [("4:2:0", 3), ("gray", 1)])
+def test_sampling_factors_are_taken_as_by_the_long_way(kind: str, num_taken: int) -> None:
+    """Whatever they are, of each component: of one tile, so that the table fits them all."""
+    file = tiled(noise(1, 1), kind)
+    at = read_frame(memoryview(file)).size_at + 6
+    taken = set()
+    for factors in product([0x11, 0x12, 0x14, 0x21, 0x22, 0x41, 0x10, 0x00], repeat=file[at - 2]):
+        changed = bytearray(file)
+        changed[at : at + 3 * len(factors) : 3] = bytes(factors)
+        found, other = usual(bytes(changed)), slow(bytes(changed))
+        if other is None:
+            assert found is None, factors
+        else:
+            assert is_same(found, other), factors
+            taken.add(factors)
+    assert len(taken) == num_taken
 
 
 @settings(max_examples=400)

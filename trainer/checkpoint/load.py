@@ -9,7 +9,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from augpipe.trainer.checkpoint.folder import newest_whole
+from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import DamagedError, read_manifest
 from augpipe.trainer.checkpoint.save import COMMON, JSON
 from augpipe.trainer.checkpoint.tree import restore

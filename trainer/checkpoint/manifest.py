@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from augpipe.datasets.shards.atomic import write_atomically
+from augpipe.datasets.files.atomic import write_atomically
 
 NAME = "manifest.json"
 VERSION = 1

@@ -1,8 +1,8 @@
 """Writes checkpoints in the background, one at a time, and says when one failed."""
 
 import logging
+import os
 import shutil
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.storage import WriteResult
 
-from augpipe.trainer.checkpoint.folder import unfinished_path
+from augpipe.datasets.files.atomic import sync_folder
+from augpipe.trainer.checkpoint.checkpoints_folder import finished_path, remove_older, replaced_path, unfinished_path
+from augpipe.trainer.checkpoint.manifest import write_manifest
 from augpipe.trainer.checkpoint.tree import flatten
-from augpipe.trainer.checkpoint.writer import AtomicWriter
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -23,6 +27,39 @@ COMMON = "common"
 """Where what is the same on all ranks stands; rank 0 writes it."""
 JSON = ".json"
 """The name of a part's text among its tensors."""
+
+
+class AtomicWriter(FileSystemWriter):
+    """Writes step-N.tmp; rank 0 alone calls `finish`, after every rank's files are on the disk, and renames it there.
+
+    `finish` runs in the thread that writes in the background.
+    """
+
+    def __init__(self, folder: Path, step: int, about: dict[str, Any], keep: int) -> None:
+        self._temporary = unfinished_path(folder, step)
+        super().__init__(self._temporary, single_file_per_rank=True, sync_files=True)
+        self._folder = folder
+        self._step = step
+        self._about = about
+        self._keep = keep
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write the table of contents and the sums, and give the folder its name."""
+        super().finish(metadata, results)
+        write_manifest(self._temporary, self._about)
+        sync_folder(str(self._temporary))
+        final = finished_path(self._folder, self._step)
+        replaced = replaced_path(self._folder, self._step)
+        if final.exists():  # the end of an epoch is saved after the step was, and a resumed run comes by a damaged one
+            os.rename(final, replaced)
+        os.rename(self._temporary, final)
+        sync_folder(str(self._folder))
+        try:
+            if replaced.exists():
+                shutil.rmtree(replaced)
+            remove_older(self._folder, self._keep)
+        except OSError as error:
+            logger.warning("an old checkpoint could not be removed: %s", error)
 
 
 class _Staged(AsyncStager):
@@ -56,8 +93,6 @@ class Saver:
         """Checkpoints that could not be written so far, the same on every rank once `wait` has returned."""
         self.last_step: int | None = None
         """The newest checkpoint that is known to be whole."""
-        self.blocked_s = 0.0
-        """Seconds that saving has held up the loop so far."""
 
     def save(self, step: int, common: dict[str, Any], own: dict[str, Any]) -> None:
         """Begin to save the state after `step` steps; waits for the one before.
@@ -67,7 +102,6 @@ class Saver:
             common: what is the same on every rank; looked at on rank 0 alone.
             own: what is this rank's; both are copied before this returns.
         """
-        start = time.perf_counter()
         self.wait()
         rank = dist.get_rank(self._group)
         state = _part(f"rank{rank}", own)
@@ -84,7 +118,6 @@ class Saver:
         self._pending = step, future
         if not self._asynchronous:
             self.wait()
-        self.blocked_s += time.perf_counter() - start
 
     def poll(self) -> None:
         """Take note of one that has ended meanwhile."""

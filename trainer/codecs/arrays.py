@@ -25,6 +25,14 @@ class Memory:
     """CUDA ordinal; None on the CPU."""
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Numbers, and the payload that they are encoded into, or the payloads that are decoded into them in turn."""
+
+    values: Memory
+    payloads: tuple[Memory, ...]
+
+
 def is_tensor(x: object) -> bool:
     """Whether `x` is a torch tensor."""
     torch = sys.modules.get("torch")
@@ -43,7 +51,8 @@ def flat(x: Array, dtype: str, name: str, *, copy: bool = False) -> Memory:
             raise ValueError(f"{name} is {x.dtype}: codecs take {dtype}. Convert it first.")
         if not (x.flags.c_contiguous and x.flags.aligned):
             if not copy:
-                raise ValueError(_not_dense(name, x.shape, "numpy.ascontiguousarray"))
+                # not numpy.ascontiguousarray, which leaves what begins between two numbers where it is
+                raise ValueError(_not_dense(name, x.shape, "contiguous and aligned", ".copy()"))
             x = np.array(x, order="C")
         return Memory(x.reshape(-1), x.ctypes.data, x.size, None)
     if not is_tensor(x):
@@ -55,14 +64,14 @@ def flat(x: Array, dtype: str, name: str, *, copy: bool = False) -> Memory:
     x = x.detach()
     if not x.is_contiguous():
         if not copy:
-            raise ValueError(_not_dense(name, tuple(x.shape), ".contiguous()"))
+            raise ValueError(_not_dense(name, tuple(x.shape), "contiguous", ".contiguous()"))
         x = x.contiguous()
     x = x.view(-1)
     return Memory(x, x.data_ptr(), x.numel(), x.device.index if x.device.type == "cuda" else None)
 
 
-def _not_dense(name: str, shape: tuple[int, ...], remedy: str) -> str:
-    return f"{name} of shape {shape} is not contiguous: codecs work in place on dense memory. Use {remedy} first."
+def _not_dense(name: str, shape: tuple[int, ...], what: str, remedy: str) -> str:
+    return f"{name} of shape {shape} is not {what}: codecs work in place on dense memory. Use {remedy} first."
 
 
 def payload_of(payload: Array, num_bytes: int, num: int) -> Memory:

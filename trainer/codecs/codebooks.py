@@ -15,7 +15,7 @@ FIRST_SPLIT = 0.45
 """Where the paper's trees cut the interval (0.1, 1) first: its examples, 0.236719 and 0.000019, fit no other place."""
 
 NUM_DECADES = 6
-"""Of the dynamic tree: with six zeros in front of the flag no bit is left for the tree."""
+"""The dynamic tree's most zeros: with six zeros in front of the flag no bit is left for the tree."""
 
 
 def _tree_edges(num_leaves: int) -> npt.NDArray[np.float64]:

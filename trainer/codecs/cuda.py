@@ -1,15 +1,20 @@
-"""Codecs of CUDA tensors: the tables on each device, scratch from torch's allocator, the current stream."""
+"""Codecs of CUDA tensors: launches on the current stream, tables on each device, scratch from torch's allocator."""
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.trainer.codecs.arrays import Memory
+from augpipe.gpu_ops.codec.cuda.launch import Launch, cut_slices
+from augpipe.trainer.codecs.arrays import Memory, Slice
+
+NUM_TABLES = 1024
+"""Tables of slices kept on devices, of 40 bytes a slice; a training run has a few for each bucket."""
 
 _tables: dict[tuple[str, int], Any] = {}
 _lock = threading.Lock()
@@ -21,6 +26,28 @@ def current_stream(memory: Memory) -> Iterator[int]:
     torch = sys.modules["torch"]
     with torch.cuda.device(memory.device):
         yield torch.cuda.current_stream().cuda_stream
+
+
+@contextmanager
+def launch(
+    slices: Sequence[Slice], block: int | None, *, scale_bytes: int = 0, header_bytes: int = 0
+) -> Iterator[Launch]:
+    """What kernels need to know of slices on one device, which is the current one meanwhile; see `cut_slices`."""
+    runs = tuple(
+        (one.values.address, tuple(payload.address for payload in one.payloads), one.values.num) for one in slices
+    )
+    cut = cut_slices(runs, block, scale_bytes, header_bytes)
+    place = slices[0].values
+    with current_stream(place) as stream:
+        table = _rows_on_device(cut.rows, place.owner.device, stream)
+        yield Launch(slices=cut, table=table.data_ptr(), stream=stream)
+
+
+@lru_cache(NUM_TABLES)
+def _rows_on_device(rows: tuple[tuple[int, ...], ...], device: Any, stream: int) -> Any:
+    # kept for each stream: should torch use this memory again, that comes later on the same stream
+    torch = sys.modules["torch"]
+    return torch.tensor(rows, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def on_device(name: str, table: npt.NDArray[np.generic], memory: Memory) -> int:
@@ -36,15 +63,6 @@ def on_device(name: str, table: npt.NDArray[np.generic], memory: Memory) -> int:
         return int(_tables[key].data_ptr())
 
 
-def zeros(memory: Memory, num_bytes: int) -> Any:
-    """Scratch on the memory's device: int32 zeros, of the current stream."""
-    return memory.owner.new_zeros(-(-num_bytes // 4), dtype=sys.modules["torch"].int32)
-
-
-def check_alignment(payload: Memory, item_bytes: int) -> None:
-    """`ValueError` where a payload starts between two items: a GPU cannot write those."""
-    if payload.address % item_bytes:
-        raise ValueError(
-            f"payload starts at address {payload.address:#x}: on a CUDA device it must be a multiple of {item_bytes}. "
-            "Start each slice of a larger payload at such a place."
-        )
+def zeros(memory: Memory, num: int) -> Any:
+    """(num,) int32 zeros on the memory's device, of the current stream."""
+    return memory.owner.new_zeros(num, dtype=sys.modules["torch"].int32)

@@ -1,14 +1,16 @@
 """The 8-bit codecs: one scale a block, one code a number, the code's meaning in a codebook."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec_loops import decode_codes, encode_codes
-from augpipe.trainer.codecs.arrays import Memory
-from augpipe.trainer.codecs.base import BaseCodec, blocks_of
+from augpipe.gpu_ops.codec.loops import decode_codes, encode_codes
+from augpipe.trainer.codecs.arrays import Memory, Slice
+from augpipe.trainer.codecs.base_codec import BaseCodec, blocks_of
 from augpipe.trainer.codecs.codebooks import CODEBOOKS, Codebook
 from augpipe.trainer.codecs.lookup import NUM_DECADES, Lookup, build_lookup, decade_bounds
 
@@ -90,8 +92,6 @@ class EightBitCodec(BaseCodec):
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Scales and codes."""
         table = self._lookup
-        if values.device is not None:
-            return self._encode_cuda(values, payload)
         return int(
             encode_codes(
                 values.address,
@@ -106,34 +106,31 @@ class EightBitCodec(BaseCodec):
 
     def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
         """Level times scale."""
-        if values.device is not None:
-            self._decode_cuda(payload, values, add)
-            return
         block = self.block or max(values.num, 1)
         decode_codes(payload.address, values.address, values.num, block, self._levels.ctypes.data, add)
 
-    def _encode_cuda(self, values: Memory, payload: Memory) -> int:
-        from augpipe.gpu_ops.cuda import codec_launch
+    def encode_on_device(self, slices: Sequence[Slice]) -> Any:
+        """Scales and codes."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
         from augpipe.trainer.codecs import cuda
 
-        cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
-        with cuda.current_stream(values) as stream:
-            entries = cuda.on_device(f"{self.name} entries", self._lookup.entries, values)
-            scratch = cuda.zeros(values, 4 * (cut.num_blocks + 1))
-            buckets = self._lookup.first_bucket, self._lookup.num_buckets
+        place, table = slices[0].values, self._lookup
+        with cuda.launch(slices, self.block, scale_bytes=SCALE_BYTES) as launch:
+            entries = cuda.on_device(f"{self.name} entries", table.entries, place)
+            count, scratch = cuda.zeros(place, 1), cuda.zeros(place, launch.slices.num_absmax)
             codec_launch.encode_codes(
-                values.address, payload.address, scratch.data_ptr(), cut, entries, *buckets, stream
+                launch, count.data_ptr(), scratch.data_ptr(), entries, table.first_bucket, table.num_buckets
             )
-            return int(scratch[-1])
+        return count[0]
 
-    def _decode_cuda(self, payload: Memory, values: Memory, add: bool) -> None:
-        from augpipe.gpu_ops.cuda import codec_launch
+    def decode_on_device(self, slices: Sequence[Slice], add: bool) -> None:
+        """Level times scale."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
         from augpipe.trainer.codecs import cuda
 
-        cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
-        with cuda.current_stream(values) as stream:
-            levels = cuda.on_device(f"{self.name} levels", self._levels, values)
-            codec_launch.decode_codes(payload.address, values.address, cut, levels, add, stream)
+        with cuda.launch(slices, self.block, scale_bytes=SCALE_BYTES) as launch:
+            levels = cuda.on_device(f"{self.name} levels", self._levels, slices[0].values)
+            codec_launch.decode("decode_codes", launch, add, levels)
 
     def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """That of the decade below its block's absmax in which a number lies; see the table above."""

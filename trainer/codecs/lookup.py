@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec_leaves import BUCKET_BITS
+from augpipe.gpu_ops.codec.leaves import BUCKET_BITS
 from augpipe.trainer.codecs.codebooks import Codebook
 
 ONE_BITS = 0x3F800000
@@ -13,14 +13,14 @@ ONE_BITS = 0x3F800000
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """What `gpu_ops.codec_loops` reads."""
+    """What `gpu_ops.codec.loops` reads."""
 
     entries: npt.NDArray[np.int32]
     """(2 * num_buckets,): for each bucket of scaled numbers its code and the border within; the negative side last."""
     first_bucket: int
     """Upper bits of the magnitude that has the first entry."""
     num_buckets: int
-    """Of one side."""
+    """The buckets of one side."""
 
 
 def borders(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

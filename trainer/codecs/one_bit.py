@@ -1,13 +1,15 @@
 """The one-bit codec of Seide, Fu, Droppo, Li and Yu, 1-Bit Stochastic Gradient Descent, 2014."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec_one_bit import HEADER_BYTES, MEANS_BYTES, decode_signs, encode_signs
-from augpipe.trainer.codecs.arrays import Memory, is_tensor
-from augpipe.trainer.codecs.base import BaseCodec, blocks_of
+from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES, decode_signs, encode_signs
+from augpipe.trainer.codecs.arrays import Memory, Slice, is_tensor
+from augpipe.trainer.codecs.base_codec import BaseCodec, blocks_of
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,6 @@ class OneBitCodec(BaseCodec):
 
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Means and signs."""
-        if values.device is not None:
-            from augpipe.gpu_ops.cuda import codec_launch
-            from augpipe.trainer.codecs import cuda
-
-            cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
-            with cuda.current_stream(values) as stream:
-                scratch = cuda.zeros(values, cut.scratch_bytes)
-                codec_launch.encode_signs(values.address, payload.address, scratch.data_ptr(), cut, stream)
-                return int(scratch[cut.num_blocks])
         return int(encode_signs(values.address, payload.address, values.num, self.block or max(values.num, 1)))
 
     def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
@@ -60,15 +53,26 @@ class OneBitCodec(BaseCodec):
             raise ValueError(
                 f"payload holds {self.num_values(payload)} numbers and out {values.num}: sizes must agree."
             )
-        if values.device is not None:
-            from augpipe.gpu_ops.cuda import codec_launch
-            from augpipe.trainer.codecs import cuda
-
-            cut = codec_launch.Cut(num=values.num, block=self.block or max(values.num, 1))
-            with cuda.current_stream(values) as stream:
-                codec_launch.decode_signs(payload.address, values.address, cut, add, stream)
-            return
         decode_signs(payload.address, values.address, values.num, self.block or max(values.num, 1), add)
+
+    def encode_on_device(self, slices: Sequence[Slice]) -> Any:
+        """Means and signs."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+        from augpipe.trainer.codecs import cuda
+
+        place = slices[0].values
+        with cuda.launch(slices, self.block, scale_bytes=MEANS_BYTES, header_bytes=HEADER_BYTES) as launch:
+            count, scratch = cuda.zeros(place, 1), cuda.zeros(place, launch.slices.partial_bytes // 4)
+            codec_launch.encode_signs(launch, count.data_ptr(), scratch.data_ptr())
+        return count[0]
+
+    def decode_on_device(self, slices: Sequence[Slice], add: bool) -> None:
+        """One of two means for each bit; NaN where a payload's header says another number: the host reads none."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+        from augpipe.trainer.codecs import cuda
+
+        with cuda.launch(slices, self.block, scale_bytes=MEANS_BYTES, header_bytes=HEADER_BYTES) as launch:
+            codec_launch.decode("decode_signs", launch, add)
 
     def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The absmax."""

@@ -1,5 +1,6 @@
 """What every codec does: float32 to bytes and back."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,7 @@ class Codec(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `codec(name)`."""
+        """The name that `codec(name)` takes."""
         ...
 
     @property
@@ -51,6 +52,21 @@ class Codec(Protocol):
 
     def decode_into(self, payload: Array, out: Array, *, add: bool = False) -> None:
         """Decode into `out`, float32 with as many numbers as were encoded; with `add`, add to what it holds."""
+        ...
+
+    def encode_slices(self, xs: Sequence[Array], payloads: Sequence[Array]) -> Any:
+        """`encode_into` of each `x` and its payload; of CUDA tensors, which lie on one device, in one launch.
+
+        Returns how many numbers were not finite: an int, or for CUDA tensors a tensor, which nothing has waited for.
+        """
+        ...
+
+    def decode_slices(self, payloads: Sequence[Array], outs: Sequence[Array]) -> None:
+        """`decode_into` of each payload and its `out`, likewise."""
+        ...
+
+    def add_slices(self, payloads: Sequence[Array], out: Array) -> None:
+        """Add what each payload decodes to, in their order, to what `out` holds; likewise."""
         ...
 
     def error_bound(self, x: Array) -> npt.NDArray[np.float32]:

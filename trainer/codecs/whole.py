@@ -1,13 +1,15 @@
 """The codecs without a scale: float32 as it is, and bfloat16."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec_loops import decode_bfloat16, decode_float32, encode_bfloat16, encode_float32
-from augpipe.trainer.codecs.arrays import Memory
-from augpipe.trainer.codecs.base import BaseCodec
+from augpipe.gpu_ops.codec.loops import decode_bfloat16, decode_float32, encode_bfloat16, encode_float32
+from augpipe.trainer.codecs.arrays import Memory, Slice
+from augpipe.trainer.codecs.base_codec import BaseCodec
 
 
 @dataclass(frozen=True)
@@ -26,16 +28,26 @@ class Float32Codec(BaseCodec):
 
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Copy and count."""
-        if values.device is not None:
-            return _encode_cuda(values, payload, 4)
         return int(encode_float32(values.address, payload.address, values.num))
 
     def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
         """Copy or add."""
-        if values.device is not None:
-            _decode_cuda(payload, values, 4, add)
-            return
         decode_float32(payload.address, values.address, values.num, add)
+
+    def encode_on_device(self, slices: Sequence[Slice]) -> Any:
+        """Copy and count, by torch's own operators."""
+        for one in slices:
+            one.payloads[0].owner.copy_(one.values.owner.view(one.payloads[0].owner.dtype))
+        return sum((~one.values.owner.isfinite()).sum() for one in slices)
+
+    def decode_on_device(self, slices: Sequence[Slice], add: bool) -> None:
+        """Copy or add, likewise."""
+        for one in slices:
+            for payload in one.payloads:
+                if add:  # of a copy, which torch can view as float32 wherever the payload lies
+                    one.values.owner.add_(payload.owner.clone().view(one.values.owner.dtype))
+                else:
+                    one.values.owner.view(payload.owner.dtype).copy_(payload.owner)
 
     def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Zero."""
@@ -67,16 +79,31 @@ class Bfloat16Codec(BaseCodec):
 
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Round and count."""
-        if values.device is not None:
-            return _encode_cuda(values, payload, 2)
         return int(encode_bfloat16(values.address, payload.address, values.num))
 
     def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
         """Widen, and add if asked to."""
-        if values.device is not None:
-            _decode_cuda(payload, values, 2, add)
-            return
         decode_bfloat16(payload.address, values.address, values.num, add)
+
+    def encode_on_device(self, slices: Sequence[Slice]) -> Any:
+        """Round and count."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+        from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
+        from augpipe.trainer.codecs import cuda
+
+        with cuda.launch(slices, CHUNK) as launch:
+            count = cuda.zeros(slices[0].values, 1)
+            codec_launch.encode_bfloat16(launch, count.data_ptr())
+        return count[0]
+
+    def decode_on_device(self, slices: Sequence[Slice], add: bool) -> None:
+        """Widen, and add if asked to."""
+        from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+        from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
+        from augpipe.trainer.codecs import cuda
+
+        with cuda.launch(slices, CHUNK) as launch:
+            codec_launch.decode("decode_bfloat16", launch, add)
 
     def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Half a unit in the last of eight binary places."""
@@ -92,23 +119,3 @@ def _items(payload: Memory, item_bytes: int, name: str) -> int:
     if payload.num % item_bytes:
         raise ValueError(f"payload has {payload.num} bytes: those of {name} are a multiple of {item_bytes}.")
     return payload.num // item_bytes
-
-
-def _encode_cuda(values: Memory, payload: Memory, item_bytes: int) -> int:
-    from augpipe.gpu_ops.cuda import codec_launch
-    from augpipe.trainer.codecs import cuda
-
-    cuda.check_alignment(payload, item_bytes)
-    with cuda.current_stream(values) as stream:
-        count = cuda.zeros(values, 4)
-        codec_launch.encode_whole(values.address, payload.address, count.data_ptr(), values.num, item_bytes, stream)
-        return int(count)
-
-
-def _decode_cuda(payload: Memory, values: Memory, item_bytes: int, add: bool) -> None:
-    from augpipe.gpu_ops.cuda import codec_launch
-    from augpipe.trainer.codecs import cuda
-
-    cuda.check_alignment(payload, item_bytes)
-    with cuda.current_stream(values) as stream:
-        codec_launch.decode_whole(payload.address, values.address, values.num, item_bytes, add, stream)

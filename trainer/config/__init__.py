@@ -1,7 +1,6 @@
 """The config of a training run."""
 
-from augpipe.trainer.config.example import example
-from augpipe.trainer.config.load import differences, load_config, make_config, to_toml
-from augpipe.trainer.config.run import RunConfig
+from augpipe.trainer.config.load import differences, example, load_config, make_config, to_toml
+from augpipe.trainer.config.tables import RunConfig
 
 __all__ = ["RunConfig", "differences", "example", "load_config", "make_config", "to_toml"]

@@ -1,16 +1,19 @@
-"""From a TOML file and `a.b=c` overrides to a config, and back."""
+"""From a TOML file and `a.b=c` overrides to a config, and back; and one to begin with, every field explained."""
 
-import difflib
+import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
-from augpipe.recipe import explain
-from augpipe.trainer.config.base import Section
-from augpipe.trainer.config.run import RunConfig
+from augpipe.checks.models import OTHER_NAMES, FieldError, nearest
+from augpipe.trainer.config.tables import RunConfig, Section
+
+_WIDTH = 110
+_LEFT_OUT = "..."
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
@@ -21,7 +24,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
         overrides: each as "optim.lr=0.1"; the value is TOML, or a bare string.
 
     Raises:
-        ValueError: the file is no TOML, or a field is unknown or out of range; names field and remedy.
+        ValueError: the file is no TOML or a recipe, or a field is unknown or out of range; names field and remedy.
         OSError: the file cannot be read.
     """
     content = Path(path).read_bytes()
@@ -29,6 +32,11 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not valid TOML: {error}.") from error
+    if "data" not in data and ("ops" in data or "views" in data):
+        raise ValueError(
+            f"{path} is a recipe, and a run takes a config. augpipe train --example > run.toml writes one to begin "
+            f'with: set recipe = "{path}" below [data] there.'
+        )
     return make_config(data, overrides, name=str(path))
 
 
@@ -41,11 +49,14 @@ def make_config(data: Mapping[str, Any], overrides: Iterable[str] = (), *, name:
     nested = _copied(data)
     for text in overrides:
         _apply(nested, text)
-    try:
-        return RunConfig.model_validate(nested)
-    except ValidationError as error:
-        problems = "\n".join(f"  {line}" for line in explain(error))
-        raise ValueError(f"{name}: not a valid config:\n{problems}") from error
+    lines = list(_unknown_names(nested, RunConfig))
+    if not lines:
+        try:
+            return RunConfig.model_validate(nested)
+        except FieldError as error:
+            lines = error.lines
+    problems = "\n".join(f"  {line}" for line in lines)
+    raise ValueError(f"{name}: not a valid config:\n{problems}")
 
 
 def to_toml(config: RunConfig) -> str:
@@ -101,14 +112,29 @@ def _table(data: dict[str, Any], name: str, text: str) -> dict[str, Any]:
     return found
 
 
+def _unknown_names(data: Mapping[str, Any], section: type[Section], above: tuple[str, ...] = ()) -> Iterator[str]:
+    """A line for each field of nested tables that there is none of."""
+    for name, value in data.items():
+        path = [*above, name]
+        if name not in section.model_fields:
+            yield _unknown(path, len(above), section)
+            continue
+        inner = section.model_fields[name].annotation
+        if isinstance(inner, type) and issubclass(inner, Section) and isinstance(value, Mapping):
+            yield from _unknown_names(value, inner, tuple(path))
+
+
 def _unknown(path: list[str], depth: int, section: type[Section]) -> str:
     prefix = "".join(f"{part}." for part in path[:depth])
-    fields = [prefix + field for field in section.model_fields]
-    every = [name for name, _ in _names(RunConfig)]
-    wanted = ".".join(path[: depth + 1])
-    near = difflib.get_close_matches(wanted, fields, n=1) or [name for name in every if name.split(".")[-1] == path[-1]]
+    own = {field: prefix + field for field in section.model_fields}
+    every = {name.split(".")[-1]: name for name, _ in reversed(list(_names(RunConfig)))}
+    last, other = path[-1], OTHER_NAMES.get(path[-1], path[-1])
+    # what is surely meant, in this table or another one; then what is written like it
+    near = [names[name] for names in (own, every) for name in (last, other) if name in names]
+    near += [names[name] for names in (own, every) if (name := nearest(last, list(names))) is not None]
     hint = f" Did you mean {near[0]}?" if near else ""
-    return f"there is no field {wanted}.{hint} Valid: {', '.join(fields)}."
+    table = f" of {prefix.rstrip('.')}" if prefix else ""
+    return f"there is no field {'.'.join(path[: depth + 1])}.{hint} Fields{table}: {', '.join(section.model_fields)}."
 
 
 def _names(section: type[Section], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -130,7 +156,7 @@ def _flat(section: BaseModel, prefix: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _value(text: str, *, is_text: bool = False) -> Any:
-    """As TOML has it; what is no TOML value is a string, so that names and paths need no quotes.
+    """The TOML value; what is none is a string, so that names and paths need no quotes.
 
     For a field that `is_text` a date or a number is a name too: out=2026-11-21.
     """
@@ -155,3 +181,48 @@ def _without_none(data: Any) -> Any:
     if isinstance(data, tuple | list):
         return [_without_none(item) for item in data]
     return data
+
+
+def example() -> str:
+    """TOML that loads as it stands; what is left out by default stands there as a comment."""
+    lines = [
+        "# A training run of augpipe: augpipe train THIS_FILE [--set optim.lr=0.1 ...]",
+        "# or on K processes: torchrun --nproc-per-node K -m augpipe.trainer THIS_FILE",
+        "",
+    ]
+    tables = []
+    for name, field in RunConfig.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            tables.append((name, inner))
+        else:
+            lines += _entry(name, field)
+    for name, section in tables:
+        lines += ["", f"[{name}]"]
+        for key, field in section.model_fields.items():
+            lines += _entry(key, field)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(name: str, field: Any) -> Iterator[str]:
+    text = " ".join((field.description or "").split())
+    yield from (f"# {line}" for line in textwrap.wrap(text, _WIDTH))
+    default = field.get_default(call_default_factory=True)
+    if default is PydanticUndefined:
+        yield f'{name} = "photos"'
+    elif default is None:
+        yield f"# {name} = {_LEFT_OUT}"
+    else:
+        yield f"{name} = {_toml(default)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}" if value else "{}"
+    return repr(value)

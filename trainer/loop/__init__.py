@@ -1,6 +1,6 @@
 """The training loop."""
 
-from augpipe.trainer.loop.heartbeat import PeerError
+from augpipe.trainer.loop.failures.heartbeat import PeerError
 from augpipe.trainer.loop.run import run
 from augpipe.trainer.loop.training import NotFiniteError, Result, SaveError
 

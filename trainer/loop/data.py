@@ -1,27 +1,36 @@
 """The loaders of a run: augmented batches to train on, plain ones to evaluate on."""
 
+import logging
+import os
+from collections.abc import Sequence
 from typing import Any
 
-from augpipe import Loader, Recipe, recipes
+import numpy as np
+import numpy.typing as npt
+
+from augpipe import Loader, Recipe, order, recipes
+from augpipe.checks.plural import count
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
-from augpipe.source import Source
-from augpipe.trainer.config.data import DataConfig
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.split import hold_out
+from augpipe.ops import Normalize
+from augpipe.source import Pixels, Source, is_sized
+from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.world import World
-from augpipe.workers import num_usable_cores
+
+logger = logging.getLogger("augpipe.trainer")
 
 
 def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     """What to train and what to evaluate on.
 
     Raises:
-        ValueError: there is no such source, it has no classes, or the two differ in theirs.
+        ValueError: there is no such source, it has fewer than two classes, or the two differ in theirs.
     """
     source = open_source(config.source)
-    if not source.classes:
+    if len(source.classes) < 2:
+        found = f"one class alone, {source.classes[0]!r}" if source.classes else "no classes"
         raise ValueError(
-            f"data.source={config.source!r} has no classes, and training needs a label for each photograph. "
+            f"data.source={config.source!r} has {found}, and training needs photographs of two or more. "
             "Sort them into class folders, or give a list of path,label lines."
         )
     if config.eval_fraction > 0:
@@ -42,30 +51,86 @@ def training_recipe(config: DataConfig) -> Recipe:
     """The recipe that the config names.
 
     Raises:
-        ValueError: there is none such, or it makes several pictures of each photograph.
+        ValueError: there is none such, or it makes several images of each image.
     """
     if config.recipe == "deep_image":
-        recipe = recipes.deep_image(config.size, config.scales)
-    elif config.recipe == "evaluation":
-        recipe = recipes.evaluation(config.size, config.short_side)
-    elif config.recipe.endswith(".toml"):
-        recipe = Recipe.load(config.recipe)
-    else:
+        return recipes.deep_image(config.size, config.scales)
+    if config.recipe == "evaluation":
+        return recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size))
+    if not config.recipe.endswith(".toml"):
         raise ValueError(
             f"data.recipe={config.recipe!r} is no recipe for training: deep_image, evaluation, or a TOML file "
             "(augpipe recipe deep_image > my.toml writes one)."
         )
+    return _load_recipe("recipe", config.recipe)
+
+
+def evaluation_recipe(config: DataConfig) -> Recipe:
+    """The recipe for held-out images: data.eval_recipe, or the centre, as large and normalised as those of training.
+
+    Raises:
+        ValueError: one of the two recipes cannot be used.
+    """
+    if config.eval_recipe is not None:
+        return _load_recipe("eval_recipe", config.eval_recipe)
+    training = training_recipe(config)
+    return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
+
+
+def output_size(recipe: Recipe) -> tuple[int, int]:
+    """(height, width) of a run's images, in pixels."""
+    size = recipe.all_views[0].out_size
+    assert size is not None, "a run's recipes have a crop"
+    return size
+
+
+def warn_of_differences(config: DataConfig) -> None:
+    """Say what of the config is not used, and where evaluation sees other values than training."""
+    training, evaluation = training_recipe(config), evaluation_recipe(config)
+    if config.recipe.endswith(".toml") and config.size not in (
+        DataConfig.model_fields["size"].default,
+        *output_size(training),
+    ):
+        height, width = output_size(training)
+        logger.warning("data.size=%d is not used: %s makes %dx%d pictures", config.size, config.recipe, height, width)
+    if _normalisation(training) != _normalisation(evaluation):
+        logger.warning(
+            "data.eval_recipe=%r normalises otherwise than data.recipe=%r: evaluation sees values on another scale "
+            "than training",
+            config.eval_recipe,
+            config.recipe,
+        )
+
+
+def _load_recipe(field: str, path: str) -> Recipe:
+    try:
+        recipe = Recipe.load(path)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"data.{field}={path!r} does not exist; a relative path is seen from the current folder, which is "
+            f"{os.getcwd()}."
+        ) from error
     if len(recipe.all_views) > 1 or recipe.all_views[0].out_size is None:
         raise ValueError(
-            f"data.recipe={config.recipe!r} must make one picture of a fixed size of each photograph: "
+            f"data.{field}={path!r} must make one picture of a fixed size of each photograph: "
             "give it one view with a crop."
         )
     return recipe
 
 
+def _normalisation(recipe: Recipe) -> list[Normalize]:
+    return [op for op in recipe.all_views[0].ops if isinstance(op, Normalize)]
+
+
 def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
     """This rank's share of the training batches."""
     data = config.data
+    per_batch = data.batch_size * world.size
+    if data.drop_last and len(source) < per_batch:
+        raise ValueError(
+            f"data.drop_last=true leaves no batch: there are {len(source)} of the {per_batch} photographs that a batch "
+            "of all ranks takes. Set data.drop_last = false, or lower data.batch_size."
+        )
     return Loader(
         source,
         training_recipe(data),
@@ -80,19 +145,11 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
 
 
 def evaluation_loader(config: RunConfig, source: Source, world: World) -> Loader:
-    """This rank's share of the evaluation's batches: the centre of each photograph, in the source's order."""
+    """This rank's share of the evaluation's batches: the centre of each image, in the source's order."""
     data = config.data
-    size = training_recipe(data).all_views[0].out_size
-    assert size is not None
-    height, width = size
-    if height != width:
-        raise ValueError(
-            f"data.recipe={data.recipe!r} makes {height}x{width} pictures; evaluation knows squares alone."
-        )
-    short_side = data.eval_scale if data.eval_scale is not None else -(-height * 8 // 7)
     return Loader(
         source,
-        recipes.evaluation(height, short_side),
+        evaluation_recipe(data),
         batch_size=data.eval_batch_size or data.batch_size,
         shuffle=False,
         on_error=data.on_error,
@@ -113,3 +170,58 @@ def _common(config: RunConfig, world: World) -> dict[str, Any]:
         "framework": "torch",
         "dtype": "float32",
     }
+
+
+class SourceSubset:
+    """The samples `ids` of a source, numbered anew from 0."""
+
+    def __init__(self, source: Source, ids: npt.NDArray[np.int64]) -> None:
+        self._source = source
+        self.ids = ids
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Those of the whole source."""
+        return self._source.classes
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether the whole source has `size`; see `augpipe.source.SizedSource`."""
+        return is_sized(self._source)
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """(height, width) in pixels of the sample, where the whole source knows it."""
+        assert is_sized(self._source)
+        return self._source.size(int(self.ids[sample_id]))
+
+    def read(self, sample_id: int) -> bytes | Pixels:
+        """The sample's file or pixels."""
+        return self._source.read(int(self.ids[sample_id]))
+
+    def label(self, sample_id: int) -> int:
+        """The sample's class."""
+        return self._source.label(int(self.ids[sample_id]))
+
+    def name(self, sample_id: int) -> str:
+        """The sample's name."""
+        return self._source.name(int(self.ids[sample_id]))
+
+
+def hold_out(source: Source, fraction: float, seed: int) -> tuple[SourceSubset, SourceSubset]:
+    """(the rest, the held-out share), both in the source's order; the same for the same seed and number of samples.
+
+    Raises:
+        ValueError: one of the two would be empty.
+    """
+    total = len(source)
+    num = round(total * fraction)
+    if not 0 < num < total:
+        raise ValueError(
+            f"data.eval_fraction={fraction:g} of {count(total, 'photograph')} is {num}: both training and "
+            "evaluation need some."
+        )
+    drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, seed, 2**32 - 1, True)
+    return SourceSubset(source, np.sort(drawn[num:])), SourceSubset(source, np.sort(drawn[:num]))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from augpipe.trainer.config.optim import EmaConfig
+from augpipe.trainer.config.tables import EmaConfig
 
 
 class Ema:

@@ -1,5 +1,7 @@
-"""Loss and accuracy on the pictures held out, each counted once, by all ranks together."""
+"""Loss and accuracy on the images held out, each counted once, by all ranks together."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -8,8 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from augpipe import Loader
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.buffers import averaged_buffers
+from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import autocast
 from augpipe.trainer.loop.world import World
 
@@ -21,16 +22,16 @@ class Evaluation:
     loss: float
     """Mean cross-entropy, without label smoothing."""
     top1: float
-    """Share of pictures whose likeliest class is the right one."""
+    """Share of images whose likeliest class is the right one."""
     top5: float
-    """Share of pictures with the right class among the five likeliest, or all where there are fewer."""
+    """Share of images with the right class among the five likeliest, or all where there are fewer."""
     num_samples: int
-    """Pictures looked at."""
+    """Images looked at."""
 
 
 @torch.no_grad()
 def evaluate(config: RunConfig, world: World, model: nn.Module, loader: Loader) -> Evaluation:
-    """Run the pictures through the model, whose weights must be whole; mode and buffers are as before afterwards."""
+    """Run the images through the model, whose weights must be whole; mode and buffers are as before afterwards."""
     was_training = model.training
     model.eval()
     sums = torch.zeros(4, dtype=torch.float64, device="cpu")
@@ -56,3 +57,26 @@ def evaluate(config: RunConfig, world: World, model: nn.Module, loader: Loader) 
     dist.all_reduce(sums, group=world.control)
     loss, top1, top5, num = sums.tolist()
     return Evaluation(loss=loss / num, top1=top1 / num, top5=top5 / num, num_samples=int(num))
+
+
+@contextmanager
+def averaged_buffers(model: nn.Module, group: dist.ProcessGroup) -> Iterator[None]:
+    """Within it every rank has the mean of all ranks' floating-point buffers; after it, its own again.
+
+    So an evaluation changes nothing for the training that goes on.
+    """
+    buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    if not buffers or dist.get_world_size(group) == 1:
+        yield
+        return
+    before = [buffer.clone() for buffer in buffers]
+    flat = torch.cat([buffer.detach().double().flatten().cpu() for buffer in buffers])
+    dist.all_reduce(flat, group=group)
+    flat /= dist.get_world_size(group)
+    for buffer, mean in zip(buffers, torch.split(flat, [buffer.numel() for buffer in buffers]), strict=True):
+        buffer.copy_(mean.view(buffer.shape))
+    try:
+        yield
+    finally:
+        for buffer, kept in zip(buffers, before, strict=True):
+            buffer.copy_(kept)

@@ -1,11 +1,13 @@
 """The network of a run: built, loaded, partly frozen, placed on its device."""
 
 import logging
+from pathlib import Path
 
 import torch
 from torch import nn
 
-from augpipe.trainer.config.model import ModelConfig
+from augpipe.checks.plural import count
+from augpipe.trainer.config.tables import ModelConfig
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -25,13 +27,13 @@ def build_network(config: ModelConfig, num_classes: int, device: torch.device, s
     Raises:
         ValueError: an unknown network or option, or one that does not suit the device or the source.
     """
-    from augpipe.trainer.finetune import trainable
     from augpipe.trainer.models import build
-    from augpipe.trainer.weights import load_weights
+    from augpipe.trainer.models.finetune import trainable
+    from augpipe.trainer.models.weights import load_weights
 
     if config.num_classes is not None and config.num_classes < num_classes:
         raise ValueError(
-            f"model.num_classes={config.num_classes}, and the source has {num_classes} classes. "
+            f"model.num_classes={config.num_classes}, and the source has {count(num_classes, 'class')}. "
             "Leave it out, or raise it."
         )
     if config.sync_batchnorm and device.type != "cuda":
@@ -42,6 +44,11 @@ def build_network(config: ModelConfig, num_classes: int, device: torch.device, s
     torch.manual_seed(seed)
     model = build(config.name, num_classes=config.num_classes or num_classes, **config.options)
     if config.weights is not None:
+        if not Path(config.weights).exists():
+            raise ValueError(
+                f"model.weights={config.weights!r} does not exist (the current folder is {Path.cwd()}). Check the "
+                "path, or leave it out to begin with new weights."
+            )
         found = load_weights(model, config.weights, new_head=config.new_head)
         if tells:
             logger.info("%s", found)
@@ -57,10 +64,10 @@ def build_network(config: ModelConfig, num_classes: int, device: torch.device, s
 
 
 def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:
-    """Try the network on black pictures, before anything is begun.
+    """Try the network on black images, before anything is begun.
 
     Raises:
-        ValueError: it does not take pictures of this size.
+        ValueError: it does not take images of this size.
     """
     was_training = model.training
     model.eval()

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from augpipe.trainer.config.run import RunConfig
+from augpipe.trainer.config.tables import RunConfig
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Guard(GradScaler):
+class FiniteCheckScaler(GradScaler):
     """A scaler that leaves the loss as it is and only keeps steps with gradients that are not finite from happening."""
 
     def __init__(self, device: str) -> None:
@@ -23,10 +23,10 @@ class Guard(GradScaler):
 
 
 def make_scaler(config: RunConfig, device: torch.device) -> GradScaler | None:
-    """fp16's scaler, else a `Guard`, else nothing where nobody wants to know."""
+    """fp16's scaler, else a `FiniteCheckScaler`, else nothing where nobody wants to know."""
     if config.optim.amp == "fp16":
         return GradScaler(device.type)
-    return None if config.faults.on_nan == "ignore" else Guard(device.type)
+    return None if config.faults.on_nan == "ignore" else FiniteCheckScaler(device.type)
 
 
 def autocast(config: RunConfig, device: torch.device) -> AbstractContextManager[Any]:

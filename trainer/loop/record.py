@@ -2,20 +2,20 @@
 
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.control import Word
+from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation
 from augpipe.trainer.loop.state import Counters
 from augpipe.trainer.loop.step import StepResult
+from augpipe.trainer.loop.step_totals import StepTotals
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.report.metrics import COLUMNS, Table, read_rows
 from augpipe.trainer.report.progress import Bar, Pace
-from augpipe.trainer.report.tensorboard import Board
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -38,7 +38,7 @@ class _Sums:
 
 @dataclass(frozen=True, kw_only=True)
 class _Done:
-    """A step whose word the other ranks have not confirmed yet."""
+    """A step whose totals the other ranks have not confirmed yet."""
 
     row: dict[str, Any]
     seconds: float
@@ -64,7 +64,7 @@ class Recorder:
         self._bar = Bar(shows=world.is_first and config.report.progress)
 
     def begin_epoch(self, epoch: int, done: int, total: int) -> None:
-        """Of `total` steps, `done` of which are done."""
+        """An epoch begins, of `total` steps, `done` of which are done."""
         self._epoch = _Sums()
         self._bar.begin_epoch(epoch, self._config.epochs, done, total)
 
@@ -83,7 +83,7 @@ class Recorder:
         }
         self._waiting.append(_Done(row=row, seconds=seconds, result=result))
 
-    def heard(self, word: Word) -> None:
+    def heard(self, totals: StepTotals) -> None:
         """What all ranks together did in the step after the last one heard of."""
         done = self._waiting.popleft()
         self.heard_step += 1
@@ -93,9 +93,9 @@ class Recorder:
             sums.data_s += done.result.data_s
             sums.exposed_s += done.result.report.exposed_s
             sums.sent_bytes += sum(done.result.report.bytes_sent.values())
-            sums.loss_sum += word.loss_sum
-            sums.num_correct += word.num_correct
-            sums.num_samples += word.num_samples
+            sums.loss_sum += totals.loss_sum
+            sums.num_correct += totals.num_correct
+            sums.num_samples += totals.num_samples
         self._last_row = done.row
         pace = None
         if self.heard_step % self._config.report.log_every == 0:
@@ -185,3 +185,32 @@ def _open_samples(out: Path, world: World, step: int) -> Table:
             if rank.isdigit() and int(rank) >= world.size and read_rows(path):
                 Table(path, _SAMPLE_COLUMNS, step).close()
     return Table(out / f"samples-rank{world.rank}.csv", _SAMPLE_COLUMNS, step)
+
+
+class Board:
+    """Writes scalars; does nothing where TensorBoard is not installed or not wanted."""
+
+    def __init__(self, folder: Path, *, wanted: bool, step: int) -> None:
+        self._writer: Any = _writer(folder, step) if wanted else None
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics.csv."""
+        if self._writer is None:
+            return
+        for name, value in row.items():
+            if name not in ("step", "seconds") and isinstance(value, int | float):
+                group = "eval" if name.startswith("eval_") else "train"
+                self._writer.add_scalar(f"{group}/{name.removeprefix('eval_')}", value, row["step"])
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # an extra beside metrics.csv, which is always written
+        return None
+    return SummaryWriter(str(folder), purge_step=step + 1)  # it hides that step and all later ones

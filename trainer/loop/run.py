@@ -8,22 +8,28 @@ from typing import Any
 import torch
 
 from augpipe.trainer.checkpoint import Saver
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.data import evaluation_loader, open_sources, training_loader
+from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.loop.data import (
+    evaluation_loader,
+    open_sources,
+    output_size,
+    training_loader,
+    warn_of_differences,
+)
 from augpipe.trainer.loop.ema import make_ema
-from augpipe.trainer.loop.folder import checkpoints_path, open_folder
-from augpipe.trainer.loop.guard import together
+from augpipe.trainer.loop.failures.heartbeat import watched_by_peers
+from augpipe.trainer.loop.failures.signals import StopRequest, listening
 from augpipe.trainer.loop.network import build_network, check_input
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.record import Recorder
-from augpipe.trainer.loop.signals import StopRequest, listening
+from augpipe.trainer.loop.run_folder import begin_folder, checkpoints_path, open_folder
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
-from augpipe.trainer.loop.training import Result, Training
+from augpipe.trainer.loop.training import Result, Training, is_over
 from augpipe.trainer.loop.world import World, open_world
-from augpipe.trainer.optim import MakeOptimizer
-from augpipe.trainer.optim_schedule import Plateau
-from augpipe.trainer.sync import strategy
+from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.schedule import Plateau
+from augpipe.trainer.strategies import strategy
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -44,7 +50,7 @@ def run(config: RunConfig) -> Result:
     with (
         listening() as request,
         open_world(config.device, config.faults.timeout_s) as world,
-        together(world, config.faults.heartbeat_timeout_s),
+        watched_by_peers(world.store, world.rank, world.size, config.faults.heartbeat_timeout_s),
         ExitStack() as held,
     ):
         return _run(config, world, request, held)
@@ -63,9 +69,9 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         config.seed,
         tells=world.is_first and checkpoint is None,
     )
-    size = loader.recipe.all_views[0].out_size
-    assert size is not None
-    check_input(model, config.model.name, *size, world.device)
+    for used in (loader, eval_loader):
+        if used is not None:
+            check_input(model, config.model.name, *output_size(used.recipe), world.device)
     synced = strategy(
         config.sync.strategy,
         model,
@@ -104,7 +110,14 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         if world.is_first:
             anew = "" if checkpoint.world_size == world.size else "; error feedback and dropout begin anew"
             logger.info("going on from %s, written by %s%s", checkpoint.path, _ranks(checkpoint.world_size), anew)
+    if is_over(config, state):
+        synced.close()
+        if world.is_first:
+            _tell_nothing_left(config, state)
+        return Result(out=Path(config.out), step=state.counters.step, epochs_done=state.epochs_done)
     if world.is_first:
+        begin_folder(config, resumes=checkpoint is not None)
+        warn_of_differences(config.data)
         _tell(config, world, model, loader)
     module: torch.nn.Module = synced.module
     if config.model.compile:
@@ -130,6 +143,18 @@ def _tell(config: RunConfig, world: World, model: torch.nn.Module, loader: Any) 
         config.data.batch_size,
         world.size,
         config.optim.accumulate,
+    )
+
+
+def _tell_nothing_left(config: RunConfig, state: RunState) -> None:
+    is_counted_in_steps = config.max_steps is not None and state.counters.step >= config.max_steps
+    done, limit = (state.counters.step, "step") if is_counted_in_steps else (config.epochs, "epoch")
+    logger.info(
+        "nothing left to do after %d %s%s: raise %s, or choose another out",
+        done,
+        limit,
+        "" if done == 1 else "s",
+        "max_steps" if is_counted_in_steps else "epochs",
     )
 
 

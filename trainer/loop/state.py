@@ -1,7 +1,8 @@
 """What a checkpoint holds: gathered from the parts of a run, and given back to them, whatever the world size."""
 
+import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,13 @@ from torch.optim import Optimizer
 from augpipe import Loader
 from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.loop.ema import Ema
-from augpipe.trainer.loop.precision import Guard
+from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.optim_schedule import Plateau
-from augpipe.trainer.sync import Strategy, merge
+from augpipe.trainer.optim.schedule import Plateau
+from augpipe.trainer.strategies import Strategy, merge
 
 _FULL = ("format", "kind", "groups", "state")
-"""Of an optimizer's whole state, which is the same on every rank."""
+"""The kind of an optimizer's whole state, which is the same on every rank."""
 
 
 @dataclass(kw_only=True)
@@ -32,7 +33,7 @@ class Counters:
     num_skipped: int = 0
     """Updates left out: not finite, or fp16's scale too high."""
     seconds: float = 0.0
-    """Of training."""
+    """The seconds of training."""
 
 
 @dataclass(kw_only=True)
@@ -47,6 +48,12 @@ class RunState:
     ema: Ema | None
     counters: Counters
 
+    @property
+    def epochs_done(self) -> float:
+        """Passes over the images, with the share of the one that is under way."""
+        position = self.loader.state_dict()
+        return float(position["epoch"] + position["samples_consumed"] / position["num_samples"])
+
     def common(self) -> dict[str, Any]:
         """What is the same on every rank; the strategy must have been flushed."""
         synced = self.strategy.state_dict()
@@ -55,9 +62,12 @@ class RunState:
             "optimizer": {key: synced[key] for key in _FULL} if synced.get("kind") == "full" else None,
             "ema": None if self.ema is None else self.ema.state_dict(),
             "loader": self.loader.state_dict(),
+            "classes": _summary_of(self.loader.source.classes),
             "plateau": self.plateau.state_dict(),
-            # a guard's scale is 1: fp16, if a resumed run is the first to use it, must not begin there
-            "scaler": None if self.scaler is None or isinstance(self.scaler, Guard) else self.scaler.state_dict(),
+            # a check's scale is 1: fp16, if a resumed run is the first to use it, must not begin there
+            "scaler": None
+            if self.scaler is None or isinstance(self.scaler, FiniteCheckScaler)
+            else self.scaler.state_dict(),
             "counters": vars(self.counters),
         }
 
@@ -90,6 +100,15 @@ class RunState:
                 f"{checkpoint.path} is of a run with seed={common['loader']['seed']}, and the config has "
                 f"seed={self.loader.seed}: other photographs would be held out, among them some that were trained on. "
                 "Resume with the same seed, or choose another out."
+            )
+        before, now = common["classes"], _summary_of(self.loader.source.classes)
+        if before != now:
+            differs = (
+                f"{now['num']}" if before["num"] != now["num"] else f"{now['num']} by other names or in another order"
+            )
+            raise ValueError(
+                f"{checkpoint.path} is of a run on {before['num']} classes, and data.source has {differs}. "
+                "Resume with the same source, or choose another out."
             )
         try:
             self.model.load_state_dict(common["model"])
@@ -145,6 +164,14 @@ class RunState:
                 buffer.copy_(torch.stack([value.double() for value in values]).mean(0))
             else:
                 buffer.copy_(values[0])
+
+
+def _summary_of(classes: Sequence[str]) -> dict[str, Any]:
+    """How many there are, and a hash of their names in order: a source may have millions."""
+    return {
+        "num": len(classes),
+        "sha256": hashlib.sha256("\0".join(classes).encode(errors="surrogateescape")).hexdigest(),
+    }
 
 
 @contextmanager

@@ -12,12 +12,40 @@ import torch.nn.functional as F
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from augpipe import Batch
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.group import Group
-from augpipe.trainer.loop.precision import Guard, autocast
+from augpipe import Batch, order
+from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.sync import StepReport, Strategy
+from augpipe.trainer.strategies import StepReport, Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateBatches:
+    """The batches of one update."""
+
+    num_batches: int
+    """That each rank takes."""
+    num_samples: int
+    """In all of them, over all ranks."""
+
+
+def next_update(
+    *, consumed: int, num_samples: int, per_batch: int, accumulate: int, drop_last: bool
+) -> UpdateBatches | None:
+    """The next update's batches; None at the epoch's end.
+
+    Args:
+        consumed: samples of the epoch that all ranks have taken.
+        num_samples: in the source.
+        per_batch: batch size times world size.
+        accumulate: batches of an update; the epoch's last one takes what there is.
+        drop_last: whether the loader leaves out a last batch that is cut short.
+    """
+    left = num_samples - consumed
+    num = min(accumulate, order.num_batches(left, per_batch, 1, drop_last))
+    if num <= 0:
+        return None
+    return UpdateBatches(num_batches=num, num_samples=min(num * per_batch, left))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +53,11 @@ class StepResult:
     """What one update did, on this rank."""
 
     loss_sum: float
-    """Over this rank's pictures."""
+    """Over this rank's images."""
     num_correct: int
-    """Of this rank's pictures."""
+    """How many of this rank's images were named rightly."""
     num_samples: int
-    """Of this rank."""
+    """This rank's images."""
     data_s: float
     """Seconds that the loop waited for batches."""
     is_finite: bool
@@ -43,7 +71,7 @@ class StepResult:
 
 
 class Step:
-    """Turns groups of batches into updates."""
+    """Turns batches into updates."""
 
     def __init__(
         self, config: RunConfig, world: World, module: nn.Module, strategy: Strategy, scaler: GradScaler | None
@@ -54,23 +82,23 @@ class Step:
         self._strategy = strategy
         self._scaler = scaler
 
-    def run(self, batches: Iterator[Batch], group: Group) -> StepResult:
-        """Take the group's batches, and update the weights by their mean gradient over all ranks."""
+    def run(self, batches: Iterator[Batch], update: UpdateBatches) -> StepResult:
+        """Take the update's batches, and update the weights by their mean gradient over all ranks."""
         loss_sum = torch.zeros((), device=self._world.device)
         num_correct = torch.zeros((), dtype=torch.int64, device=self._world.device)
         data_s, ids = 0.0, []
-        for number in range(group.num_batches):
+        for number in range(update.num_batches):
             start = time.perf_counter()
             batch = next(batches)
             data_s += time.perf_counter() - start
             ids += batch.sample_ids.tolist()
-            is_last = number == group.num_batches - 1
-            # black pictures stand in for none, and running statistics must not learn them
+            is_last = number == update.num_batches - 1
+            # black images stand in for none, and running statistics must not learn them
             kept = [] if len(batch) else [(buffer, buffer.clone()) for buffer in self._module.buffers()]
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
-                # the strategy takes the mean over ranks; this makes it the mean over the pictures
-                scaled = loss * (self._world.size / group.num_samples)
+                # the strategy takes the mean over ranks; this makes it the mean over the images
+                scaled = loss * (self._world.size / update.num_samples)
                 (scaled if self._scaler is None else self._scaler.scale(scaled)).backward()  # type: ignore[no-untyped-call]
             for buffer, before in kept:  # not before backward, which still looks at them
                 buffer.copy_(before)
@@ -79,7 +107,7 @@ class Step:
         report = self._strategy.step(self._scaler)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
-        overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, Guard))
+        overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
         return StepResult(
             loss_sum=total,
             num_correct=int(num_correct.item()),

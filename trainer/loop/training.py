@@ -10,16 +10,15 @@ from torch import nn
 
 from augpipe import Loader, order
 from augpipe.trainer.checkpoint import Saver
-from augpipe.trainer.config.run import RunConfig
-from augpipe.trainer.loop.control import Control, Word
+from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation, evaluate
-from augpipe.trainer.loop.group import Group, next_group
+from augpipe.trainer.loop.failures.signals import StopRequest
 from augpipe.trainer.loop.record import Recorder
-from augpipe.trainer.loop.signals import StopRequest
 from augpipe.trainer.loop.state import RunState
-from augpipe.trainer.loop.step import Step, StepResult
+from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches, next_update
+from augpipe.trainer.loop.step_totals import PendingTotals, StepTotals
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.optim_schedule import lr_factor
+from augpipe.trainer.optim.schedule import lr_factor
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -41,11 +40,18 @@ class Result:
     step: int
     """Updates done, from the first run on."""
     epochs_done: float
-    """Passes over the photographs."""
-    evaluation: Evaluation | None
-    """The last one."""
-    signal: int | None
+    """Passes over the images."""
+    evaluation: Evaluation | None = None
+    """The last one; None where nothing was evaluated."""
+    signal: int | None = None
     """The signal that ended it before its time: a checkpoint was written."""
+
+
+def is_over(config: RunConfig, state: RunState) -> bool:
+    """Whether all that the config asks for is done."""
+    if config.max_steps is not None and state.counters.step >= config.max_steps:
+        return True
+    return bool(state.loader.epoch >= config.epochs)
 
 
 class Training:
@@ -70,7 +76,7 @@ class Training:
         self._recorder = recorder
         self._eval_loader = eval_loader
         self._request = request
-        self._control = Control(world.control)
+        self._control = PendingTotals(world.control)
         self._num_samples: int = state.loader.state_dict()["num_samples"]
         self._evaluation: Evaluation | None = None
         self._num_failed_saves = 0
@@ -79,31 +85,24 @@ class Training:
     def run(self) -> Result:
         """Train to the end, or until somebody asks for an end."""
         is_asked = False
-        while not is_asked and not self._is_over():
+        while not is_asked and not is_over(self._config, self._state):
             is_asked = self._run_epoch()
-        self._check(self._control.drain())
         self._save_last()
         return Result(
             out=Path(self._config.out),
             step=self._state.counters.step,
-            epochs_done=self._epochs_done(),
+            epochs_done=self._state.epochs_done,
             evaluation=self._evaluation,
             signal=(self._request.signal or signal.SIGTERM) if is_asked else None,
         )
-
-    def _is_over(self) -> bool:
-        most = self._config.max_steps
-        position = self._state.loader.state_dict()
-        is_last_done = position["epoch"] >= self._config.epochs
-        return is_last_done or (most is not None and self._state.counters.step >= most)
 
     def _run_epoch(self) -> bool:
         """The rest of the loader's epoch; returns whether the run is to end before its time."""
         state, config = self._state, self._config
         position = state.loader.state_dict()
         epoch, consumed = position["epoch"], position["samples_consumed"]
-        group = self._next_group(consumed)
-        if group is None:  # resumed after the epoch's last batch: what comes at its end was not done yet
+        update = self._next_update(consumed)
+        if update is None:  # resumed after the epoch's last batch: what comes at its end was not done yet
             state.loader.set_epoch(epoch + 1)
             return self._end_epoch(epoch)
         state.model.train()
@@ -111,9 +110,9 @@ class Training:
         batches = iter(state.loader)
         self._recorder.begin_epoch(epoch, done=self._num_updates(consumed), total=self._num_updates(self._num_samples))
         start = time.perf_counter()
-        while group is not None:
+        while update is not None:
             state.strategy.set_lr(self._lr_factor())
-            result = self._step.run(batches, group)
+            result = self._step.run(batches, update)
             now = time.perf_counter()
             state.counters.step += 1
             state.counters.num_skipped += result.is_skipped
@@ -127,7 +126,7 @@ class Training:
             if config.max_steps is not None and state.counters.step >= config.max_steps:
                 return self._end_epoch(epoch, is_whole=False)
             consumed = state.loader.state_dict()["samples_consumed"]
-            group = self._next_group(consumed)
+            update = self._next_update(consumed)
         for _ in batches:
             raise AssertionError("the loader has more batches than were counted")
         return self._end_epoch(epoch)
@@ -145,7 +144,7 @@ class Training:
         self._saver.poll()
         failed = self._saver.num_failed > self._num_failed_saves
         self._num_failed_saves = self._saver.num_failed
-        word = Word(
+        totals = StepTotals(
             num_stop=float(self._request.is_made),
             num_failed_saves=float(failed and self._config.checkpoint.on_failure == "stop"),
             num_not_finite=float(not result.is_finite),
@@ -153,16 +152,16 @@ class Training:
             num_correct=float(result.num_correct),
             num_samples=float(result.num_samples),
         )
-        agreed = self._control.exchange(word)
+        agreed = self._control.exchange(totals)
         self._check(agreed)
         return self._is_asked
 
-    def _check(self, agreed: Word | None) -> None:
+    def _check(self, agreed: StepTotals | None) -> None:
         """What all ranks know of a step: write it down, and end the run where the config says so."""
         if agreed is None:
             return
         self._recorder.heard(agreed)
-        # whoever takes the word off the wire: a save or an epoch's end may come before the next step does
+        # whoever takes the totals off the wire: a save or an epoch's end may come before the next step does
         self._is_asked |= agreed.num_stop > 0
         is_broken = agreed.num_not_finite > 0 and self._config.faults.on_nan == "stop"
         if not is_broken and not agreed.num_failed_saves:
@@ -230,9 +229,9 @@ class Training:
     def _per_batch(self) -> int:
         return self._config.data.batch_size * self._world.size
 
-    def _next_group(self, consumed: int) -> Group | None:
+    def _next_update(self, consumed: int) -> UpdateBatches | None:
         data = self._config.data
-        return next_group(
+        return next_update(
             consumed=consumed,
             num_samples=self._num_samples,
             per_batch=self._per_batch,
@@ -244,11 +243,7 @@ class Training:
         num_batches = order.num_batches(num_samples, self._per_batch, 1, self._config.data.drop_last)
         return -(-num_batches // self._config.optim.accumulate)
 
-    def _epochs_done(self) -> float:
-        position = self._state.loader.state_dict()
-        return float(position["epoch"] + position["samples_consumed"] / position["num_samples"])
-
     def _lr_factor(self) -> float:
         return lr_factor(
-            self._config.schedule, self._epochs_done(), float(self._config.epochs), self._state.plateau.factor
+            self._config.schedule, self._state.epochs_done, float(self._config.epochs), self._state.plateau.factor
         )

@@ -17,7 +17,7 @@ class World:
     """What the loop needs to know about its processes; there always is a process group, also around one alone."""
 
     rank: int
-    """Of this process, 0..size - 1."""
+    """This process's rank, 0..size - 1."""
     size: int
     """Processes of the run."""
     local_size: int

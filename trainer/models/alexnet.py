@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from augpipe.arguments import as_count, check_choice
-from augpipe.trainer.models.convnet import ConvNet, fully_connected
-from augpipe.trainer.models.init import check_dropout, check_widths, initialise
+from augpipe.checks.arguments import as_count, check_choice
+from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
 
 _GRID = 6
 
@@ -23,7 +22,7 @@ def alexnet(
 
     With 1000 classes it has 60,965,224 weights and biases. groups=2 is the paper's split over two GPUs, groups=1 joins
     them. Deviations: one device instead of two; padding makes 224 pixels give the 55×55 cells that the paper counts;
-    dropout comes after a fully connected layer's ReLU; features are averaged to 6×6, so that pictures of any size from
+    dropout comes after a fully connected layer's ReLU; features are averaged to 6×6, so that images of any size from
     63 pixels on pass; weights are drawn after He instead of with a standard deviation of 0.01 and biases of 1.
     """
     check_choice("groups", groups, (1, 2))

@@ -1,12 +1,14 @@
 """The convolutional network of the 8-bit paper for CIFAR-10."""
 
+import math
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-from augpipe.arguments import as_count
-from augpipe.trainer.models.init import check_widths, initialise
-from augpipe.trainer.models.local import LocallyConnected2d
+from augpipe.checks.arguments import as_count
+from augpipe.trainer.models.layers import check_widths, initialise
 
 _SMALLEST_PX = 4
 
@@ -21,7 +23,7 @@ def cifar_conv(
     """Two convolutions, two locally connected layers, one fully connected one (Dettmers, section 3.2).
 
     Convolutions of 64 filters of 5×5 and 64 of 3×3, each followed by a 3×3 pooling of stride 2 and contrast
-    normalisation. Takes pictures of `input_px` × `input_px` and no others, since local connections share no weights
+    normalisation. Takes images of `input_px` × `input_px` and no others, since local connections share no weights
     between places. With 10 classes and 32 pixels it has 3,607,370 weights and biases.
 
     Deviations: what the paper leaves open is as in cuda-convnet's network of 13 % error, to which its footnote points:
@@ -55,3 +57,36 @@ def cifar_conv(
 
 def _contrast_normalisation() -> nn.Module:
     return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+
+
+class LocallyConnected2d(nn.Module):
+    """Each of height × width output places has filters and biases of its own; stride 1, the image keeps its size.
+
+    `weight` is (height·width, out_channels, in_channels·kernel²), `bias` (out_channels, height, width); drawn after He
+    for a ReLU.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel: int, *, height: int, width: int) -> None:
+        super().__init__()
+        assert kernel % 2 == 1
+        self.kernel = kernel
+        fan_in = in_channels * kernel**2
+        self.weight = nn.Parameter(torch.empty(height * width, out_channels, fan_in))
+        self.bias = nn.Parameter(torch.zeros(out_channels, height, width))
+        nn.init.normal_(self.weight, std=math.sqrt(2 / fan_in))
+
+    def forward(self, images_NCHW: Tensor) -> Tensor:
+        """(N, in_channels, height, width) to (N, out_channels, height, width).
+
+        Raises:
+            ValueError: the image has another height or width than the layer.
+        """
+        out_channels, height, width = self.bias.shape
+        if images_NCHW.shape[2:] != self.bias.shape[1:]:
+            raise ValueError(
+                f"locally connected layers were built for {height}×{width} places and got "
+                f"{images_NCHW.shape[2]}×{images_NCHW.shape[3]}. Give pictures of the size that input_px says."
+            )
+        patches_NKP = functional.unfold(images_NCHW, self.kernel, padding=self.kernel // 2)
+        sums_PNO = torch.bmm(patches_NKP.permute(2, 0, 1), self.weight.transpose(1, 2))
+        return sums_PNO.permute(1, 2, 0).reshape(-1, out_channels, height, width) + self.bias

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from augpipe.arguments import as_count
-from augpipe.trainer.models.init import check_dropout, check_widths, initialise
+from augpipe.checks.arguments import as_count
+from augpipe.trainer.models.layers import check_dropout, check_widths, initialise
 
 
 def mnist_mlp(
@@ -17,7 +17,7 @@ def mnist_mlp(
 ) -> nn.Module:
     """784-1024-1024-10 with ReLU and dropout on the input and both hidden layers (Dettmers, section 3.2).
 
-    Takes pictures of `in_features` numbers in any shape, (N, 1, 28, 28) or (N, 784). With 10 classes it has 1,863,690
+    Takes images of `in_features` numbers in any shape, (N, 1, 28, 28) or (N, 784). With 10 classes it has 1,863,690
     weights and biases. No deviation but the softmax, which is left to the loss.
     """
     if not isinstance(dropout, list | tuple) or len(dropout) != 3:
@@ -35,7 +35,7 @@ def mullapudi_mlp(
 ) -> nn.Module:
     """64-64-10 with tanh and dropout after both hidden layers (Mullapudi, 2017, its experiment on MNIST).
 
-    Takes pictures of `in_features` numbers in any shape. With 10 classes it has 55,050 weights and biases. Deviations:
+    Takes images of `in_features` numbers in any shape. With 10 classes it has 55,050 weights and biases. Deviations:
     the thesis gives no rate of dropout; one half is that of the paper it cites. Its L2 regulariser is the optimizer's
     weight decay, and the softmax is left to the loss.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from augpipe.arguments import as_count
+from augpipe.checks.arguments import as_count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +42,7 @@ def build(name: str, *, num_classes: int, **options: Any) -> "nn.Module":
 
     Args:
         name: one of `names()`, or `torchvision:NAME` or `timm:NAME` for any classifier of those libraries.
-        num_classes: how many logits the network gives for a picture, shape (N, num_classes); at least 1.
+        num_classes: how many logits the network gives for an image, shape (N, num_classes); at least 1.
         options: keywords of the network's own function, by default as in its source; docs/models.md lists them. Those
             of another library are handed on to it.
 

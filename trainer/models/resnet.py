@@ -5,8 +5,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from augpipe.arguments import as_count, check_choice
-from augpipe.trainer.models.init import check_dropout, initialise
+from augpipe.checks.arguments import as_count, check_choice
+from augpipe.trainer.models.layers import check_dropout, initialise
 
 StrideOn = Literal["3x3", "1x1"]
 _WIDTHS = (64, 128, 256, 512)
@@ -26,7 +26,7 @@ def resnet_50(
 ) -> nn.Module:
     """50 layers of bottlenecks (He et al., 2015, table 1), which the BSC report trains.
 
-    With 1000 classes it has 25,557,032 weights and biases. Deviation: a block that halves the picture does so in its
+    With 1000 classes it has 25,557,032 weights and biases. Deviation: a block that halves the image does so in its
     3×3 convolution, as torchvision's weights expect; stride_on="1x1" does it in the first 1×1, as the paper does.
     `dropout` before the classifier is off unless asked for.
     """
@@ -111,7 +111,7 @@ class ResNet(nn.Module):
         initialise(self)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
-        """Logits (N, num_classes) of float pictures (N, C, H, W) of any size."""
+        """Logits (N, num_classes) of float images (N, C, H, W) of any size."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(images_NCHW))))
         for stage in range(1, len(_WIDTHS) + 1):
             x = self.get_submodule(f"layer{stage}")(x)

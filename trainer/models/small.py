@@ -1,16 +1,15 @@
-"""A small network for small pictures and few cores: minutes to train on two."""
+"""A small network for small images and few cores: minutes to train on two."""
 
 from torch import nn
 
-from augpipe.arguments import as_count
-from augpipe.trainer.models.convnet import ConvNet
-from augpipe.trainer.models.init import check_dropout, initialise
+from augpipe.checks.arguments import as_count
+from augpipe.trainer.models.layers import ConvNet, check_dropout, initialise
 
 
 def small_cnn(*, num_classes: int, width: int = 24, dropout: float = 0.0, in_channels: int = 3) -> nn.Module:
     """Four convolutions with batch normalisation, then the greatest value of each filter over all places.
 
-    Of our own making, for pictures of 64 to 96 pixels with an object somewhere in them; 16 pixels are the least. A 5×5
+    Of our own making, for images of 64 to 96 pixels with an object somewhere in them; 16 pixels are the least. A 5×5
     convolution of stride 2 with `width` filters, then 3×3 ones with twice, four and six times as many; a 2×2 pooling
     after the first and the second. With 10 classes and the default width it has 180,130 weights and biases.
     """

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from augpipe.arguments import as_count
-from augpipe.trainer.models.convnet import ConvNet, fully_connected
-from augpipe.trainer.models.init import check_dropout, check_widths, initialise
+from augpipe.checks.arguments import as_count
+from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
 
 FILTERS = (64, 128, 256, 512, 512)
 """Filters of each part's convolutions (Deep Image, table 2)."""
@@ -29,7 +28,7 @@ def deep_image_16(
     weights of that load.
 
     Dropout of one half after the first two fully connected layers, ReLU after all layers but the last, 2×2 poolings
-    with stride 2 (the fine-grained paper's section 5.1). Deviations: the softmax is left to the loss; pictures need not
+    with stride 2 (the fine-grained paper's section 5.1). Deviations: the softmax is left to the loss; images need not
     have 224 pixels, since features are averaged to 7×7.
     """
     return _vgg((2, 2, 3, 3, 3), num_classes, filters, fc_widths, dropout, in_channels)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Points = tuple[list[float], list[float]]
-BLUE, ORANGE, GREY = "#3b6ea5", "#c8641e", "#8a929e"
+BLUE, ORANGE = "#3b6ea5", "#c8641e"
 _DPI = 120
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from augpipe.datasets.shards.atomic import write_atomically
+from augpipe.datasets.files.atomic import write_atomically
 
 logger = logging.getLogger("augpipe.trainer")
 

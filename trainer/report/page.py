@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from augpipe.datasets.shards.atomic import write_atomically
+from augpipe.datasets.files.atomic import write_atomically
 from augpipe.trainer.report.metrics import read_rows
 
 _STYLE = """
@@ -36,7 +36,7 @@ def write_page(run: Path, curves: Path) -> Path:
     """
     rows = read_rows(run / "metrics.csv")
     config = run / "config.toml"
-    picture = base64.b64encode(curves.read_bytes()).decode("ascii")
+    image = base64.b64encode(curves.read_bytes()).decode("ascii")
     title = escape(f"Training run {run.resolve().name}")
     parts = [
         "<!doctype html>",
@@ -47,7 +47,7 @@ def write_page(run: Path, curves: Path) -> Path:
         f"<title>{title}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
         _facts(rows),
-        f'<p><img alt="Curves of loss, accuracy, learning rate and speed" src="data:image/png;base64,{picture}"></p>',
+        f'<p><img alt="Curves of loss, accuracy, learning rate and speed" src="data:image/png;base64,{image}"></p>',
         *_evaluations(rows),
     ]
     if config.is_file():

@@ -1,1 +1,0 @@
-"""Where batches are made: one module a backend."""

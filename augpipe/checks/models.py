@@ -1,0 +1,221 @@
+"""Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+OTHER_NAMES = {
+    "angle": "max_deg",
+    "batch": "batch_size",
+    "bs": "batch_size",
+    "dataset": "source",
+    "degrees": "max_deg",
+    "folder": "source",
+    "grad_clip": "clip_norm",
+    "image_size": "size",
+    "img_size": "size",
+    "learning_rate": "lr",
+    "max_norm": "clip_norm",
+    "num_workers": "num_threads",
+    "output_dir": "out",
+    "path": "source",
+    "pretrained": "weights",
+    "prob": "p",
+    "probability": "p",
+    "save_dir": "out",
+    "wd": "weight_decay",
+    "workers": "num_threads",
+}
+"""What fields are called elsewhere -> their name here, where difflib finds another one or none."""
+
+_RULES = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "extra_forbidden": "is not a field",
+    "dict_type": "must be a table of fields and values",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "model_type": "must be a {class_name}(...), in TOML a table",
+    "string_type": "must be a text, in quotes",
+    "too_short": "must hold at least {min_length}",
+    "tuple_type": "must be a list, as {{name}}=[{found}]",
+}
+"""What pydantic calls a mistake -> the rule in our words; of what is not here, pydantic's own are shown."""
+
+_LONGEST_VALUE = 60
+"""Letters of a value that a message shows."""
+
+
+class FieldError(ValueError):
+    """A description has mistakes; the message is one line, or a line for each."""
+
+    def __init__(self, what: str, problems: Sequence[tuple[str, str]]) -> None:
+        self.what = what
+        self.problems = tuple(problems)
+        """(place, text) of each, as ("ops[0].flip.p", "=50 must be ..."): together they are its line."""
+        lines = self.lines
+        named = [line if place == "" else f"{what}: {line}" for line, (place, _) in zip(lines, problems, strict=True)]
+        super().__init__(named[0] if len(named) == 1 else "\n".join([f"{what}:", *(f"  {line}" for line in lines)]))
+
+    @property
+    def lines(self) -> list[str]:
+        """One for each mistake, without the description's kind before it."""
+        return [_line(place, text) for place, text in self.problems]
+
+    def __reduce__(self) -> tuple[type["FieldError"], tuple[str, tuple[tuple[str, str], ...]]]:
+        return type(self), (self.what, self.problems)
+
+
+class Checked(BaseModel):
+    """A frozen description whose fields are checked when it is made.
+
+    Raises:
+        FieldError: a value is wrong; a ValueError.
+        TypeError: a value is given without its field's name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, /, *nameless: Any, **fields: Any) -> None:
+        kind = type(self)
+        if nameless:
+            raise TypeError(
+                f"{kind.__name__} takes each value by its field's name. Its fields: {', '.join(kind.field_names())}."
+            )
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise FieldError(kind.__name__, _problems(error, kind)) from None
+
+    # as on pydantic's own: a table within a table is then checked with the outer one, so its place is known
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            kind = type(self).__name__
+            raise FieldError(
+                kind, [(name, f" is frozen. Make another one, as {kind}({name}={_shown(value)}).")]
+            ) from None
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """The description that a mapping holds, such as a TOML file's.
+
+        Raises:
+            FieldError: a value is wrong.
+        """
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise FieldError(cls.__name__, _problems(error, cls)) from None
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """The fields that a user gives."""
+        return list(cls.model_fields)
+
+
+def told(rule: str) -> WrapValidator:
+    """For `Annotated`: one rule in words for all that a type refuses, as "must be ...: {name}=0.5"."""
+
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise broken(rule) from None
+
+    return WrapValidator(check)
+
+
+def broken(rule: str) -> PydanticCustomError:
+    """What a validator raises for a value, which the message names before the rule, as in "must be ...: {name}=0.5"."""
+    return PydanticCustomError("told", "{rule}", {"rule": rule})
+
+
+def refuse_unknown(what: str, data: Mapping[str, Any], fields: Sequence[str], tacit: tuple[str, ...] = ()) -> None:
+    """Raise ValueError for a key that is neither among `fields` nor `tacit`, with the nearest field and all of them."""
+    for name in data:
+        if name not in fields and name not in tacit:
+            raise ValueError(_unknown(str(name), what, fields))
+
+
+def _unknown(name: str, what: str, fields: Sequence[str]) -> str:
+    near = nearest(name, fields)
+    hint = f" Did you mean {near!r}?" if near else ""
+    return f"{name!r} is not a field of {what}.{hint} Its fields: {', '.join(fields)}."
+
+
+def nearest(name: str, fields: Sequence[str]) -> str | None:
+    """The field that is called `name` elsewhere, or that is written most like it; None where there is none near."""
+    other = OTHER_NAMES.get(name)
+    if other in fields:
+        return other
+    cutoff = 0.6 if len(name) > 2 else 0.5  # difflib's own is too much for two letters that changed places
+    return next(iter(difflib.get_close_matches(name, fields, n=1, cutoff=cutoff)), None)
+
+
+def explain(error: ValidationError) -> list[str]:
+    """One line for each mistake: where it is, what was found, the rule, the remedy."""
+    return [_line(place, text) for place, text in _problems(error)]
+
+
+def _problems(error: ValidationError, kind: type[Checked] | None = None) -> list[tuple[str, str]]:
+    """(place, text) of each mistake; `kind` is what was to be made."""
+    found = []
+    for problem in error.errors(include_url=False):
+        place = ""
+        for part in problem["loc"]:
+            place = f"{place}[{part}]" if isinstance(part, int) else _joined(place, str(part))
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, FieldError):  # of a description that was made while this one was checked
+            found += [(_joined(place, inner), text) for inner, text in cause.problems]
+        elif problem["type"] == "extra_forbidden" and kind is not None and len(problem["loc"]) == 1:
+            found.append(("", f": {_unknown(place, kind.__name__, kind.field_names())}"))
+        else:
+            found.append((place, _text(place, problem)))
+    return found
+
+
+def _text(place: str, problem: ErrorDetails) -> str:
+    kind, found = problem["type"], _shown(problem["input"])
+    limits = problem.get("ctx", {}).items()
+    context = {name: f"{limit:.6g}" if isinstance(limit, float) else limit for name, limit in limits}
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "value_error":
+        return f": {message}"
+    if kind == "missing":
+        return " is missing, and has no default. Add it."
+    rule = _RULES[kind].format(found=found, **context) if kind in _RULES else message
+    rule = rule.replace("{name}", place.rpartition(".")[2])
+    near = difflib.get_close_matches(str(problem["input"]), context.get("expected", "").split("'")[1::2], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"={found} {rule}{'' if rule.endswith('.') else '.'}{hint}"
+
+
+def _line(place: str, text: str) -> str:
+    return f"{place}{text}" if place else text.lstrip(":= ")
+
+
+def _joined(above: str, place: str) -> str:
+    return f"{above}.{place}" if above and place and not place.startswith("[") else above + place
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, type):
+        return value.__name__
+    text = f"{type(value).__name__}(...)" if isinstance(value, BaseModel) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

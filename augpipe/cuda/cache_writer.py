@@ -1,0 +1,72 @@
+"""Filling a cache in device memory: one launch a batch packs its new images into the arena."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from augpipe.cache import PixelCache, Reservation
+from augpipe.cuda.failures import allocate
+from augpipe.cuda.streams import Event, Streams
+from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
+from augpipe.located import LocatedPixels
+
+
+class CacheWriter:
+    """Writes to one cache; one thread at a time, on whatever stream is current."""
+
+    def __init__(self, cache: PixelCache, streams: Streams) -> None:
+        self._cache = cache
+        self._streams = streams
+        self._written: Event | None = None
+
+    @property
+    def memory(self) -> Any:
+        """What owns the cache's memory; whoever reads from it keeps this until the stream has passed the last use.
+
+        One object, and no tensors: a large cache has hundreds of segments, and lending each takes as long as all else.
+        """
+        return self._cache.arena
+
+    def wait(self) -> None:
+        """Let the current stream's further work wait for all that was written, perhaps on another stream."""
+        if self._written is not None:
+            self._streams.wait_for(self._written)
+
+    def write(self, reserved: Sequence[tuple[LocatedPixels, Reservation]], stream: int) -> list[Any]:
+        """Queue the copies of pixels to the room that is reserved for them, on the current stream, and commit them.
+
+        Args:
+            reserved: pixels on the device, which must stay as they are until the stream has passed this.
+            stream: the current one, as a number.
+
+        Returns:
+            What must be kept until then, too.
+
+        Raises:
+            torch.OutOfMemoryError: the device is full; no copy was queued.
+        """
+        if not reserved:
+            return []
+        rows = np.array(
+            [
+                (pixels.address, room.pixels.address, pixels.height * pixels.width, pixels.channels)
+                for pixels, room in reserved
+            ],
+            np.int64,
+        )
+        try:
+            pinned = self._streams.pinned(rows.nbytes)
+            pinned.numpy()[:] = rows.view(np.uint8).reshape(-1)
+            uploaded = allocate((rows.nbytes,), torch.uint8, self._streams.device, purpose="the cache's table")
+            uploaded.copy_(pinned, non_blocking=True)
+            pack_rgbx(uploaded.data_ptr(), num=len(rows), max_pixels=int(rows[:, 2].max()), stream=stream)
+        except BaseException:  # nothing was launched: the images may come again
+            for _, room in reserved:
+                self._cache.cancel(room)
+            raise
+        self._written = self._streams.record()  # before anybody finds them
+        for _, room in reserved:
+            self._cache.commit(room)
+        return [uploaded]

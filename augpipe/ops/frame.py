@@ -1,0 +1,72 @@
+"""The frame that a recipe's ops act on while a batch is planned: one entry an image, all in float64.
+
+An op changes the frame by calling one of its methods; nothing here draws anything. The crop comes first; the linear
+maps and the lens act on the cropped frame about its centre, in the order in which they are called; tone comes last.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image import affine
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+
+class Frame:
+    """What is known of n images' output so far; arrays are (n,) or (n, k)."""
+
+    def __init__(self, heights: Int, widths: Int) -> None:
+        num = len(heights)
+        self.heights = heights
+        self.widths = widths
+        self.out_heights = heights
+        self.out_widths = widths
+        self.crop_x = np.zeros(num)
+        self.crop_y = np.zeros(num)
+        self.crop_width = widths.astype(np.float64)
+        self.crop_height = heights.astype(np.float64)
+        self.after_lens = affine.identity(num)
+        self.before_lens: Float | None = None
+        self.lens = np.zeros((num, 5))
+        self.cast = np.zeros((num, 3))
+        self.has_cast = False
+        self.cast_is_last = False
+        self.vignette = np.zeros((num, 2))
+        self.has_vignette = False
+        self.mean = np.zeros(3)
+        self.std = np.full(3, 1.0 / 255.0)
+
+    def crop(self, x: Float, y: Float, width: Float, height: Float, out_size: tuple[int, int]) -> None:
+        """Keep the rectangle at (x, y), in source pixels, as an output of `out_size` (height, width) pixels."""
+        self.crop_x, self.crop_y, self.crop_width, self.crop_height = x, y, width, height
+        self.out_heights = np.full(len(x), out_size[0], np.int64)
+        self.out_widths = np.full(len(x), out_size[1], np.int64)
+
+    def transform(self, matrix: Float) -> None:
+        """Change the image by an (n, 2, 2) map of `gpu_ops.image.affine`."""
+        if self.before_lens is None:
+            self.after_lens = affine.compose(self.after_lens, matrix)
+        else:
+            self.before_lens = affine.compose(self.before_lens, matrix)
+
+    def distort(self, coefficients: Float) -> None:
+        """Distort the image by (n, 5) Brown-Conrady coefficients k1, k2, k3, p1, p2."""
+        assert self.before_lens is None, "a recipe is checked to hold one lens a view"
+        self.lens = coefficients
+        self.before_lens = affine.identity(len(coefficients))
+
+    def shift_colour(self, levels: Float) -> None:
+        """Add (n, 3) 8-bit levels to the channels."""
+        self.cast = levels
+        self.has_cast = True
+        self.cast_is_last = self.has_vignette
+
+    def darken_corners(self, radii: Float, strengths: Float) -> None:
+        """Darken from (n,) `radii` outwards, by (n,) `strengths` at the corner."""
+        self.vignette = np.stack([radii, strengths], axis=1)
+        self.has_vignette = True
+
+    def normalise(self, mean: tuple[float, float, float], std: tuple[float, float, float]) -> None:
+        """Subtract the mean and divide by the standard deviation, both in 0..1 per channel."""
+        self.mean, self.std = np.array(mean), np.array(std)

@@ -1,0 +1,232 @@
+"""The way of a batch: a list of stages, carried out by a few threads, batch after batch, in the order asked for.
+
+Which stages there are is chosen when the loader is built, in `stages_of`; each takes a batch and those of its items
+that concern it. A stage in pieces is cut into tasks for all threads, the thread that ends the last one goes on with the
+next stage, and tasks of earlier batches go first, so that a batch is finished as soon as it can be. An item that cannot
+be used carries its error to the next "replace".
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.batch import Batch
+from augpipe.cache import PixelCache
+from augpipe.cpu.workers import WorkerPool
+from augpipe.pipeline.dali_stage import DaliStage
+from augpipe.pipeline.decode import Decoder
+from augpipe.pipeline.items import BatchInProgress, Item, Request, Settings
+from augpipe.pipeline.planner import Planner
+from augpipe.pipeline.samples import Samples, may_read_late
+from augpipe.source import Source
+
+TASKS_PER_THREAD = 4
+"""Tasks that a stage in pieces is cut into, for each thread; at 16, batches of 32 were measured 5 % slower."""
+
+LEFT_BY_DALI = 0.25
+"""The part of a batch that DALI leaves to our own decoder before all our threads are started for it."""
+
+Work = Callable[[BatchInProgress, Sequence[Item]], None]
+
+
+class Output(Protocol):
+    """Where a batch's images come into being."""
+
+    def begin(self, batch: BatchInProgress) -> None:
+        """Give a planned batch its memory."""
+
+    def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
+        """Decode items; on the CPU, render them too. An item that is damaged carries an error then."""
+
+    def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Called once, when all items are decoded."""
+
+    def finish(self, batch: BatchInProgress) -> list[Any]:
+        """The images of each view; called by the thread that asked for the batch."""
+
+    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
+        """(B,) labels beside the images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A step of a batch's way."""
+
+    work: Work
+    items: Callable[[BatchInProgress], list[Item]] | None = None
+    """Which items it concerns; it is left out where there are none. None: the batch, however many it has."""
+    is_in_pieces: bool = False
+    """Whether the items are shared out among the threads."""
+    goes_on_elsewhere: bool = False
+    """Whether somebody else calls when the batch may go on."""
+
+
+def stages_of(
+    settings: Settings, output: Output, cache: PixelCache | None, samples: Samples, dali: DaliStage | None
+) -> list[Stage]:
+    """The way of every batch of a loader, from sample ids to images in the output's memory."""
+    planner = Planner(settings, cache, output.begin, wants_regions=dali is not None)
+    fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
+    knows_sizes = cache is not None or (dali is None and may_read_late(settings))
+    return [
+        *([Stage(work=samples.look_up)] if knows_sizes else []),
+        Stage(work=samples.open, items=_unopened, is_in_pieces=True),
+        Stage(work=partial(samples.replace, again=[samples.open]), items=_failed),
+        Stage(work=planner.plan),
+        *([Stage(work=dali.submit, items=_without_pixels, goes_on_elsewhere=True)] if dali is not None else []),
+        Stage(work=fill, items=_not_on_device, is_in_pieces=True),
+        Stage(work=partial(samples.replace, again=[samples.open, planner.plan_again, fill]), items=_failed),
+        Stage(work=partial(_label, settings.source)),
+        Stage(work=output.deliver),
+    ]
+
+
+def _label(source: Source, batch: BatchInProgress, items: Sequence[Item]) -> None:
+    batch.labels = np.array([source.label(item.opened.sample_id) for item in items], np.int64)
+
+
+def _unopened(batch: BatchInProgress) -> list[Item]:
+    return [item for item in batch.items if item.image is None]
+
+
+def _failed(batch: BatchInProgress) -> list[Item]:
+    return [item for item in batch.items if item.error is not None]
+
+
+def _without_pixels(batch: BatchInProgress) -> list[Item]:
+    return [item for item in batch.items if item.pixels is None]
+
+
+def _not_on_device(batch: BatchInProgress) -> list[Item]:
+    return [item for item in batch.items if item.pixels is None or item.pixels.is_on_host]
+
+
+class BatchMaker:
+    """Makes batches; one instance serves a loader over all its epochs.
+
+    Args:
+        settings: the loader's.
+        output: where images come into being.
+        cache: pixels from one epoch to the next.
+        dali: makes the stage in which DALI decodes what it can; None: our own decoder takes all.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        output: Output,
+        *,
+        cache: PixelCache | None = None,
+        dali: Callable[[Samples], DaliStage] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._output = output
+        self._cache = cache
+        samples = Samples(settings, cache)
+        self._dali = dali(samples) if dali is not None else None
+        self._stages = stages_of(settings, output, cache, samples, self._dali)
+
+    def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
+        """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
+
+        Closing the iterator, or dropping it, ends its threads.
+
+        Raises:
+            SampleError: an image cannot be used and nothing is skipped; the first one of the batch.
+        """
+        pool = WorkerPool(self._settings.first_threads)
+        try:
+            if self._dali is not None:
+                self._dali.start(partial(self._after_dali, pool))
+            ahead: deque[BatchInProgress] = deque()
+            for request in requests:
+                finished = None
+                if len(ahead) == self._settings.prefetch and ahead[0].done.is_set():
+                    # before the next one is begun: threads that wake for it would hold the GIL meanwhile
+                    finished = self._finish(pool, ahead.popleft())
+                batch = BatchInProgress.of(request)
+                ahead.append(batch)
+                pool.submit((request.number, 0), partial(self._go_on, pool, batch))
+                if finished is None and len(ahead) > self._settings.prefetch:
+                    finished = self._finish(pool, ahead.popleft())
+                if finished is not None:
+                    yield finished
+            while ahead:
+                yield self._finish(pool, ahead.popleft())
+        finally:
+            if self._dali is not None:
+                self._dali.close()
+            pool.close()
+
+    def _go_on(self, pool: WorkerPool, batch: BatchInProgress) -> None:
+        """Carry out the stages that are left, as far as this thread can."""
+        try:
+            while batch.num_stages_begun < len(self._stages):
+                stage = self._stages[batch.num_stages_begun]
+                batch.num_stages_begun += 1
+                items = batch.items if stage.items is None else stage.items(batch)
+                if not items and stage.items is not None:
+                    continue
+                if stage.is_in_pieces:
+                    self._share_out(pool, batch, stage, items)
+                    return
+                stage.work(batch, items)
+                if stage.goes_on_elsewhere:
+                    return
+        except BaseException as problem:
+            batch.error = problem
+        batch.done.set()
+
+    def _after_dali(self, pool: WorkerPool, batch: BatchInProgress) -> None:
+        if len(_without_pixels(batch)) > LEFT_BY_DALI * len(batch.items):
+            pool.grow_to(self._settings.num_threads)
+        self._go_on(pool, batch)
+
+    def _share_out(self, pool: WorkerPool, batch: BatchInProgress, stage: Stage, items: list[Item]) -> None:
+        """Queue the tasks of a stage in pieces; the one that ends last goes on to the next stage."""
+        num_tasks = min(len(items), TASKS_PER_THREAD * pool.num_threads)
+        cuts = [len(items) * i // num_tasks for i in range(num_tasks + 1)]
+        batch.num_pieces_left = num_tasks
+
+        def run(piece: list[Item]) -> None:
+            try:
+                stage.work(batch, piece)
+            except BaseException as problem:
+                piece[0].error = problem
+            with batch.lock:
+                batch.num_pieces_left -= 1
+                is_last = batch.num_pieces_left == 0
+            if is_last:
+                self._go_on(pool, batch)
+
+        for first, last in pairwise(cuts):
+            pool.submit((batch.request.number, -batch.num_stages_begun), partial(run, items[first:last]))
+
+    def _finish(self, pool: WorkerPool, batch: BatchInProgress) -> tuple[Batch, dict[int, str]]:
+        if not batch.done.is_set():
+            if pool.is_closed:
+                raise RuntimeError(
+                    "the threads of this pass over the loader have ended, as they do in a forked process. "
+                    "Start a new pass: iter(loader)."
+                )
+            batch.done.wait()
+        if batch.error is not None:
+            raise batch.error
+        assert batch.plan is not None and batch.labels is not None
+        images = self._output.finish(batch)
+        if self._cache is not None:
+            num_hits = sum(item.is_cached for item in batch.items)
+            self._cache.count(hits=num_hits, misses=len(batch.items) - num_hits)
+        made = Batch(
+            images=images[0] if len(images) == 1 else tuple(images),
+            labels=self._output.labels(batch.labels),
+            sample_ids=batch.plan.sample_ids,
+            plan=batch.plan,
+        )
+        return made, batch.skipped

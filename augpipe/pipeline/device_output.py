@@ -1,0 +1,124 @@
+"""Batches in a CUDA device's memory: one launch a view, on the stream that is current where the batch is handed out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from augpipe.cache import PixelCache, Reservation
+from augpipe.cuda.cache_writer import CacheWriter
+from augpipe.cuda.render import DeviceRenderer
+from augpipe.cuda.staging import StagingBatch, StagingPool
+from augpipe.cuda.streams import streams_of
+from augpipe.located import LocatedPixels
+from augpipe.pipeline.decode import Decoder
+from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.source import Pixels
+
+
+@dataclass(kw_only=True)
+class _Target:
+    """Where the pixels of a batch lie."""
+
+    staging: StagingBatch
+    table: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
+    """(B, 5): the kernel's pixel table, once all pixels are on their way."""
+
+
+class DeviceOutput:
+    """Renders on one device; one instance serves a loader over all its epochs.
+
+    Args:
+        settings: the loader's.
+        device: as `require_device` gives it.
+        cache: filled here where it lies in the device's memory; one on the host is the decoder's.
+    """
+
+    def __init__(self, settings: Settings, device: torch.device, cache: PixelCache | None) -> None:
+        self._settings = settings
+        self._streams = streams_of(device)
+        self._renderer = DeviceRenderer(device, settings.recipe, settings.form, streams=self._streams)
+        self._pool = StagingPool(device, streams=self._streams)
+        self._cache = cache if cache is not None and not cache.is_on_host else None
+        self._writer = CacheWriter(self._cache, self._streams) if self._cache is not None else None
+
+    def begin(self, batch: BatchInProgress) -> None:
+        """Give a planned batch its staging memory."""
+        batch.target = _Target(staging=self._pool.take())
+
+    def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
+        """Decode items into page-locked memory; those that are damaged carry an error then."""
+        for item in items:
+            try:
+                self._stage(batch.target.staging, batch, item, decoder)
+            except BaseException as problem:
+                item.error = problem
+
+    def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Start the copy to the device; little more than the launch is left to the thread that asked for the batch."""
+        target: _Target = batch.target
+        target.staging.copy()
+        rows = []
+        for item in items:
+            pixels = item.pixels
+            assert pixels is not None
+            if pixels.is_on_host:
+                pixels.address, pixels.owner = target.staging.address(item.position), target.staging
+            rows.append((pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels))
+        target.table = np.array(rows, np.int64).reshape(-1, 5)
+
+    def finish(self, batch: BatchInProgress) -> list[Any]:
+        """The images of each view, ready on the calling thread's current stream.
+
+        Raises:
+            KernelError: a CUDA error of this batch or of an earlier one.
+            torch.OutOfMemoryError: the device is full.
+        """
+        target: _Target = batch.target
+        keep: list[Any] = [target.staging, *batch.owners]
+        assert batch.plan is not None
+        ids = batch.plan.sample_ids
+        # the copies into the cache read the pixels, also where the launch behind them finds no memory
+        with self._renderer.launching(ids, keep) as stream:
+            target.staging.wait()
+            if self._writer is not None:
+                self._writer.wait()
+                keep.append(self._writer.memory)
+                keep += self._writer.write(self._reserved(batch), stream)
+            return list(self._renderer.render(target.table, batch.tables, batch.sizes, keep, ids))
+
+    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
+        """(B,) int64 on the device, copied without waiting."""
+        with self._streams.on_current():
+            pinned = self._streams.pinned(labels.nbytes).view(torch.int64)
+            pinned.numpy()[:] = labels
+            return pinned.to(self._streams.device, non_blocking=True)
+
+    def _reserved(self, batch: BatchInProgress) -> list[tuple[LocatedPixels, Reservation]]:
+        """The pixels that were decoded now, and whole, with room for each in the cache."""
+        assert self._cache is not None
+        reserved = []
+        for item in batch.items:
+            pixels, image = item.pixels, item.opened
+            assert pixels is not None
+            if not item.is_cached and (pixels.height, pixels.width, 4) == image.shape(item.factor):
+                room = self._cache.reserve(image.sample_id, item.factor, *image.size, image.may_scale)
+                if room is not None:
+                    reserved.append((pixels, room))
+        return reserved
+
+    def _stage(self, staging: StagingBatch, batch: BatchInProgress, item: Item, decoder: Decoder) -> None:
+        rooms: list[Pixels] = []
+
+        def room(num_bytes: int) -> Pixels:
+            rooms.append(staging.room(item.position, num_bytes))
+            return rooms[-1]
+
+        decoder.decode(batch, item, room)
+        assert item.pixels is not None
+        if not rooms and item.pixels.is_on_host:  # in a cache
+            cached = item.pixels.array
+            room(cached.nbytes)[:] = cached.reshape(-1)

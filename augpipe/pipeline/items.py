@@ -1,0 +1,111 @@
+"""What goes through the stages: a batch in the making, and its items."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.located import LocatedPixels
+from augpipe.output import OutputFormat
+from augpipe.pipeline.stored_image import StoredImage
+from augpipe.planning.plan import Plan
+from augpipe.recipe import Recipe
+from augpipe.source import Source
+
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the stages need to know; see `Loader`."""
+
+    source: Source
+    recipe: Recipe
+    seed: int
+    form: OutputFormat
+    num_threads: int
+    """Threads of ours, and of DALI's where it decodes."""
+    first_threads: int
+    """Threads of ours that a pass begins with: `num_threads`, or fewer beside DALI on a GPU, where the others start
+    once DALI leaves them images to decode."""
+    prefetch: int
+    skips_bad: bool
+    max_pixels: int
+    pins_memory: bool = False
+    """Whether batches on the CPU lie in page-locked memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One batch to make."""
+
+    number: int
+    """Its place in the epoch: lower ones are made first."""
+    epoch: int
+    sample_ids: npt.NDArray[np.int64]
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Item:
+    """One sample on its way through a batch; one thread at a time has it."""
+
+    position: int
+    """Its place in the batch."""
+    wanted: int
+    """The sample id that was asked for."""
+    num_replaced: int = 0
+    """How many samples, from the wanted one on, cannot be used: the item is the sample behind them."""
+    image: StoredImage | None = None
+    """What the sample is, once it was opened or its size looked up."""
+    factor: int = 1
+    """The DCT factor that the image is decoded at."""
+    region: Sequence[int] | None = None
+    """Left, top, right, bottom of what the views look at, at 1/`factor`; None where that saves no decoding."""
+    pixels: LocatedPixels | None = None
+    """Where they lie: as the cache holds them, DALI gave them or our own decoder did."""
+    is_cached: bool = False
+    """Whether the cache held them."""
+    error: BaseException | None = None
+    """Why it cannot be used: a `SampleError` where that lies with the sample."""
+
+    @property
+    def opened(self) -> StoredImage:
+        """The image, where every item has one."""
+        assert self.image is not None
+        return self.image
+
+
+@dataclass(kw_only=True, eq=False)
+class BatchInProgress:
+    """A batch in the making."""
+
+    request: Request
+    items: list[Item]
+    num_stages_begun: int = 0
+    skipped: dict[int, str] = field(default_factory=dict)
+    """Sample id -> why another one stands in its place."""
+    plan: Plan | None = None
+    tables: tuple[Rows, ...] = ()
+    """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """For each view, height and width of its images."""
+    labels: npt.NDArray[np.int64] | None = None
+    """(B,), once every item is decoded."""
+    owners: list[Any] = field(default_factory=list)
+    """Whatever else must live until the device has passed the batch."""
+    target: Any = None
+    """Where the output puts the batch; its own business."""
+    error: BaseException | None = None
+    """What ends the run."""
+    num_pieces_left: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(cls, request: Request) -> "BatchInProgress":
+        """A batch at the beginning of its way."""
+        items = [Item(position=i, wanted=sample_id) for i, sample_id in enumerate(request.sample_ids.tolist())]
+        return cls(request=request, items=items)

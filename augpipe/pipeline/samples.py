@@ -1,0 +1,134 @@
+"""The stages that find out what the samples of a batch are: looked up, opened, or replaced by others."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from augpipe.cache import PixelCache
+from augpipe.errors import SampleError
+from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.stored_image import StoredImage, open_image
+from augpipe.planning.plan import refusals
+from augpipe.source import is_sized
+
+MAX_REPLACEMENTS = 1_000
+"""How many neighbours of an unusable image are tried before giving up."""
+
+
+class Samples:
+    """A source's images as the settings want them; safe from several threads."""
+
+    def __init__(self, settings: Settings, cache: PixelCache | None) -> None:
+        self._settings = settings
+        self._cache = cache
+        self.unusable: set[int] = set()
+        """Samples that an item could not be made of so far."""
+
+    def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Give the items an image without content where its size is known: by the cache, or else by the source.
+
+        Reading is little but Python, and decoding is not: threads that read at the same time wait for each other. So
+        what need not be read before the batch is planned is read by the thread that decodes it.
+        """
+        known = self._known_to_the_cache(items) if self._cache is not None else self._known_to_the_source(items)
+        for item, (height, width, may_scale) in zip(items, known, strict=True):
+            if height:
+                item.image = _unread(item.wanted, height, width, may_scale)
+
+    def open(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Read the items, and look at their headers."""
+        for item in items:
+            sample_id = (item.wanted + item.num_replaced) % len(self._settings.source)
+            try:
+                known = self._cache.size_of(sample_id) if self._cache is not None else None
+                item.image = self.read(sample_id) if known is None else _unread(sample_id, *known)
+            except BaseException as problem:
+                item.error = problem
+
+    def read(self, sample_id: int) -> StoredImage:
+        """An image, read now.
+
+        Raises:
+            SampleError: it cannot be read or used.
+        """
+        settings = self._settings
+        return open_image(settings.source, settings.recipe, sample_id, settings.max_pixels)
+
+    def replace(
+        self,
+        batch: BatchInProgress,
+        items: Sequence[Item],
+        again: Sequence[Callable[[BatchInProgress, Sequence[Item]], None]],
+    ) -> None:
+        """Put the next sample that can be used in the place of each that cannot.
+
+        Args:
+            batch: the batch.
+            items: those that carry an error.
+            again: the stages that the batch has passed so far, for an item alone.
+
+        Raises:
+            SampleError: nothing is skipped, or nothing near a sample can be used either.
+            BaseException: an error that does not lie with the sample.
+        """
+        source = self._settings.source
+        for item in items:
+            while item.error is not None:
+                if not isinstance(item.error, SampleError) or not self._settings.skips_bad:
+                    raise item.error
+                failed = (item.wanted + item.num_replaced) % len(source)
+                self.unusable.add(failed)
+                batch.skipped[failed] = str(item.error)
+                item.num_replaced += 1
+                if item.num_replaced == min(len(source), MAX_REPLACEMENTS):
+                    raise self._nothing_left(batch, item)
+                item.image = item.pixels = item.error = None
+                item.is_cached = False
+                for stage in again:
+                    if item.error is None:
+                        stage(batch, [item])
+
+    def _known_to_the_cache(self, items: Sequence[Item]) -> Sequence[tuple[int, int, bool]]:
+        """Height, width and whether it may be scaled, of each item; height 0 where that is not known."""
+        assert self._cache is not None
+        sizes = self._cache.sizes_of(np.array([item.wanted for item in items], np.int64))
+        return [*zip(sizes.heights.tolist(), sizes.widths.tolist(), sizes.may_scale.tolist(), strict=True)]
+
+    def _known_to_the_source(self, items: Sequence[Item]) -> Sequence[tuple[int, int, bool]]:
+        """As `_known_to_the_cache`; an image whose size does not suit is looked at before the batch is planned."""
+        settings = self._settings
+        assert is_sized(settings.source)
+        known = []
+        for item in items:
+            try:
+                height, width = (int(side) for side in settings.source.size(item.wanted))
+            except (ValueError, OSError):
+                height = width = 0
+            if height <= 0 or width <= 0 or height * width > settings.max_pixels:
+                height = width = 0
+            known.append((height, width))
+        reasons = refusals(settings.recipe, [(height or 1, width or 1) for height, width in known])
+        return [(0, 0, False) if reason else (*size, True) for size, reason in zip(known, reasons, strict=True)]
+
+    def _nothing_left(self, batch: BatchInProgress, item: Item) -> SampleError:
+        others = item.num_replaced - 1
+        few = {0: "and it is the only photograph", 1: "nor can the one after it"}
+        after = few.get(others, f"nor can any of the {others:,} photographs after it")
+        name = self._settings.source.name(item.wanted)
+        reason = batch.skipped[item.wanted].removeprefix(f"{name}: ")
+        return SampleError(name, f"it cannot be used, {after}. The first reason: {reason}")
+
+
+def may_read_late(settings: Settings) -> bool:
+    """Whether a batch may be planned by the sizes that the source knows.
+
+    Not with one thread, where nothing waits for the GIL; and not where several whole images are kept in a batch, as
+    one that proves damaged may be replaced by one of another size.
+    """
+    keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
+    return settings.num_threads > 1 and is_sized(settings.source) and not keeps_whole
+
+
+def _unread(sample_id: int, height: int, width: int, may_scale: bool) -> StoredImage:
+    """An image of which the size alone is known."""
+    return StoredImage(sample_id=sample_id, content=None, size=(height, width), may_scale=may_scale, header=None)

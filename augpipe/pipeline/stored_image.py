@@ -1,0 +1,149 @@
+"""One image as its source gave it: opened, checked against the recipe, and decoded when its turn comes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from augpipe.cpu.render import Scratch, check_image, pack_into
+from augpipe.decoding import Header, decode, probe
+from augpipe.decoding.jpeg import decode_stored
+from augpipe.errors import SampleError
+from augpipe.located import LocatedPixels
+from augpipe.planning.plan import refusals
+from augpipe.recipe import Recipe
+from augpipe.source import Pixels, Source
+
+
+@dataclass(kw_only=True, slots=True)
+class Decodable:
+    """What can be decoded by one call: an image, or the tiles that hold a region of it."""
+
+    height: int
+    """In pixels, as they will be decoded."""
+    width: int
+    first_x: int = 0
+    """The column of the image, at the same scale, with which it begins."""
+    first_y: int = 0
+    """The row, likewise."""
+    decode: Callable[[Pixels], Pixels]
+    """Called with (num_bytes,) uint8: RGBX (height, width, 4) in it, or ValueError with the reason alone."""
+
+    @property
+    def num_bytes(self) -> int:
+        return self.height * self.width * 4
+
+    def decode_into(self, memory: Pixels) -> LocatedPixels:
+        """The RGBX pixels, in flat `memory` of `num_bytes` or more.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        return LocatedPixels.of(self.decode(memory[: self.num_bytes]), self.first_x, self.first_y)
+
+
+@dataclass(kw_only=True, slots=True)
+class StoredImage:
+    """A sample's content, with what its header says."""
+
+    sample_id: int
+    content: bytes | Pixels | None
+    """The encoded file, or pixels; None where the sizes alone are known yet, and once it is needed no longer."""
+    size: tuple[int, int]
+    """Height and width, upright."""
+    may_scale: bool
+    """Whether a plan may have it decoded at a DCT scale."""
+    header: Header | None
+    """None for a source that holds pixels, and where there is no content yet."""
+
+    def shape(self, factor: int = 1) -> tuple[int, int, int]:
+        """(height, width, 4) of the decoded pixels at 1/`factor`."""
+        return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
+
+    @property
+    def may_crop(self) -> bool:
+        """Whether a region of it may be decoded alone."""
+        return self.header is not None and self.header.may_crop
+
+    def whole(self, factor: int = 1) -> Decodable:
+        """All of it at 1/`factor`."""
+        height, width, _ = self.shape(factor)
+        return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
+
+    def region(self, region: Sequence[int], factor: int = 1) -> Decodable:
+        """The tiles that hold a region, where `may_crop`.
+
+        Args:
+            region: left, top, right, bottom, in pixels of the image at 1/`factor`.
+            factor: the DCT factor.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        assert self.header is not None and self.header.tiles is not None and isinstance(self.content, bytes)
+        cut = self.header.tiles.extract(self.content, *(int(side) for side in region), dct_factor=factor)
+        decode_cut = partial(decode_stored, cut.jpeg, cut.height, cut.width, factor, may_end_early=cut.holds_last)
+        return Decodable(
+            height=-(-cut.height // factor),
+            width=-(-cut.width // factor),
+            first_x=cut.first_x,
+            first_y=cut.first_y,
+            decode=decode_cut,
+        )
+
+    def file_of(self, region: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
+        """A JPEG that holds a region, and the column and row at which it starts: of tiles, or all of it.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        assert isinstance(self.content, bytes)
+        if not self.may_crop:
+            return self.content, 0, 0
+        assert self.header is not None and self.header.tiles is not None
+        cut = self.header.tiles.extract(self.content, *(int(side) for side in region))
+        return cut.jpeg, cut.first_x, cut.first_y
+
+    def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
+        """`shape(factor)` uint8 RGBX in the calling thread's `scratch`.
+
+        Raises:
+            ValueError: the content is damaged; the reason alone.
+        """
+        height, width, channels = self.shape(factor)
+        return self._decode_whole(factor, scratch.pixels(height * width * channels))
+
+    def _decode_whole(self, factor: int, memory: Pixels) -> Pixels:
+        if isinstance(self.content, np.ndarray):
+            return pack_into(memory, self.content)
+        assert self.header is not None and self.content is not None
+        return decode(self.content, self.header, dct_factor=factor, buffer=memory)
+
+
+def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) -> StoredImage:
+    """Read a sample and look at its header; nothing is decoded.
+
+    Raises:
+        SampleError: it cannot be read, is no image, is too large, or cannot be used with the recipe.
+        ConnectionError: remote storage does not answer.
+    """
+    try:
+        content = source.read(sample_id)
+        header = None
+        if isinstance(content, np.ndarray):
+            check_image(content)
+            size = (content.shape[0], content.shape[1])
+        else:
+            header = probe(content, max_pixels=max_pixels)
+            size = (header.height, header.width)
+        reason = refusals(recipe, [size])[0]
+        if reason:
+            raise ValueError(reason)
+    except ConnectionError:  # storage that does not answer says nothing of the image: nothing to skip
+        raise
+    except (ValueError, OSError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        raise SampleError(source.name(sample_id), reason or type(problem).__name__) from problem
+    may_scale = bool(header and header.may_scale)
+    return StoredImage(sample_id=sample_id, content=content, size=size, may_scale=may_scale, header=header)

@@ -1,0 +1,124 @@
+"""Images that are files, whatever listed them: what the folder and the list have in common; and one alone."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.checks.plural import count
+from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.names import NameTable, printable
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+"""What a file's name must end with, in any case, to be found in a folder."""
+
+
+class FileSource:
+    """N files under a root; nothing but their names and labels is held in memory.
+
+    `read` opens the file anew at each call, so any number of threads may read at once.
+
+    Args:
+        root: what relative names are relative to.
+        names: one path a sample, relative to `root` or absolute.
+        labels: int64, one a sample, -1 where there is none.
+        classes: label -> class name.
+    """
+
+    def __init__(self, root: str, names: NameTable, labels: npt.NDArray[np.int64], classes: Sequence[str]) -> None:
+        assert len(names) == len(labels)
+        self._root = root
+        self._names = names
+        self._labels = labels
+        self.classes: Sequence[str] = tuple(classes)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def read(self, sample_id: int) -> bytes:
+        """The file's bytes, not yet decoded.
+
+        Raises:
+            IndexError: no such sample.
+            OSError: the file cannot be read.
+        """
+        return read_file(self._path(sample_id))
+
+    def label(self, sample_id: int) -> int:
+        """The class, or -1 where there is none.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        return int(self._labels[sample_id])
+
+    def labels(self) -> npt.NDArray[np.int64]:
+        """All labels, int64 of shape (N,); a copy."""
+        return self._labels.copy()
+
+    def name(self, sample_id: int) -> str:
+        """The file's path, printable.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        return printable(self._path(sample_id))
+
+    def _path(self, sample_id: int) -> str:
+        check_sample_id(sample_id, len(self))
+        return os.path.join(self._root, self._names[sample_id])
+
+    def __repr__(self) -> str:
+        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
+        return f"{type(self).__name__}({printable(self._root)!r}: {held})"
+
+
+def read_file(path: str) -> bytes:
+    """A file's content, in few system calls: threads that read at once wait for the GIL after each of them.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        content = os.read(descriptor, size + 1)
+        if len(content) == size:
+            return content
+        # no plain file, or one of over two gigabytes, or somebody is writing it: whatever comes until its end
+        parts = [content]
+        while parts[-1]:
+            parts.append(os.read(descriptor, 1 << 20))
+        return b"".join(parts)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error  # as `open` does
+    finally:
+        os.close(descriptor)
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file of this name is taken for an image."""
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
+
+
+class SingleSource(FileSource):
+    """One file, whatever its name, with label -1.
+
+    Raises:
+        ValueError: there is no such file, or it is a folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        if os.path.isdir(text):
+            raise ValueError(f"{printable(text)} is a folder, and SingleSource takes one photograph. Use FolderSource.")
+        if not os.path.lexists(text):
+            raise ValueError(
+                f"{printable(text)} does not exist; SingleSource takes one photograph. "
+                f"Check the spelling (the current folder is {printable(os.getcwd())})."
+            )
+        names = NameTable()
+        names.extend([os.fsencode(text)])
+        super().__init__("", names, np.full(1, -1, dtype=np.int64), ())

@@ -1,0 +1,207 @@
+"""A CSV or TSV file that lists images and their labels."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.checks.plural import count
+from augpipe.datasets.files.image_files import FileSource
+from augpipe.datasets.metadata.names import NameTable, printable
+
+LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
+_MAX_LABEL = 1_000_000
+"""Labels above this are ids of something, not class numbers: a model's last layer would be that wide."""
+_MOST_DIGITS = 18
+_NUM_CHECKED = 100
+"""How many of the first files are looked for when a list is opened; at least one must be there."""
+
+
+class FileListSource(FileSource):
+    """The images that a list names, in its order; UTF-8, one a line: `path,label`.
+
+    The first line may be a header: then the columns named `path` and `label` are read and others are passed over;
+    without a header these are the first two columns. Fields are separated by a comma in .csv, a tab in .tsv, and in any
+    other file by a tab if the first line has one, else by a comma; a path that holds the separator stands in double
+    quotes. Without a label column all labels are -1. Labels are integers (0, 1, ..., -1 for none) or class
+    names, which are sorted (by bytes) into `classes`; integers give the classes "0", "1", ....
+
+    Files that are missing or unreadable show up when they are read, so that the loader's `on_error` decides;
+    only when none of the first hundred is there is the list refused, for then its root is wrong.
+
+    Args:
+        path: the list.
+        root: what relative paths in it are relative to; the list's own folder if left out.
+        classes: the classes and their order; every label is then one of these names. Give a validation list the
+            training list's `classes`, and labels agree even where it lacks some of them.
+
+    Raises:
+        ValueError: there is no such list, it is empty, or a line of it cannot be used; says which.
+        OSError: the list cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None = None,
+        *,
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        text = os.fspath(path)
+        if not os.path.isfile(text):
+            what = "is a folder" if os.path.isdir(text) else "does not exist"
+            raise ValueError(
+                f"{printable(text)} {what}; FileListSource takes a CSV or TSV file of path,label lines. Give its path."
+            )
+        base = os.path.dirname(text) if root is None else os.fspath(root)
+        names = NameTable()
+        cells: list[str] = []
+        lines: list[int] = []
+        kept: dict[str, str] = {}  # one str a class, not one a line
+        for line, name, label in _rows(text, base):
+            names.extend([os.fsencode(name)])
+            cells.append(kept.setdefault(label, label))
+            lines.append(line)
+        if not cells:
+            raise ValueError(f"{printable(text)} lists no photograph. Write one a line, as path,label.")
+        _check_root(text, base, names)
+        labels, found = _numbered(text, cells, lines, classes)
+        super().__init__(base, names, labels, found)
+
+
+def _refuse(path: str, line: int, reason: str) -> NoReturn:
+    raise ValueError(f"{printable(path)}, line {line}: {reason}")
+
+
+def _rows(path: str, base: str) -> Iterator[tuple[int, str, str]]:
+    """(line, path, label) of each line that is not blank; label is "" where there is no such column."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=_delimiter(path, file), strict=True)
+        columns: tuple[int, int | None] | None = None
+        line = 0
+        try:
+            for row in reader:
+                line, start = reader.line_num, line + 1  # `start`: where a row with line breaks in quotes begins
+                if not any(cell.strip() for cell in row):
+                    continue
+                if columns is None:
+                    columns, is_header = _columns(path, start, row, base)
+                    if is_header:
+                        continue
+                yield start, *_fields(path, start, row, columns)
+        except UnicodeDecodeError:
+            _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
+        except csv.Error as error:
+            _refuse(path, line + 1, f"{error}. Check the double quotes: a path that holds one doubles it.")
+
+
+def _delimiter(path: str, file: TextIO) -> str:
+    extension = os.path.splitext(path)[1].lower()
+    if extension in (".csv", ".tsv"):
+        return "," if extension == ".csv" else "\t"
+    try:
+        first = next((line for line in file if line.strip()), "")
+    except UnicodeDecodeError:
+        _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
+    file.seek(0)
+    return "\t" if "\t" in first else ","
+
+
+def _first_line_not_utf8(path: str) -> int:
+    with open(path, "rb") as file:
+        for line, raw in enumerate(file, start=1):
+            if raw.decode("utf-8", "ignore").encode() != raw:
+                return line
+    raise AssertionError(f"{path} is UTF-8 line by line, and was not as a whole")
+
+
+def _columns(path: str, line: int, row: Sequence[str], base: str) -> tuple[tuple[int, int | None], bool]:
+    """Which columns hold the path and the label, and whether this first row is a header."""
+    header = [cell.strip().lower() for cell in row]
+    if "path" in header:
+        return (header.index("path"), header.index("label") if "label" in header else None), True
+    unnamed = "label" in header
+    # a header of other names would become an image that is never found, and its label a class
+    alien = not os.path.splitext(row[0])[1] and not os.path.lexists(os.path.join(base, row[0]))
+    if unnamed or (alien and len(row) > 1):
+        _refuse(
+            path,
+            line,
+            f"neither a header with a column 'path' nor a file that is there: {', '.join(row)}. "
+            "Name the columns path and label.",
+        )
+    return (0, 1 if len(row) > 1 else None), False
+
+
+def _fields(path: str, line: int, row: Sequence[str], columns: tuple[int, int | None]) -> tuple[str, str]:
+    path_column, label_column = columns
+    needed = max(path_column, label_column or 0) + 1
+    if len(row) < needed:
+        _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
+    if not row[path_column].strip():
+        _refuse(path, line, "the path is empty. Write one, or remove the line.")
+    label = "" if label_column is None else row[label_column].strip()
+    if label_column is not None and not label:
+        _refuse(path, line, "the label is empty. Write one on each line (-1 for none among integers), or on none.")
+    return row[path_column], label
+
+
+def _check_root(path: str, base: str, names: NameTable) -> None:
+    looked_at = range(min(len(names), _NUM_CHECKED))
+    if not any(os.path.lexists(os.path.join(base, names[index])) for index in looked_at):
+        which = "it is not there:" if len(names) == 1 else f"none of the first {len(looked_at)} is there, e.g."
+        raise ValueError(
+            f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} "
+            f"{printable(os.path.join(base, names[0]))}. Write paths relative to the list's folder, or pass root= to "
+            "FileListSource."
+        )
+
+
+def _numbered(
+    path: str, cells: Sequence[str], lines: Sequence[int], classes: Sequence[str] | None
+) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+    """Labels as numbers, and the classes."""
+    if not cells[0]:  # no column of labels: _fields refuses empty ones among others
+        return np.full(len(cells), -1, dtype=np.int64), () if classes is None else classes
+    if classes is None:
+        integers = {cell: _as_integer(cell) for cell in set(cells)}
+        if any(number is not None for number in integers.values()):
+            return _as_integers(path, cells, lines, integers)
+        classes = sorted(integers, key=os.fsencode)
+    number_of = {name: number for number, name in enumerate(classes)}
+    for cell, line in zip(cells, lines, strict=True):
+        if cell not in number_of:
+            _refuse(
+                path,
+                line,
+                f"label {cell!r} is not among the {count(len(classes), 'class')} given. Fix it, or add it there.",
+            )
+    return np.array([number_of[cell] for cell in cells], dtype=np.int64), classes
+
+
+def _as_integers(
+    path: str, cells: Sequence[str], lines: Sequence[int], integers: dict[str, int | None]
+) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+    for cell, line in zip(cells, lines, strict=True):
+        number = integers[cell]
+        if number is None:
+            _refuse(
+                path,
+                line,
+                f"label {cell!r:.100} is a name, and other lines have integers. Fix it; if some names are digits, "
+                "pass classes=[...] with all names.",
+            )
+        if not -1 <= number <= _MAX_LABEL:
+            _refuse(path, line, f"label {cell:.40} is not a class number (0..{_MAX_LABEL}, or -1 for none). Renumber.")
+    labels = np.array([integers[cell] for cell in cells], dtype=np.int64)
+    return labels, [str(number) for number in range(int(labels.max()) + 1)]
+
+
+def _as_integer(cell: str) -> int | None:
+    digits = cell[1:] if cell[:1] in "+-" else cell
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(cell) if len(digits) <= _MOST_DIGITS else _MAX_LABEL + 1  # Python refuses thousands of digits

@@ -1,0 +1,163 @@
+"""A `Dataset` of Hugging Face's library as a source: the encoded files, not decoded by the library."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.checks.plural import count
+from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns
+from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
+
+_INTERFACE = ("features", "column_names", "cast_column", "select_columns", "with_format")
+
+
+class HuggingFaceSource(LabelledSource):
+    """The images of a `datasets.Dataset`, row after row.
+
+    The column of images is cast to `Image(decode=False)`, so each file is decoded once, by augpipe. The library itself
+    is never imported here: whatever has the interface of a `Dataset` is taken. Any number of threads may read; pickling
+    pickles the `Dataset`, which maps its files anew.
+
+    Args:
+        dataset: one split, held in memory or on disk; not streaming.
+        image: the column of images; found by its feature if left out.
+        label: the column of labels; the first `ClassLabel`, or one named "label", if left out.
+
+    Raises:
+        ValueError: it is a dictionary of splits or a stream, no column fits, or labels do not fit its classes.
+    """
+
+    def __init__(self, dataset: Any, *, image: str | None = None, label: str | None = None) -> None:
+        refuse_other_kinds(dataset)
+        features = {name: _as_json(feature) for name, feature in dataset.features.items()}
+        images = [name for name, feature in features.items() if _is_image(feature)]
+        others = [name for name, feature in features.items() if _is_label(feature)]
+        try:
+            columns = choose_columns(features, images, others, image=image, label=label)
+        except ValueError as error:
+            raise ValueError(f"{_shown(dataset)}: {error}.") from error
+        plain = dataset.with_format(None)
+        self._image = columns.image
+        self._rows = plain.select_columns([columns.image])
+        if features[columns.image]["_type"] == "Image":
+            feature = dataset.features[columns.image]
+            self._rows = self._rows.cast_column(columns.image, type(feature)(decode=False))
+        self._shown = _shown(dataset)
+        if not len(self):
+            raise ValueError(f"{self._shown}: no rows. Give one that holds some.")
+        self._labels: npt.NDArray[np.int32] | None = None
+        self.classes: Sequence[str] = columns.classes or ()
+        if columns.label is not None:
+            values = plain.select_columns([columns.label])[:][columns.label]
+            self._labels, self.classes = _numbered(values, columns, self.name)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, sample_id: int) -> bytes:
+        """The encoded file: from the row, or from the local path that stands in it.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: the row holds neither; the reason alone.
+            OSError: the path cannot be read.
+        """
+        check_sample_id(sample_id, len(self))
+        value = self._rows[sample_id][self._image]
+        if isinstance(value, dict):
+            data, path = value.get("bytes"), value.get("path")
+            if data is None and path is not None and os.path.isfile(path):
+                with open(path, "rb", buffering=0) as file:
+                    return file.readall()
+            if data is None:
+                raise ValueError(f"column {self._image!r} holds no bytes in this row, and no local file is at {path!r}")
+            value = data
+        if not isinstance(value, bytes):
+            raise ValueError(f"column {self._image!r} gives a {type(value).__name__}, and an encoded file is wanted")
+        return value
+
+    def name(self, sample_id: int) -> str:
+        """The data set's own name, as far as it has one, and the row.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        return f"{self._shown}, row {sample_id}"
+
+    def __repr__(self) -> str:
+        return f"HuggingFaceSource({self._shown}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
+
+
+def is_hugging_face(thing: Any) -> bool:
+    """Whether this is a `Dataset`, or another of the library's kinds that `refuse_other_kinds` has an answer to."""
+    if isinstance(thing, dict):
+        return bool(thing) and all(is_hugging_face(part) for part in thing.values())
+    return all(hasattr(thing, name) for name in _INTERFACE)
+
+
+def refuse_other_kinds(thing: Any) -> None:
+    """Refuse a dictionary of splits and a stream.
+
+    Raises:
+        ValueError: it is one of these, or none of the library's kinds.
+    """
+    kind = type(thing).__name__
+    if isinstance(thing, dict):
+        splits: Sequence[str] = [str(name) for name in thing]
+        raise ValueError(
+            f"a {kind} holds several splits: {', '.join(splits)}. Give one of them, e.g. dataset[{splits[0]!r}]."
+            if splits
+            else f"the {kind} is empty. Give a Dataset."
+        )
+    if not is_hugging_face(thing):
+        raise ValueError(f"a {kind} is not a datasets.Dataset: it lacks {', '.join(_INTERFACE)}.")
+    if not hasattr(thing, "__len__") or not hasattr(thing, "__getitem__"):
+        raise ValueError(
+            f"a {kind} is a stream: its samples have no numbers, and a shuffled order needs them. "
+            "Load it without streaming=True."
+        )
+    if thing.features is None:
+        raise ValueError(f"the {kind} has no features, so nothing says which column holds images. Cast it first.")
+
+
+def _numbered(
+    values: Sequence[int | str | None], columns: Columns, name: Callable[[int], str]
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    if any(isinstance(value, str) for value in values):
+        texts = LabelColumn()
+        for value in values:
+            texts.append(None if value is None else str(value))
+        return texts.numbered(columns.classes, name)
+    numbers = np.array([-1 if value is None else value for value in values], dtype=np.int64)
+    return checked_numbers(numbers, columns.classes, name)
+
+
+def _as_json(feature: Any) -> dict[str, Any]:
+    """The feature as it would stand in a Parquet file's metadata, as far as we look at it."""
+    return {
+        "_type": getattr(feature, "_type", type(feature).__name__),
+        "names": getattr(feature, "names", None),
+        "dtype": getattr(feature, "dtype", None),
+    }
+
+
+def _is_image(feature: dict[str, Any]) -> bool:
+    return feature["_type"] == "Image" or (feature["_type"] == "Value" and "binary" in str(feature["dtype"]))
+
+
+def _is_label(feature: dict[str, Any]) -> bool:
+    integers_or_text = ("int", "uint", "string", "large_string")
+    return feature["_type"] == "ClassLabel" or (
+        feature["_type"] == "Value" and str(feature["dtype"]).startswith(integers_or_text)
+    )
+
+
+def _shown(dataset: Any) -> str:
+    named = getattr(getattr(dataset, "info", None), "dataset_name", None), getattr(dataset, "split", None)
+    parts = [str(part) for part in named if part]
+    return f"Dataset {'/'.join(parts)}" if parts else "Dataset"

@@ -1,0 +1,178 @@
+"""From the members of a WebDataset tar file to samples: those whose names agree up to the first dot belong together."""
+
+import json
+import re
+from array import array
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from augpipe.datasets.files.image_files import EXTENSIONS
+from augpipe.datasets.formats.tar.headers import Member, read_members
+from augpipe.datasets.metadata.labels import LabelColumn
+from augpipe.datasets.metadata.names import NameTable, printable
+
+MAX_IMAGE_BYTES = 2**31 - 1
+_MAX_LABEL_BYTES = 4096
+_MAX_JSON_BYTES = 1 << 24
+_NAME = re.compile(rb"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
+_META = re.compile(rb"__[^/]*__(/.*)?", re.DOTALL)
+_BUFFER_BYTES = 1 << 16
+
+
+class _Group(NamedTuple):
+    key: bytes
+    members: dict[str, Member]
+    """Extension, in small letters and without its dot -> member."""
+
+
+class TarIndexer:
+    """Adds up the samples of one tar file after another, in about 20 bytes each beside the image's name.
+
+    Args:
+        extension: which member of a sample is its image, e.g. "jpg" or "left.png"; found by its last part if None.
+        label_key: what the label is called in a sample's JSON member.
+    """
+
+    def __init__(self, extension: str | None, label_key: str) -> None:
+        self.offsets = array("Q")
+        self.lengths = array("I")
+        self.names = NameTable()
+        self.labels = LabelColumn()
+        self.ends: list[int] = []
+        """How many samples there are up to each tar file's end."""
+        self.num_without_image = 0
+        """Samples that were passed over, as they hold no image."""
+        self.found_extensions: set[str] = set()
+        """The names of a few samples that were passed over."""
+        self._extension = None if extension is None else extension.lower().lstrip(".")
+        self._label_key = label_key
+
+    def add(self, path: str, opened: Callable[[], BinaryIO] | None = None) -> None:
+        """Index one tar file.
+
+        Args:
+            path: its name, for messages.
+            opened: gives it to be read; the local file of this name if left out.
+
+        Raises:
+            ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
+            OSError: it cannot be read.
+        """
+        hashes = array("q")
+        first = len(self.offsets)
+        with opened() if opened else open(path, "rb", buffering=_BUFFER_BYTES) as file:
+            group: _Group | None = None
+            try:
+                for member in read_members(file):
+                    match = _NAME.fullmatch(member.name)
+                    if match is None or _META.match(member.name):
+                        continue
+                    key, extension = match[1], match[2].decode("utf-8", "backslashreplace").lower()
+                    if group is None or key != group.key:
+                        self._close(file, group, hashes)
+                        group = _Group(key, {})
+                    if extension in group.members:
+                        raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it anew")
+                    group.members[extension] = member
+                self._close(file, group, hashes)
+                self._check_keys(hashes, first)
+            except ValueError as error:
+                raise ValueError(f"{printable(path)}: {error}.") from error
+        self.ends.append(len(self.offsets))
+
+    def _close(self, file: BinaryIO, group: _Group | None, hashes: "array[int]") -> None:
+        """Take a sample whose members are all there."""
+        if group is None:
+            return
+        chosen = self._image(group)
+        if chosen is None:
+            self.num_without_image += 1
+            if len(self.found_extensions) < 20:
+                self.found_extensions.update(group.members)
+            return
+        member = group.members[chosen]
+        if member.num_bytes > MAX_IMAGE_BYTES:
+            raise ValueError(
+                f"its member {_shown(member.name)!r} has {member.num_bytes} bytes, and an image of more than "
+                f"{MAX_IMAGE_BYTES} is not read. Take it out"
+            )
+        self.labels.append(self._label(file, group))
+        self.offsets.append(member.offset)
+        self.lengths.append(member.num_bytes)
+        self.names.extend([member.name])
+        hashes.append(hash(group.key))
+
+    def _image(self, group: _Group) -> str | None:
+        """The extension of the image among a sample's members."""
+        if self._extension is not None:
+            return self._extension if self._extension in group.members else None
+        plain = [extension for extension in group.members if f".{extension}" in EXTENSIONS]
+        found = plain or [e for e in group.members if f".{e.rpartition('.')[2]}" in EXTENSIONS]
+        if len(found) > 1:
+            raise ValueError(
+                f"sample {_shown(group.key)!r} holds {len(found)} images ({', '.join(sorted(found))}): a key ends at "
+                f"the first dot of a name. Pass extension={sorted(found)[0]!r} to choose, or rename the files"
+            )
+        return found[0] if found else None
+
+    def _label(self, file: BinaryIO, group: _Group) -> str | None:
+        if (member := group.members.get("cls")) is not None:
+            text = _text(file, member, _MAX_LABEL_BYTES).strip()
+            if not text:
+                raise ValueError(
+                    f"its member {_shown(member.name)!r} is empty, and holds a label. Write it, or leave it out"
+                )
+            return text
+        if (member := group.members.get("json")) is None:
+            return None
+        text = _text(file, member, _MAX_JSON_BYTES)
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"its member {_shown(member.name)!r} is no JSON: {str(error) or 'nested too deep'}"
+            ) from error
+        label = fields.get(self._label_key) if isinstance(fields, dict) else None
+        if label is None:
+            return None
+        if isinstance(label, bool) or not isinstance(label, (int, str)):
+            raise ValueError(
+                f"its member {_shown(member.name)!r} gives {self._label_key}={label!r:.60}, and a label is an integer "
+                "or a name. Pass label_key=, the field that holds it"
+            )
+        return str(label)
+
+    def _check_keys(self, hashes: Sequence[int], first: int) -> None:
+        """Refuse a key that comes again after another one: its sample would be two, each with a part of the members."""
+        values = np.array(hashes, dtype=np.int64)
+        order = np.argsort(values, kind="stable")
+        for place in np.flatnonzero(values[order][1:] == values[order][:-1]):
+            one, other = (_key_of(self.names[first + int(order[at])]) for at in (place, place + 1))
+            if one == other:
+                raise ValueError(
+                    f"key {printable(one)!r} is there twice, with others between: a sample's files must follow one "
+                    "another, and keys differ. Pack them anew: tar --sort=name"
+                )
+
+
+def _key_of(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
+
+
+def _text(file: BinaryIO, member: Member, most: int) -> str:
+    if member.num_bytes > most:
+        raise ValueError(
+            f"its member {_shown(member.name)!r} has {member.num_bytes} bytes, and at most {most} are read"
+        )
+    file.seek(member.offset)
+    try:
+        return file.read(member.num_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"its member {_shown(member.name)!r} is not UTF-8. Save it as UTF-8") from error
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")

@@ -1,0 +1,202 @@
+"""TFRecord files of `tf.train.Example`s with an encoded image each, without TensorFlow."""
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+from augpipe.checks.plural import count
+from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.patterns import expand, is_pattern
+from augpipe.datasets.formats.tar.source import refuse_compressed
+from augpipe.datasets.formats.tfrecord.example import Feature, bytes_of, features_of, integers_of
+from augpipe.datasets.formats.tfrecord.frames import HEAD_BYTES, TAIL_BYTES, checksum, is_whole, read_frames
+from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labels import LabelColumn
+from augpipe.datasets.metadata.names import listed, printable
+
+IMAGE_NAMES = ("image/encoded", "image", "image_raw", "jpg", "jpeg", "png")
+LABEL_NAMES = ("image/class/label", "label", "labels", "class", "cls")
+_MAX_RECORD_BYTES = 2**31 - 1
+_MAX_TEXT_BYTES = 4096
+_BUFFER_BYTES = 4096
+
+
+class TFRecordSource(LabelledSource):
+    """The images of one TFRecord file or of many; sample ids count through the files, one a record.
+
+    The image is a feature of one value of bytes. The label is a feature of one int64 or of one text; texts are sorted
+    by their bytes. Numbers are taken as they stand: in ImageNet's files as TensorFlow's models wrote them, classes
+    begin at 1.
+
+    Opening steps over the images and reads the rest; it keeps 32 bytes a sample. A record's checksum is verified each
+    time it is read. Any number of threads may read; a copy made by pickle takes the index along.
+
+    Args:
+        paths: a TFRecord file, a pattern such as `train-?????-of-01024`, or a sequence of files.
+        image: the feature that holds the encoded image; one of `IMAGE_NAMES` if left out.
+        label: the feature that holds the label; one of `LABEL_NAMES`, or none, if left out.
+        classes: label -> class name.
+
+    Raises:
+        ImportError: google-crc32c is not installed.
+        ValueError: no such file; one that is compressed, truncated or damaged, or holds something else than such
+            Examples; labels that do not fit. Says which record.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        self._masked = checksum()
+        self._paths = _files(paths)
+        self._records, self._lengths = array("Q"), array("I")
+        self._images, self._image_lengths = array("Q"), array("I")
+        self._ends: list[int] = []
+        labels = LabelColumn()
+        for path in self._paths:
+            refuse_compressed(path)
+            with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+                self._add(path, file, image, label, labels)
+        if not len(self):
+            raise ValueError(f"{listed(self._paths)} holds no records. Check what wrote it.")
+        self._labels, self.classes = labels.numbered(classes, self.name)
+        self._files = FileSet(self._paths, most_descriptors())
+
+    def _add(self, path: str, file: BinaryIO, image: str | None, label: str | None, labels: LabelColumn) -> None:
+        before = len(self)
+        try:
+            for first, length in read_frames(file, self._masked):
+                if length > _MAX_RECORD_BYTES:
+                    raise ValueError(
+                        f"it has {length} bytes, and a record of more than {_MAX_RECORD_BYTES} is not read"
+                    )
+                found = features_of(file, first, length)
+                start, end = _image(file, found, image)
+                labels.append(_label(file, found, label))
+                self._records.append(first)
+                self._lengths.append(length)
+                self._images.append(start)
+                self._image_lengths.append(end - start)
+        except ValueError as error:
+            raise ValueError(f"{printable(path)}, record {len(self) - before}: {error}.") from error
+        self._ends.append(len(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def read(self, sample_id: int) -> bytes:
+        """The image's bytes, once the record's checksum is found right.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: the record is damaged, or the file has become shorter; the reason alone.
+            OSError: it cannot be read.
+        """
+        check_sample_id(sample_id, len(self))
+        first, length = self._records[sample_id], self._lengths[sample_id]
+        data = self._files.read(self._file(sample_id), length + TAIL_BYTES, first)
+        if not is_whole(data[:length], data[length:], self._masked):
+            raise ValueError(f"the record of {length} bytes at {first} is damaged: its checksum is wrong")
+        start = self._images[sample_id] - first
+        return data[start : start + self._image_lengths[sample_id]]
+
+    def name(self, sample_id: int) -> str:
+        """The file's path and the record's number in it.
+
+        Raises:
+            IndexError: no such sample.
+        """
+        check_sample_id(sample_id, len(self))
+        file = self._file(sample_id)
+        before = self._ends[file - 1] if file else 0
+        return f"{printable(self._paths[file])}/record {sample_id - before}"
+
+    def _file(self, sample_id: int) -> int:
+        return bisect_right(self._ends, sample_id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_files", "_masked")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._masked = checksum()
+        self._files = FileSet(self._paths, most_descriptors())
+
+    def __repr__(self) -> str:
+        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
+        return f"TFRecordSource({where!r}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
+
+
+def is_tfrecord(path: str) -> bool:
+    """Whether a file begins as TFRecord files do; False where google-crc32c, which would tell, is not installed."""
+    try:
+        masked = checksum()
+    except ImportError:
+        return False
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    return len(head) == HEAD_BYTES and int.from_bytes(head[8:], "little") == masked(head[:8])
+
+
+def _image(file: BinaryIO, found: Mapping[str, Feature], wanted: str | None) -> tuple[int, int]:
+    names = IMAGE_NAMES if wanted is None else (wanted,)
+    name = next((name for name in names if name in found), None)
+    if name is None:
+        raise ValueError(
+            f"it has no feature {' or '.join(names)}, but {listed(sorted(found), most=10) or 'none at all'}. "
+            "Pass image=, the one that holds the encoded image"
+        )
+    if found[name].kind != "bytes":
+        kind = found[name].kind or "nothing"
+        raise ValueError(f"its feature {name!r} holds {kind}, and an encoded image is bytes. Pass image=")
+    values = bytes_of(file, found[name])
+    if len(values) != 1:
+        raise ValueError(f"its feature {name!r} holds {len(values)} values, and a sample has one image")
+    return values[0]
+
+
+def _label(file: BinaryIO, found: Mapping[str, Feature], wanted: str | None) -> str | None:
+    name = wanted if wanted is not None else next((name for name in LABEL_NAMES if name in found), None)
+    if name is None:
+        return None
+    if name not in found:
+        raise ValueError(f"it has no feature {name!r}, but {listed(sorted(found), most=10)}. Pass label=")
+    feature = found[name]
+    if feature.kind == "int64":
+        numbers = integers_of(file, feature)
+        if len(numbers) == 1:
+            return str(numbers[0])
+        raise ValueError(f"its feature {name!r} holds {len(numbers)} numbers, and a sample has one label. Pass label=")
+    if feature.kind != "bytes":
+        raise ValueError(f"its feature {name!r} holds {feature.kind or 'nothing'}, and a label is int64 or a text")
+    texts = bytes_of(file, feature)
+    if len(texts) != 1 or texts[0][1] - texts[0][0] > _MAX_TEXT_BYTES:
+        raise ValueError(f"its feature {name!r} holds {len(texts)} values, and a label is one short text. Pass label=")
+    start, end = texts[0]
+    file.seek(start)
+    try:
+        return file.read(end - start).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"its feature {name!r} is not UTF-8, and a label is a text. Pass label=") from error
+
+
+def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        path = os.fspath(paths)
+        found = list(expand(path)) if is_pattern(path) and not os.path.lexists(path) else [path]
+    else:
+        found = [os.fspath(path) for path in paths]
+    if not found:
+        raise ValueError("paths is empty: TFRecordSource takes at least one file. Pass one.")
+    for path in found:
+        if not os.path.isfile(path):
+            what = "does not exist" if not os.path.lexists(path) else "is no regular file"
+            raise ValueError(f"{printable(path)} {what}; TFRecordSource takes TFRecord files. Check the spelling.")
+    return found

@@ -1,0 +1,71 @@
+"""What runs chunks, and what it tells while it does."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from augpipe.datasets.prepare.chunk import ChunkTask
+from augpipe.source import Source
+
+MOST_ATTEMPTS = 3
+"""How often a chunk is begun whose workers die: once may be bad luck, such as memory that another program took."""
+
+
+class Listener(Protocol):
+    """Whoever wants to know how a run goes; called from one thread."""
+
+    def progress(self, num: int, /) -> None:
+        """So many more images are done; below 0 where a worker died and its chunk is begun again."""
+
+    def notice(self, text: str, /) -> None:
+        """Something that a user should read, in one line."""
+
+
+class Engine(Protocol):
+    """Has `journal.complete_chunk` called for tasks, somewhere."""
+
+    def run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+        """Do all tasks, in any order; at its end, whatever that is, no worker is left at work.
+
+        Raises:
+            SampleError, OSError: as `complete_chunk`.
+            WorkerDiedError: a chunk's workers died `MOST_ATTEMPTS` times.
+        """
+
+
+class WorkerDiedError(RuntimeError):
+    """A chunk cannot be done, as the workers that do it die."""
+
+
+class Attempts:
+    """Counts how often each chunk was begun in vain."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._deaths: Counter[int] = Counter()
+
+    def died(self, task: ChunkTask, how: str, num_done: int | None = None) -> None:
+        """A worker has died; returns where the chunk is to be begun again.
+
+        Args:
+            task: what it worked on.
+            how: it died.
+            num_done: images of the chunk that it had finished, about; None where that is not known.
+
+        Raises:
+            WorkerDiedError: that was the last attempt.
+        """
+        self._deaths[task.number] += 1
+        deaths = self._deaths[task.number]
+        where = f"photographs {task.start} to {task.stop - 1}"
+        if num_done is not None:
+            where = f"photograph {task.start + num_done}, or soon after"
+        if deaths == MOST_ATTEMPTS:
+            raise WorkerDiedError(
+                f"shard {task.number:06} cannot be made: {deaths} workers died over it, the last one {how}, at "
+                f"{where}. Check that photograph, and that memory is enough for the workers"
+            )
+        self._listener.notice(
+            f"a worker died ({how}) at {where}; shard {task.number:06} is begun again (attempt {deaths + 1} of "
+            f"{MOST_ATTEMPTS})"
+        )

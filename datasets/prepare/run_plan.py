@@ -1,0 +1,182 @@
+"""What a run is to do, fixed before the first image: so that a later run can finish it and get the same bytes."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import simplejpeg
+from PIL import features
+from pydantic import BaseModel, ConfigDict, Field
+
+from augpipe import __version__
+from augpipe.datasets.prepare.chunk import prepare_sample, short_name
+from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.shards.manifest import Manifest
+from augpipe.source import Source
+
+_NUM_TRIED = 32
+"""Images that are prepared to see how long a shard gets: a few tenths of a second."""
+_TAR_BYTES = 3_400
+"""What a sample takes in a tar file beside its image: three headers, label and notes, padding."""
+_FEWEST_SHARDS = 16
+_SMALL_SHARD = 32
+"""A small source is cut into up to 16 shards of at least so many images, so that all cores have work."""
+
+
+class SourceIdentity(BaseModel):
+    """What a source is known by: which images it lists, not what they hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    num_samples: int = Field(ge=1)
+    names_sha256: str
+    """The sum of all classes, names and labels."""
+
+
+class RunPlan(BaseModel):
+    """OUT/.prepare/plan.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[1] = 1
+    settings: PrepareSettings
+    source: SourceIdentity
+    source_name: str
+    """For people."""
+    versions: dict[str, str]
+    """The versions of what the bytes depend on."""
+    num_shards: int = Field(ge=1)
+    """The shards of each scale; those of which every image is rejected are left out."""
+    estimated_bytes: int = Field(ge=0)
+    """What all shards of all scales take, about."""
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """First sample id of a shard, and one past its last."""
+        num = self.source.num_samples
+        return number * num // self.num_shards, (number + 1) * num // self.num_shards
+
+    def manifest_settings(self) -> dict[str, Any]:
+        """What the manifest notes."""
+        return {
+            **self.settings.to_json(),
+            "source_name": self.source_name,
+            "source_num_samples": self.source.num_samples,
+            "source_names_sha256": self.source.names_sha256,
+        }
+
+
+def make_plan(source: Source, settings: PrepareSettings, identity: SourceIdentity, name: str, prefix: str) -> RunPlan:
+    """The plan for a new folder; looks at a few images.
+
+    Args:
+        source: where images come from.
+        settings: what to make of them.
+        identity: of the source.
+        name: of the source, for people.
+        prefix: as `ChunkTask.prefix`.
+    """
+    largest, all_scales = _mean_bytes(source, settings)
+    num = identity.num_samples
+    by_bytes = -(-num * largest // settings.shard_bytes)
+    num_shards = min(max(by_bytes, min(_FEWEST_SHARDS, num // _SMALL_SHARD), 1), num)
+    return RunPlan(
+        settings=settings,
+        source=identity,
+        source_name=short_name(name, prefix),
+        versions=versions(),
+        num_shards=num_shards,
+        estimated_bytes=num * all_scales,
+    )
+
+
+def identify(source: Source, prefix: str) -> SourceIdentity:
+    """Go through the names and labels of a source once.
+
+    Args:
+        source: the source.
+        prefix: what names begin with and the shards leave out.
+    """
+    digest = hashlib.sha256()
+    for name in source.classes:
+        digest.update(f"{len(name)}:".encode() + name.encode("utf-8", "surrogateescape"))
+    for sample_id in range(len(source)):
+        try:
+            label = str(source.label(sample_id))
+        except ValueError:
+            label = "damaged"  # rejected later, with the reason
+        name = short_name(source.name(sample_id), prefix)
+        digest.update(f"{label}:{len(name)}:{name}".encode())
+    return SourceIdentity(num_samples=len(source), names_sha256=digest.hexdigest())
+
+
+def differences(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """`quality: 90 there, 80 asked for`, for each entry in which two sets of settings differ."""
+    return [
+        f"{name.replace('_', '-')}: {_shown(there.get(name))} there, {_shown(asked.get(name))} asked for"
+        for name in dict.fromkeys([*asked, *there])
+        if there.get(name) != asked.get(name)
+    ]
+
+
+def plan_identity(plan: RunPlan) -> dict[str, Any]:
+    """What two runs must agree in to make the same shards."""
+    return _identity(plan.settings.to_json(), plan.source, plan.versions)
+
+
+def asked_identity(settings: PrepareSettings, source: SourceIdentity) -> dict[str, Any]:
+    """Likewise, for what is asked now."""
+    return _identity(settings.to_json(), source, versions())
+
+
+def manifest_identity(manifest: Manifest) -> dict[str, Any]:
+    """Likewise, for a finished data set."""
+    settings = {name: value for name, value in manifest.settings.items() if not name.startswith("source_")}
+    return {
+        **settings,
+        "photographs in the source": manifest.settings.get("source_num_samples"),
+        "names and labels in the source (their SHA-256)": manifest.settings.get("source_names_sha256"),
+        **{f"version of {name}": version for name, version in manifest.versions.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Program or library -> version, of those that the bytes depend on."""
+    found = {"Pillow": features.version("pil"), "simplejpeg": getattr(simplejpeg, "__version__", None)}
+    found |= {"libjpeg-turbo": features.version("libjpeg_turbo") or features.version("jpg")}
+    found |= {"LittleCMS": features.version("littlecms2")}
+    return {"augpipe": __version__, **{name: version or "unknown" for name, version in found.items()}}
+
+
+def _identity(settings: dict[str, Any], source: SourceIdentity, known: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **settings,
+        "photographs in the source": source.num_samples,
+        "names and labels in the source (their SHA-256)": source.names_sha256,
+        **{f"version of {name}": version for name, version in known.items()},
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:12]}…"
+
+
+def _mean_bytes(source: Source, settings: PrepareSettings) -> tuple[int, int]:
+    """Bytes that an image takes at the largest scale, and at all of them; of a few from all over the source."""
+    num = len(source)
+    tried = sorted({place * num // _NUM_TRIED for place in range(_NUM_TRIED)})
+    largest = everything = usable = 0
+    for sample_id in tried:
+        try:
+            _, renditions = prepare_sample(source, sample_id, settings)
+        except ValueError:
+            continue
+        usable += 1
+        largest += len(renditions[settings.largest].jpeg)
+        everything += sum(len(rendition.jpeg) for rendition in renditions.values())
+    per_sample = _TAR_BYTES, _TAR_BYTES * len(settings.scales)
+    if not usable:
+        return per_sample
+    return largest // usable + per_sample[0], everything // usable + per_sample[1]

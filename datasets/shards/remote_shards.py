@@ -1,0 +1,92 @@
+"""Our shards at a URL: the manifest asked for each time, indices kept on the local disk and checked by their sum."""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from augpipe.datasets.remote.blocks import BlockStore, RemoteFile, store_for
+from augpipe.datasets.remote.file_set import RemoteFileSet
+from augpipe.datasets.remote.settings import RemoteSettings
+from augpipe.datasets.remote.urls import join, shown
+
+_NUM_OPENED = 16
+"""Indices asked for at once: it is the way there and back that takes time."""
+_MAX_INDEX_BYTES = 1 << 32
+
+
+def fetch_manifest(folder: str, name: str, most_bytes: int, settings: RemoteSettings | None) -> bytes | None:
+    """The manifest's bytes; None where the folder holds none.
+
+    Raises:
+        RemoteError: no usable answer came.
+        ImportError, ValueError: the URL cannot be read.
+    """
+    try:
+        return store_for(settings).files.whole(join(folder, name), most_bytes).data
+    except FileNotFoundError:
+        return None
+
+
+def fetch_indices(store: BlockStore, urls: Sequence[str], sums: Sequence[str]) -> list[str]:
+    """Local paths of index files, kept under their SHA-256.
+
+    Raises:
+        ValueError: what came has another sum, twice.
+        RemoteError, FileNotFoundError: no usable answer came.
+        OSError: the cache's folder cannot be written.
+    """
+    with ThreadPoolExecutor(min(_NUM_OPENED, len(urls))) as pool:
+        return list(pool.map(lambda url, sha256: _fetch_index(store, url, sha256), urls, sums))
+
+
+def _fetch_index(store: BlockStore, url: str, sha256: str) -> str:
+    key = f"index {sha256}"
+    path = store.cache.path_of_file(key)
+    try:
+        with open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                os.utime(path)
+                return path
+    except OSError:
+        pass  # it is not kept, or no longer
+    found = ""
+    for _ in range(2):  # what comes wrong once may have been changed on its way
+        data = store.files.whole(url, _MAX_INDEX_BYTES).data
+        found = hashlib.sha256(data).hexdigest()
+        if found == sha256:
+            return store.cache.put_file(key, data)
+    raise ValueError(
+        f"{shown(url)} is not the index that the manifest knows: its SHA-256 is {found}, and the manifest says "
+        f"{sha256}. Copy the data set there again."
+    )
+
+
+def remote_shards(
+    urls: Sequence[str], lengths: Sequence[int], sums: Sequence[str], settings: RemoteSettings
+) -> RemoteFileSet:
+    """The tar files, of which the manifest says all that is needed; none is asked for yet."""
+    files = [
+        RemoteFile(url, num_bytes, "", f"shard {sha256}")
+        for url, num_bytes, sha256 in zip(urls, lengths, sums, strict=True)
+    ]
+    return RemoteFileSet.of(files, settings)
+
+
+def read_checked(files: RemoteFileSet, shard: int, start: int, num_bytes: int, crc: int) -> bytes:
+    """All that a sample takes in its shard, once its CRC-32 is the index's; asked for a second time if it is not.
+
+    Raises:
+        ValueError: it is not; the reason alone.
+        RemoteError, FileNotFoundError: no usable answer came.
+    """
+    for _ in range(2):
+        group = files.read(shard, num_bytes, start)
+        if len(group) == num_bytes and zlib.crc32(group) == crc:
+            return group
+        files.forget(shard, num_bytes, start)
+    raise ValueError(
+        "the bytes that came are not those that were written (their CRC-32 differs from the index's, twice): the shard "
+        "is damaged where it lies"
+    )

@@ -1,0 +1,1 @@
+"""The codecs' leaves and CPU loops; the CUDA loops are in `cuda/`."""

@@ -1,0 +1,1 @@
+"""The codecs' CUDA loops and their launch; for who works on that backend."""

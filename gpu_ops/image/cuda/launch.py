@@ -1,0 +1,153 @@
+"""Launching the kernels: from raw addresses and sizes to work queued on a stream.
+
+Nothing here waits for the device or allocates on it, but for the first call of each kernel, which loads or compiles it.
+"""
+
+import threading
+from functools import cache
+from typing import Any
+
+from numba import cuda
+
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
+from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
+from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
+from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
+
+BLOCK = (4, 2) if IS_SIMULATED else THREADS
+PACK_BLOCK = 4 if IS_SIMULATED else PACK_THREADS
+"""The simulator starts a Python thread for each thread of a block."""
+
+MAX_ROWS_PER_THREAD = 16
+"""A thread reads its image's row first, which takes as many instructions as two or three pairs of pixels."""
+
+FEWEST_BLOCKS = 8 if IS_SIMULATED else 1024
+"""Smaller batches are cut finer, down to two rows a thread: an H200 holds 792 blocks at once. Not measured yet."""
+
+PIXELS_PER_PACK_THREAD = 8
+MAX_GRID_ROWS = 65_535
+"""CUDA's limit along y and z: larger tables take several launches."""
+
+_lock = threading.Lock()
+"""Held while a kernel is compiled or loaded, and during a simulated launch: the simulator runs one at a time."""
+
+
+def is_simulated() -> bool:
+    """Whether addresses are of host memory, for numba's simulator to work on."""
+    return IS_SIMULATED
+
+
+def render_batch(
+    pixels: int,
+    rows: int,
+    batch: int,
+    *,
+    num: int,
+    height: int,
+    width: int,
+    planar: bool,
+    held_as: str,
+    stream: int,
+) -> None:
+    """Queue the augmentation of a batch: all images of one view in one launch.
+
+    The device must be the current one, and all memory must be left alone until the stream has passed this launch.
+
+    Args:
+        pixels: device address of (num, 5) int64, see `records.DEVICE_PIXEL_COLUMNS`.
+        rows: device address of (num,) `gpu_ops.image.rows.KERNEL_ROW`.
+        batch: device address of num * height * width * 3 items, written; a multiple of 8.
+        num: images.
+        height, width: of an output image, in pixels.
+        planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
+        held_as: "float32", "float16", "bfloat16" or "uint8".
+        stream: cudaStream_t as a number; 0 is the default stream.
+    """
+    item_bytes = ITEM_BYTES[HELD_AS[held_as]]
+    plane_bytes = height * width * item_bytes
+    if not plane_bytes:
+        return
+    kernel = _fused(held_as, planar)
+    tiles_x, tiles_y = _tiles(num, height, width)
+    sizes = (
+        height,
+        width,
+        -(-height // (tiles_y * BLOCK[1])),  # rows a thread: tiles of one height, so that none is nearly empty
+        plane_bytes,
+        BLOCK[1] * width * item_bytes * (1 if planar else 3),
+    )
+    for first in range(0, num, MAX_GRID_ROWS):
+        _launch(
+            kernel,
+            (tiles_x, tiles_y, min(num - first, MAX_GRID_ROWS)),
+            BLOCK,
+            stream,
+            pixels + first * PIXEL_RECORD_BYTES,
+            rows + first * ROW_BYTES,
+            batch + first * 3 * plane_bytes,
+            *sizes,
+        )
+
+
+def pack_rgbx(table: int, *, num: int, max_pixels: int, stream: int) -> None:
+    """Queue the packing of images to RGBX, X = 255, in one launch; on the terms of `render_batch`.
+
+    Args:
+        table: device address of (num, 4) int64, see `pack.PACK_COLUMNS`.
+        num: images.
+        max_pixels: the most pixels that one of them has.
+        stream: cudaStream_t as a number; 0 is the default stream.
+    """
+    if not max_pixels:
+        return
+    blocks = -(-max_pixels // (PACK_BLOCK * PIXELS_PER_PACK_THREAD))
+    for first in range(0, num, MAX_GRID_ROWS):
+        grid = (blocks, min(num - first, MAX_GRID_ROWS))
+        _launch(_pack(), grid, PACK_BLOCK, stream, table + first * PACK_RECORD_BYTES)
+
+
+def _tiles(num: int, height: int, width: int) -> tuple[int, int]:
+    """How many blocks an image is cut into along x and y; no pixel depends on it."""
+    tiles_x, rows_per_thread = -(-width // (2 * BLOCK[0])), MAX_ROWS_PER_THREAD
+    while True:
+        tiles_y = -(-height // (rows_per_thread * BLOCK[1]))
+        if rows_per_thread == 2 or num * tiles_x * tiles_y >= FEWEST_BLOCKS:
+            return tiles_x, tiles_y
+        rows_per_thread //= 2
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], block: Any, stream: int, *arguments: int) -> None:
+    if IS_SIMULATED:
+        with _lock:
+            kernel[grid, block](*arguments)
+    else:
+        kernel.launch(grid, block, stream, *arguments)
+
+
+def _fused(held_as: str, planar: bool) -> Any:
+    with _lock:
+        return _compiled_fused(held_as, planar)
+
+
+def _pack() -> Any:
+    with _lock:
+        return _compiled_pack()
+
+
+@cache
+def _compiled_fused(held_as: str, planar: bool) -> Any:
+    return _compiled(fused_kernel(HELD_AS[held_as], planar), FUSED_SIGNATURE, FUSED_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_pack() -> Any:
+    return _compiled(pack, PACK_SIGNATURE, PACK_LAUNCH_BOUNDS)
+
+
+def _compiled(body: Any, signature: str, launch_bounds: tuple[int, int]) -> Any:
+    if IS_SIMULATED:
+        return cuda.jit(body)
+    from augpipe.gpu_ops.cuda.machine_code import Kernel, Source
+
+    return Kernel(Source(body=body, signature=signature, launch_bounds=launch_bounds))

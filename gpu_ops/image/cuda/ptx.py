@@ -1,0 +1,99 @@
+"""Every kernel as PTX, for any compute capability and without a device; and the registers and memory it takes there."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
+from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
+from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
+from augpipe.gpu_ops.image.cuda.writing import HELD_AS
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """One specialisation of a kernel."""
+
+    held_as: str | None = None
+    """Number type of the fused kernel; None for the kernel that packs."""
+    planar: bool = True
+    """Whether the fused kernel writes whole channel planes."""
+
+    @property
+    def name(self) -> str:
+        """As in reports: the loop, its number type and layout."""
+        if self.held_as is None:
+            return "pack_rgbx"
+        return f"fused {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What one thread of a kernel takes, as ptxas reports it."""
+
+    registers: int
+    spill_bytes: int
+    """Stored and loaded because registers ran out."""
+    stack_bytes: int
+    shared_bytes: int
+    """Shared memory of a block, in bytes."""
+
+
+KERNELS = (*(KernelSpec(held_as=name, planar=planar) for name in HELD_AS for planar in (True, False)), KernelSpec())
+"""Every kernel that can be launched."""
+
+
+def source_of(spec: KernelSpec) -> Source:
+    """What the kernel is compiled from."""
+    if spec.held_as is None:
+        return Source(body=pack, signature=PACK_SIGNATURE, launch_bounds=PACK_LAUNCH_BOUNDS)
+    body = fused_kernel(HELD_AS[spec.held_as], spec.planar)
+    return Source(body=body, signature=FUSED_SIGNATURE, launch_bounds=FUSED_LAUNCH_BOUNDS)
+
+
+def compile_ptx_of(spec: KernelSpec, cc: tuple[int, int]) -> str:
+    """The kernel's PTX for a compute capability, say (9, 0); takes a second or so."""
+    return compile_ptx(source_of(spec), cc)
+
+
+def find_ptxas() -> Path | None:
+    """NVIDIA's assembler: from its wheels if they are installed, else from PATH."""
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels.submodule_search_locations or []) if wheels else []:
+        for found in sorted(Path(folder).glob("*/bin/ptxas")):
+            return found
+    on_path = shutil.which("ptxas")
+    return Path(on_path) if on_path else None
+
+
+def resources(ptx: str, cc: tuple[int, int]) -> tuple[Resources | None, str]:
+    """What a kernel takes on a device of this capability, or None and the reason why that cannot be told."""
+    ptxas = find_ptxas()
+    if ptxas is None:
+        return None, "there is no ptxas: pip install nvidia-cuda-nvcc, or put that of a CUDA toolkit on PATH"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(ptx)
+        command = [str(ptxas), "-v", f"-arch=sm_{cc[0]}{cc[1]}", str(source), "-o", str(source.with_suffix(".cubin"))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return None, f"{ptxas} refuses the PTX: {done.stderr.strip()}"
+    spilled = sum(_number(rf"(\d+) bytes spill {kind}", done.stderr) for kind in ("stores", "loads"))
+    return Resources(
+        registers=_number(r"Used (\d+) registers", done.stderr),
+        spill_bytes=spilled,
+        stack_bytes=_number(r"(\d+) bytes stack frame", done.stderr),
+        shared_bytes=_number(r"(\d+) bytes smem", done.stderr, default=0),
+    ), ""
+
+
+def _number(pattern: str, text: str, default: int | None = None) -> int:
+    found = re.search(pattern, text)
+    if found is None:
+        assert default is not None, text
+        return default
+    return int(found.group(1))

@@ -1,0 +1,56 @@
+"""The table that a fused kernel reads: one record an output image, the same on CPU and GPU."""
+
+import numpy as np
+
+KERNEL_ROW = np.dtype(
+    [
+        # output pixel -> lens coordinates (with a lens) or unused
+        ("before_xx", np.float32),
+        ("before_xy", np.float32),
+        ("before_yx", np.float32),
+        ("before_yy", np.float32),
+        # lens coordinates (with a lens) or output pixel (without) -> source pixel, relative to the origin
+        ("after_xx", np.float32),
+        ("after_xy", np.float32),
+        ("after_yx", np.float32),
+        ("after_yy", np.float32),
+        ("offset_x", np.float32),
+        ("offset_y", np.float32),
+        ("k1", np.float32),
+        ("k2", np.float32),
+        ("k3", np.float32),
+        ("p1", np.float32),
+        ("p2", np.float32),
+        # half-width of the triangle filter, in source pixels; 1 is bilinear
+        ("support_x", np.float32),
+        ("support_y", np.float32),
+        # the vignette, in squared radii of the output frame
+        ("inverse_corner_r2", np.float32),
+        ("vignette_inner_r2", np.float32),
+        ("vignette_inverse_span", np.float32),
+        ("vignette_strength", np.float32),
+        ("cast", np.float32, (3,)),
+        ("scale", np.float32, (3,)),
+        ("bias", np.float32, (3,)),
+        ("fill", np.float32, (3,)),
+        # pixels that exist to the sampler, relative to the origin, both ends included
+        ("low_x", np.int32),
+        ("low_y", np.int32),
+        ("high_x", np.int32),
+        ("high_y", np.int32),
+        # the source pixel that relative coordinates count from: small floats stay exact wherever the crop lies
+        ("origin_x", np.int32),
+        ("origin_y", np.int32),
+        ("has_lens", np.int32),
+        ("reflects", np.int32),
+        ("is_constant", np.int32),
+        ("casts_last", np.int32),
+    ],
+    align=True,
+)
+"""Coordinates are centred on the output frame: (0, 0) is its middle and pixel (i, j) lies at j + 0.5 - width/2 and
+i + 0.5 - height/2; y points down."""
+
+PIXEL_TABLE_COLUMNS = ("address", "stride", "first_x", "first_y")
+"""Per image, int64: address of the first RGBX pixel held, pixels from row to row, and which pixel of the image
+that first one is (0, 0 for a whole one; else where the decoded region starts)."""

@@ -1,0 +1,1 @@
+"""What numba's CUDA simulator takes in place of a device's memory; for who works on CUDA kernels."""

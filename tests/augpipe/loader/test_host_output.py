@@ -1,0 +1,101 @@
+"""Images that a thread gathers before it renders them: however many there are, the batches are the same."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from augpipe import Loader, Recipe
+from augpipe.errors import SampleError
+from augpipe.located import LocatedPixels
+from augpipe.pipeline import batches, host_output
+from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.source import Pixels
+from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, MemorySource, Sample, jpegs, samples
+
+NUM = 13
+CONTENTS = jpegs(NUM)
+"""Of differing sizes."""
+DAMAGED = {0: CONTENTS[0][:-400], 6: CONTENTS[6][: len(CONTENTS[6]) // 2], 12: b"none"}
+
+
+def run(recipe: Recipe, num_threads: int, cache: str, dtype: str) -> list[list[tuple[int, Sample]]]:
+    loader = Loader(
+        MemorySource([DAMAGED.get(i, content) for i, content in enumerate(CONTENTS)]),
+        recipe,
+        batch_size=5,
+        seed=3,
+        num_threads=num_threads,
+        framework="numpy",
+        on_error="skip",
+        cache=cache,
+        dtype=dtype,
+    )
+    return [samples(loader) for _ in range(2)]
+
+
+@pytest.mark.parametrize("gathered_bytes", [0, 1, 30_000, 2**22])
+@pytest.mark.parametrize("cache", ["off", "host"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("recipe", [CONTINUOUS, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)
+def test_batches_do_not_depend_on_how_many_are_gathered(
+    recipe: Recipe, dtype: str, cache: str, gathered_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_by_one = run(recipe, 1, "off", dtype)
+    assert [len(epoch) for epoch in one_by_one] == [NUM, NUM] and one_by_one[0] != one_by_one[1]
+    monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", gathered_bytes)
+    for num_threads in (1, 2):
+        assert run(recipe, num_threads, cache, dtype) == one_by_one
+
+
+def test_one_call_of_the_kernel_renders_what_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    render = host_output.render
+
+    def noted(images: list[LocatedPixels], *rest: object) -> None:
+        sizes.append(len(images))
+        render(images, *rest)
+
+    monkeypatch.setattr(host_output, "render", noted)
+    for gathered_bytes, most, expected in ((0, 8, 1), (2**22, 2, 2), (2**22, 8, 8)):
+        monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", gathered_bytes)
+        monkeypatch.setattr(host_output, "AT_A_TIME", most)
+        monkeypatch.setattr(batches, "TASKS_PER_THREAD", 1)
+        sizes.clear()
+        num = sum(len(batch) for batch in Loader(MemorySource(CONTENTS[:8]), CONTINUOUS, batch_size=8, num_threads=1))
+        assert num == 8 and sizes == [expected] * (8 // expected)
+
+
+def test_a_fault_of_the_kernel_ends_the_batch_and_skips_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("kernel trouble")
+
+    monkeypatch.setattr(host_output, "render", fail)
+    loader = Loader(MemorySource(CONTENTS), CONTINUOUS, batch_size=NUM, num_threads=1, on_error="skip")
+    with pytest.raises(ValueError, match="kernel trouble"):
+        next(iter(loader))
+
+
+def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also around an image that is damaged, and one that has no place beside the others."""
+    rendered: list[tuple[int, list[int]]] = []
+
+    def noted(images: list[LocatedPixels], rows: np.ndarray, *rest: object) -> None:
+        rendered.append((int(rows[0]), [int(pixels.array[0, 0, 0]) for pixels in images]))
+
+    def decode(batch: BatchInProgress, item: Item, memory: Callable[[int], Pixels]) -> None:
+        room = memory(16)
+        room[:] = 10 + item.position
+        if item.position == 8:
+            raise SampleError("8", "damaged")
+        item.pixels = LocatedPixels.of(room.reshape(2, 2, 4))
+
+    monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", 50)
+    monkeypatch.setattr(host_output, "render", noted)
+    output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))
+    batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),))
+    items = [Item(position=position, wanted=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)]
+    output.fill(batch, items, SimpleNamespace(decode=decode))
+    expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19, 20, 21, 22]), (13, [23, 24])]
+    assert rendered == expected and [item.position for item in items if item.error] == [8]

@@ -1,0 +1,367 @@
+"""What a loader hands out and takes: batches, dtypes, layouts, frameworks, labels, sources, arguments."""
+
+import io
+import logging
+import mmap
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from augpipe import Augment, Batch, Loader, Recipe, SampleError
+from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.ops import CenterCrop
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.augpipe.loader.loader_sources import (
+    CENTRE,
+    PAPER,
+    SEVERAL_VIEWS,
+    MemorySource,
+    arrays,
+    ids_of,
+    jpegs,
+    run_python,
+    samples,
+)
+
+IMAGES = arrays(10)
+
+
+def make(recipe: Recipe = PAPER, pictures: Any = IMAGES, **options: Any) -> Loader:
+    settings = {"batch_size": 4, "framework": "numpy", "num_threads": 2, "seed": 3} | options
+    return Loader(MemorySource(pictures), recipe, **settings)
+
+
+def first(loader: Loader) -> Batch:
+    return next(iter(loader))
+
+
+# What a batch is
+
+
+def test_a_batch_unpacks_into_images_and_labels_and_holds_more() -> None:
+    batch = first(make())
+    images, labels = batch
+    assert images is batch.images and labels is batch.labels
+    assert len(batch) == 4
+    assert batch.sample_ids.dtype == np.int64 and batch.sample_ids.shape == (4,)
+    assert labels.tolist() == [10 * sample_id for sample_id in batch.sample_ids]
+    assert batch.plan.sample_ids.tolist() == batch.sample_ids.tolist()
+    assert batch.plan.recipe == PAPER and batch.plan.seed == 3
+    assert len(batch.plan) == 4
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_labels_are_int64_and_minus_one_where_there_are_none(framework: Any) -> None:
+    for source, expected in (
+        (ArraySource(IMAGES, labels=list(range(10))), [0, 1, 2]),
+        (ArraySource(IMAGES), [-1] * 3),
+    ):
+        loader = Loader(source, PAPER, batch_size=3, shuffle=False, framework=framework)
+        labels = first(loader).labels
+        assert labels.dtype == (torch.int64 if framework == "torch" else np.int64)
+        assert labels.tolist() == expected
+
+
+def test_the_framework_is_torch_unless_told_otherwise() -> None:
+    batch = first(Loader(MemorySource(IMAGES), PAPER, batch_size=2))
+    assert isinstance(batch.images, torch.Tensor) and isinstance(batch.labels, torch.Tensor)
+    assert batch.images.dtype == torch.float32 and batch.images.device.type == "cpu"
+    assert batch.images.is_contiguous() and not batch.images.requires_grad
+
+
+# dtype x layout x framework
+
+
+FORMAT_ERRORS = [
+    ({"dtype": "uint8"}, 'dtype="uint8" cannot hold normalised values.*Take Normalize out.*or choose dtype="float32"'),
+    ({"dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch".*Or choose "float16"'),
+    ({"layout": "channels_last"}, 'layout="channels_last" is a torch memory format.*choose "NHWC"'),
+    ({"dtype": "float64"}, "dtype='float64' is not known. Choose one of 'float32', 'float16', 'bfloat16', 'uint8'."),
+    ({"dtype": torch.float32}, "dtype=torch.float32 is not known"),
+    ({"layout": "CHW"}, "layout='CHW' is not known. Choose one of 'NCHW', 'NHWC', 'channels_last'."),
+    ({"framework": "jax"}, "framework='jax' is not known. Choose one of 'torch', 'numpy'."),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), FORMAT_ERRORS)
+def test_formats_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+    if "framework" not in options and options not in ({"dtype": "bfloat16"}, {"layout": "channels_last"}):
+        with pytest.raises(ValueError, match=message):
+            Augment(PAPER, **options)
+
+
+WITHOUT_TORCH = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+import augpipe
+from augpipe.datasets.formats.arrays import ArraySource
+source = ArraySource([np.full((40, 50, 3), i, np.uint8) for i in range(5)])
+loader = augpipe.Loader(source, augpipe.recipes.deep_image(16, (20, 40)), batch_size=2, framework="numpy")
+print([batch.images.shape for batch in loader])
+print(augpipe.Augment(augpipe.recipes.evaluation(16, 20))(np.zeros((40, 50, 3), np.uint8)).shape)
+for make in (lambda: augpipe.Loader(source, loader.recipe, batch_size=2),
+             lambda: augpipe.Augment(loader.recipe, framework="torch"),
+             lambda: augpipe.Augment(loader.recipe, dtype="bfloat16")):
+    try:
+        make()
+    except ImportError as error:
+        print(error)
+assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
+"""
+
+
+def test_numpy_batches_need_no_torch_and_torch_batches_say_how_to_get_it() -> None:
+    ended = run_python(WITHOUT_TORCH)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[:2] == ["[(2, 3, 16, 16), (2, 3, 16, 16), (1, 3, 16, 16)]", "(3, 16, 16)"]
+    assert len(lines) == 5
+    for line in lines[2:]:
+        assert 'pip install "augpipe[torch]"' in line and 'framework="numpy"' in line
+
+
+# Sources
+
+
+def test_a_path_is_opened(tmp_path: Path) -> None:
+    for name, label in (("cat", 0), ("dog", 1)):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            (tmp_path / name / f"{i}.png").write_bytes(encoded(scene(40, 50, 2 * label + i), "PNG"))
+    for path in (tmp_path, str(tmp_path)):
+        loader = Loader(path, CENTRE, batch_size=4, framework="numpy", shuffle=False)
+        assert list(loader.source.classes) == ["cat", "dog"]
+        assert first(loader).labels.tolist() == [0, 0, 1, 1]
+    in_memory = make(CENTRE, [scene(40, 50, i) for i in range(4)], shuffle=False)
+    np.testing.assert_array_equal(first(loader).images, first(in_memory).images)
+
+
+def test_arrays_of_every_kind_are_images(tmp_path: Path) -> None:
+    rgb = scene(40, 52)
+    gray = rgb[..., 1]
+    mapped = np.memmap(tmp_path / "pixels", np.uint8, "w+", shape=rgb.shape)
+    mapped[:] = rgb
+    frozen = rgb.copy()
+    frozen.flags.writeable = False
+    same = [rgb, np.dstack([rgb, gray]), np.asfortranarray(rgb), rgb[::-1][::-1], mapped, frozen]
+    same += [np.repeat(rgb, 2, axis=1)[:, ::2], encoded(rgb, "PNG"), bytearray(encoded(rgb, "PNG"))]
+    images = first(make(CENTRE, same, batch_size=len(same), shuffle=False)).images
+    for image in images[1:]:
+        np.testing.assert_array_equal(image, images[0])
+    grays = [gray, gray[..., None], np.dstack([gray] * 3), encoded(gray, "PNG")]
+    images = first(make(CENTRE, grays, batch_size=4, shuffle=False)).images
+    for image in images[1:]:
+        np.testing.assert_array_equal(image, images[0])
+
+
+def test_a_source_may_hand_out_a_view_of_a_mapped_file(tmp_path: Path) -> None:
+    data = encoded(scene(40, 52), "JPEG")
+    (tmp_path / "photo.jpg").write_bytes(data)
+    with (
+        (tmp_path / "photo.jpg").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,  # cannot be released while the loader holds on to it
+    ):
+        images = first(make(CENTRE, [view, data], batch_size=2, shuffle=False)).images
+    np.testing.assert_array_equal(images[0], images[1])
+
+
+def test_the_loader_does_not_write_to_the_sources_pixels() -> None:
+    images = arrays(6)
+    copies = [image.copy() for image in images]
+    list(make(pictures=images))
+    for image, copy in zip(images, copies, strict=True):
+        np.testing.assert_array_equal(image, copy)
+
+
+def test_exif_orientation_is_applied() -> None:
+    upright = Image.fromarray(scene(40, 60))
+    notes = Image.Exif()
+    notes[0x0112] = 6  # shown turned clockwise
+    file = io.BytesIO()
+    upright.rotate(90, expand=True).save(file, "PNG", exif=notes)
+    images = first(make(CENTRE, [file.getvalue(), np.asarray(upright)], batch_size=2, shuffle=False)).images
+    np.testing.assert_array_equal(images[0], images[1])
+
+
+def test_an_image_smaller_than_the_crop_is_enlarged_by_a_scale_and_refused_without() -> None:
+    small = [scene(5, 9)]
+    assert first(make(CENTRE, small, batch_size=1)).images.shape == (1, 3, 16, 16)
+    with pytest.raises(SampleError, match="photo 0.jpg: the photograph is 5x9 pixels, smaller than the crop of 16x16"):
+        list(make(Recipe(ops=(CenterCrop(size=16),)), small, batch_size=1))
+
+
+# Arguments
+
+ARGUMENT_ERRORS = [
+    ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+    ({"batch_size": 2.0}, "batch_size"),
+    ({"batch_size": "8"}, "batch_size"),
+    ({"prefetch": 0}, "prefetch=0 must be at least 1"),
+    ({"prefetch": 1.5}, "prefetch"),
+    ({"world_size": 0}, "world_size=0 must be at least 1"),
+    ({"rank": 2, "world_size": 2}, r"rank=2 must lie in 0..world_size - 1, which is 0..1"),
+    ({"rank": -1}, "rank=-1 must lie in"),
+    ({"rank": 0.5, "world_size": 2}, "rank"),
+    ({"num_threads": 0}, "num_threads=0 must be at least 1. Leave it out for one thread a core"),
+    ({"num_threads": 1.5}, "num_threads"),
+    ({"seed": -1}, r"seed=-1 must lie in 0..2\^64 - 1"),
+    ({"seed": 2**64}, "seed=18446744073709551616 must lie in"),
+    ({"seed": 1.0}, "seed"),
+    ({"seed": None}, "seed"),
+    ({"backend": "cuda"}, "backend='cuda' is not known. Choose one of 'auto', 'native', 'dali'"),
+    ({"device": "gpu"}, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
+    ({"on_error": "ignore"}, "on_error='ignore' is not known. Choose one of 'raise', 'skip'"),
+    ({"max_pixels": 0}, "max_pixels"),
+    ({"max_pixels": None}, "max_pixels"),
+    ({"cache": "gpu"}, "cache='gpu' is not known. Choose one of 'off', 'device', 'host'."),
+    ({"cache": "host", "cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
+    ({"cache": "host", "cache_bytes": 1.5e9}, "cache_bytes=1500000000.0 is a float, and must be a whole number"),
+    ({"cache_bytes": 9}, 'cache_bytes=9 sizes a cache that is off. Choose cache="device" or cache="host"'),
+    ({"shuffle": "stick"}, "shuffle='stick' is not known. Choose one of True, False, 'sticky'."),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), ARGUMENT_ERRORS)
+def test_arguments_out_of_range_are_named_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_the_cache_takes_a_part_of_what_is_available_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("augpipe.cache.host.available_host_bytes", lambda: 2_000_000)
+    loader = make(cache="host")
+    list(loader)
+    assert loader.cache_statistics is not None and loader.cache_statistics.budget_bytes == 1_000_000
+
+
+def test_what_is_no_recipe_or_source_is_named() -> None:
+    with pytest.raises(ValueError, match=r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load"):
+        make("deep_image")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not a source of photographs"):
+        Loader(42, PAPER, batch_size=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="does not exist"):
+        Loader("no/such/folder", PAPER, batch_size=1)
+
+
+def test_an_empty_source_is_refused() -> None:
+    with pytest.raises(ValueError, match="the source is empty"):
+        make(pictures=[])
+
+
+def test_numpy_integers_are_integers() -> None:
+    numbers = {"batch_size": np.int64(4), "seed": np.uint64(3), "num_threads": np.int32(2), "prefetch": np.int8(2)}
+    assert samples(make(**numbers)) == samples(make())
+
+
+def test_the_largest_seed_works() -> None:
+    assert samples(make(seed=2**64 - 1)) != samples(make(seed=2**64 - 2))
+
+
+def test_the_backend_chosen_is_told_in_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    caplog.set_level(logging.WARNING, "augpipe")
+    list(make(num_threads=1))  # nobody hears it yet
+    caplog.set_level(logging.INFO, "augpipe")
+    loader = make(num_threads=2)
+    list(loader)
+    list(loader)
+    list(make(num_threads=1))  # as of evaluation, beside the one of training
+    (record,) = caplog.records
+    assert record.getMessage() == "backend auto: native, as the device is the CPU; threads: 2"
+    caplog.clear()
+    list(make(backend="native"))
+    assert caplog.records == []
+
+
+# Several loaders, and loaders elsewhere
+
+
+class WatchedSource(MemorySource):
+    """Notes what is asked of it, and how many of the arrays that it handed out are alive when a batch is labelled."""
+
+    def __init__(self, num: int) -> None:
+        super().__init__(arrays(num))
+        self.calls: list[tuple[str, int]] = []
+        self.handed_out: list[weakref.ref[Any]] = []
+        self.num_alive: list[int] = []
+
+    def read(self, sample_id: int) -> Any:
+        self.calls.append(("read", sample_id))
+        content = super().read(sample_id).copy()
+        self.handed_out.append(weakref.ref(content))
+        return content
+
+    def label(self, sample_id: int) -> int:
+        self.calls.append(("label", sample_id))
+        self.num_alive.append(sum(content() is not None for content in self.handed_out))
+        return super().label(sample_id)
+
+
+def test_a_batch_is_finished_before_the_next_is_begun() -> None:
+    source = WatchedSource(12)
+    ids_of(Loader(source, CENTRE, batch_size=4, shuffle=False, num_threads=1, prefetch=3, framework="numpy"))
+    batches = [range(first, first + 4) for first in (0, 4, 8)]
+    assert source.calls == [(what, i) for batch in batches for what in ("read", "label") for i in batch]
+
+
+def test_what_was_rendered_is_let_go_of_at_once() -> None:
+    source = WatchedSource(12)
+    ids_of(Loader(source, CENTRE, batch_size=12, num_threads=1, framework="numpy"))
+    assert source.num_alive == [0] * 12
+
+
+def test_one_source_serves_several_loaders() -> None:
+    source = MemorySource(jpegs(12))
+    loaders = [Loader(source, PAPER, batch_size=4, framework="numpy", seed=seed) for seed in (1, 1, 2)]
+    first_seen, second_seen, other = ([*map(samples, [[batch]])] for batch in map(first, loaders))
+    assert first_seen == second_seen != other
+
+
+def test_the_order_is_the_same_for_every_recipe_of_a_seed() -> None:
+    assert ids_of(make(PAPER)) == ids_of(make(SEVERAL_VIEWS))
+
+
+def test_the_global_random_states_are_left_alone() -> None:
+    import random
+
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    list(make(framework="torch"))
+    after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    assert before == after
+
+
+def test_dropping_the_only_batch_is_refused_at_once() -> None:
+    with pytest.raises(
+        ValueError, match="drop_last=True leaves no batch: the source holds 10 photographs and a global"
+    ):
+        Loader(ArraySource(IMAGES), PAPER, batch_size=6, world_size=2, drop_last=True)
+    assert len(Loader(ArraySource(IMAGES), PAPER, batch_size=5, world_size=2, drop_last=True)) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_size": 2, "shuffle": True}])
+def test_a_data_loader_around_it_is_told_what_to_write(options: dict[str, Any]) -> None:
+    around = torch.utils.data.DataLoader(make(), **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="write `for images, labels in loader`, with no DataLoader around it"):
+        next(iter(around))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_data_loader_with_processes_around_it_is_told_so_too() -> None:
+    around = torch.utils.data.DataLoader(make(), num_workers=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="with no DataLoader around it"):
+        next(iter(around))

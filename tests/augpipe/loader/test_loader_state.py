@@ -1,0 +1,334 @@
+"""Epochs, `set_epoch`, `state_dict` and `load_state_dict`: where a run stands, and how it goes on."""
+
+import json
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augpipe import Batch, Loader
+from tests.augpipe.loader.loader_sources import (
+    CENTRE,
+    PAPER,
+    MemorySource,
+    arrays,
+    ids_of,
+    samples,
+)
+
+NUM, BATCH_SIZE = 23, 4
+LENGTH = 6
+IMAGES = arrays(NUM)
+STICKY: dict[str, Any] = {"shuffle": "sticky", "world_size": 2, "cache": "host", "cache_bytes": 10_000_000}
+
+
+def make(**options: Any) -> Loader:
+    settings = {"batch_size": BATCH_SIZE, "framework": "numpy", "num_threads": 1, "seed": 5} | options
+    return Loader(MemorySource(IMAGES), settings.pop("recipe", CENTRE), **settings)
+
+
+def epoch_ids(epoch: int, **options: Any) -> list[int]:
+    """The order of an epoch, from a loader of its own."""
+    loader = make(**options)
+    loader.set_epoch(epoch)
+    return ids_of(loader)
+
+
+def standing(loader: Loader) -> tuple[int, int]:
+    state = loader.state_dict()
+    return state["epoch"], state["samples_consumed"]
+
+
+def test_epochs_advance_by_themselves_and_each_has_its_own_order() -> None:
+    loader = make()
+    orders = []
+    for epoch in range(3):
+        assert loader.epoch == epoch
+        orders.append(ids_of(loader))
+        assert standing(loader) == (epoch + 1, 0)
+    assert [sorted(order) for order in orders] == [list(range(NUM))] * 3
+    assert orders == [epoch_ids(0), epoch_ids(1), epoch_ids(2)]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_the_epoch_changes_what_is_drawn_and_not_only_the_order() -> None:
+    loader = make(recipe=PAPER, shuffle=False)
+    first, second = samples(loader), samples(loader)
+    assert [sample_id for sample_id, _ in first] == [sample_id for sample_id, _ in second] == list(range(NUM))
+    assert not set(first) & set(second)
+
+
+def test_len_is_the_same_before_during_and_after() -> None:
+    loader = make()
+    lengths = {len(loader)}
+    for _ in range(2):
+        for _ in loader:
+            lengths.add(len(loader))
+        lengths.add(len(loader))
+    loader.load_state_dict(loader.state_dict() | {"samples_consumed": 8})
+    lengths.add(len(loader))
+    assert lengths == {LENGTH}
+    assert len(list(loader)) == LENGTH - 2
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_len_is_the_number_of_batches(drop_last: bool) -> None:
+    for batch_size in (1, 4, 23) if drop_last else (1, 4, 23, 24):  # dropping the only batch is refused
+        loader = make(batch_size=batch_size, drop_last=drop_last)
+        assert len(loader) == len(list(loader)) == (NUM // batch_size if drop_last else -(-NUM // batch_size))
+
+
+def test_the_state_counts_what_was_handed_out() -> None:
+    loader = make()
+    assert standing(loader) == (0, 0)
+    found = [standing(loader) for _ in loader]
+    assert found == [(0, 4), (0, 8), (0, 12), (0, 16), (0, 20), (0, 23)]
+    assert standing(loader) == (1, 0)
+
+
+def test_the_state_counts_samples_of_all_ranks() -> None:
+    loader = make(world_size=2, rank=1)
+    assert [standing(loader) for _ in loader] == [(0, 8), (0, 16), (0, 23)]
+
+
+def test_the_state_is_json_and_comes_back() -> None:
+    loader = make(batch_size=np.int64(4), seed=np.int64(5), world_size=np.int64(1), rank=np.int64(0))
+    loader.set_epoch(np.int64(2))
+    next(iter(loader))
+    state = loader.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    other = make(seed=6)
+    other.load_state_dict(json.loads(json.dumps(state)))
+    assert other.state_dict() == state
+
+
+@pytest.mark.parametrize("num", range(1, LENGTH))
+def test_a_resumed_epoch_is_the_rest_of_it(num: int) -> None:
+    loader = make(recipe=PAPER)
+    running = iter(loader)
+    start = samples(islice(running, num))
+    state = loader.state_dict()
+    rest = samples(running)
+    other = make(recipe=PAPER)
+    other.load_state_dict(state)
+    assert other.state_dict() == state
+    assert samples(other) == rest
+    assert sorted(sample_id for sample_id, _ in start + rest) == list(range(NUM))
+    assert ids_of(other) == epoch_ids(1)  # and then the next epoch, whole
+
+
+def test_a_resume_does_not_depend_on_what_is_prefetched() -> None:
+    loader = make(prefetch=4, num_threads=2)
+    next(iter(loader))
+    assert standing(loader) == (0, BATCH_SIZE)
+
+
+def test_a_state_of_the_last_batch_goes_on_with_the_next_epoch() -> None:
+    loader = make()
+    running = iter(loader)
+    for _ in range(LENGTH):
+        next(running)
+    assert standing(loader) == (0, NUM)
+    other = make()
+    other.load_state_dict(loader.state_dict())
+    assert ids_of(other) == epoch_ids(1)
+    assert ids_of(loader) == epoch_ids(1)  # the same without a resume, though the first pass never met its end
+
+
+def test_a_state_between_two_epochs() -> None:
+    loader = make()
+    list(loader)
+    other = make()
+    other.load_state_dict(loader.state_dict())
+    assert ids_of(other) == epoch_ids(1)
+
+
+def test_the_usual_loop_resumed_after_the_last_batch_sees_no_epoch_twice() -> None:
+    """`for epoch in ...: set_epoch(epoch); for batch in loader: ...`, with a checkpoint after epoch 2's last batch."""
+    loader = make()
+    loader.set_epoch(2)
+    states = [loader.state_dict() for _ in loader]
+    other = make()
+    other.load_state_dict(states[-1])
+    seen = []
+    for epoch in range(2, 5):
+        other.set_epoch(epoch)
+        seen.append(ids_of(other))
+    assert seen == [[], epoch_ids(3), epoch_ids(4)]
+
+
+def test_with_drop_last_a_state_of_the_last_whole_batch_goes_on_with_the_next_epoch() -> None:
+    loader = make(drop_last=True)
+    running = iter(loader)
+    for _ in range(len(loader)):
+        next(running)
+    assert standing(loader) == (0, 20)
+    other = make(drop_last=True)
+    other.load_state_dict(loader.state_dict())
+    assert ids_of(other) == epoch_ids(1, drop_last=True)
+
+
+def test_set_epoch_to_another_epoch_starts_that_from_its_beginning() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    loader.set_epoch(4)
+    assert standing(loader) == (4, 0)
+    assert ids_of(loader) == epoch_ids(4)
+
+
+def test_set_epoch_to_the_same_epoch_keeps_a_loaded_position() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    loader.set_epoch(2)
+    assert standing(loader) == (2, 8)
+    assert ids_of(loader) == epoch_ids(2)[8:]
+
+
+def test_set_epoch_in_the_middle_of_a_pass_is_about_the_next_pass() -> None:
+    loader = make()
+    seen = []
+    for number, batch in enumerate(loader):
+        if number == 2:
+            loader.set_epoch(7)
+        seen += ids_of([batch])
+    assert seen == epoch_ids(0)
+    assert standing(loader) == (7, 0)
+    assert ids_of(loader) == epoch_ids(7)
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**32])
+def test_set_epoch_names_its_range(epoch: int) -> None:
+    with pytest.raises(ValueError, match=f"epoch={epoch} must lie in 0..2\\^32 - 1"):
+        make().set_epoch(epoch)
+
+
+def test_the_highest_epoch_works() -> None:
+    assert sorted(epoch_ids(2**32 - 1, recipe=PAPER)) == list(range(NUM))
+
+
+def test_a_broken_off_pass_starts_its_epoch_anew() -> None:
+    loader = make(recipe=PAPER)
+    whole = samples(make(recipe=PAPER))
+    for _ in loader:
+        break
+    assert standing(loader) == (0, BATCH_SIZE)  # a checkpoint taken here would go on
+    assert samples(loader) == whole
+    assert standing(loader) == (1, 0)
+
+
+def test_a_resumed_pass_that_is_broken_off_starts_its_epoch_anew_too() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"samples_consumed": 8})
+    for _ in loader:
+        break
+    assert ids_of(loader) == epoch_ids(0)
+
+
+def test_an_iterator_that_was_never_asked_does_not_lose_a_loaded_position() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"samples_consumed": 8})
+    iter(loader)
+    assert standing(loader) == (0, 8)
+    assert ids_of(loader) == epoch_ids(0)[8:]
+
+
+def test_a_state_brings_its_seed() -> None:
+    loader = make(recipe=PAPER, seed=1)
+    expected = samples(loader)
+    other = make(recipe=PAPER, seed=2)
+    list(other)
+    other.load_state_dict(make(seed=1).state_dict())
+    assert other.seed == 1
+    assert samples(other) == expected
+
+
+GOOD = make().state_dict()
+WRONG: list[tuple[Any, str]] = [
+    ({}, "the state lacks version, seed, epoch, samples_consumed, num_samples, shuffle. Give what Loader.state_dict"),
+    ({key: GOOD[key] for key in GOOD if key != "epoch"}, "the state lacks epoch. Give"),
+    (
+        GOOD | {"shuffle": False},
+        "the state was taken with shuffle=False and this loader has shuffle=True: samples would",
+    ),
+    (GOOD | {"version": 99}, "the state's version is 99, and this augpipe reads 1."),
+    (GOOD | {"num_samples": 24}, "a source of 24 photographs and this one holds 23. Resume with the same source"),
+    (GOOD | {"samples_consumed": -1}, "samples_consumed=-1"),
+    (GOOD | {"samples_consumed": 24}, r"samples_consumed=24 leaves 0..23"),
+    (GOOD | {"samples_consumed": 1.5}, "samples_consumed"),
+    (GOOD | {"epoch": -1}, "epoch"),
+    (GOOD | {"epoch": "two"}, "epoch"),
+    (GOOD | {"seed": -1}, "seed"),
+    (GOOD | {"seed": None}, "seed"),
+]
+
+
+@pytest.mark.parametrize(("state", "message"), WRONG)
+def test_a_wrong_state_is_refused_and_changes_nothing(state: Any, message: str) -> None:
+    loader = make()
+    running = iter(loader)
+    next(running)
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match=message):
+        loader.load_state_dict(state)
+    assert loader.state_dict() == before
+    assert ids_of(running) == epoch_ids(0)[BATCH_SIZE:]
+
+
+def test_batches_keep_their_own_epoch() -> None:
+    loader = make(recipe=PAPER)
+    kept: list[Batch] = [*loader, *loader]
+    epochs = [set(batch.plan.rows["epoch"].tolist()) for batch in kept]
+    assert epochs == [{0}] * LENGTH + [{1}] * LENGTH
+
+
+# Ranks that keep their samples
+
+
+def test_sticky_epochs_hold_the_plain_epochs_samples() -> None:
+    plain = dict(samples(make(recipe=PAPER)))
+    ranks = [samples(make(recipe=PAPER, rank=rank, **STICKY)) for rank in range(2)]
+    assert dict(ranks[0]) | dict(ranks[1]) == plain
+
+
+@pytest.mark.parametrize("batch_size", [BATCH_SIZE, 3])
+def test_a_sticky_epoch_is_resumed_by_as_many_ranks(batch_size: int) -> None:
+    for rank in range(2):
+        whole = samples(make(recipe=PAPER, shuffle="sticky", rank=rank, world_size=2))
+        loader = make(recipe=PAPER, rank=rank, **STICKY)
+        start = samples(islice(loader, 2))
+        state = json.loads(json.dumps(loader.state_dict()))
+        assert state["samples_consumed"] == 4 * BATCH_SIZE
+        other = make(recipe=PAPER, rank=rank, batch_size=batch_size, **STICKY)
+        other.load_state_dict(state)
+        assert start + samples(other) == whole
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_another_number_of_ranks_may_not_resume_within_a_sticky_epoch(world_size: int) -> None:
+    before = make(shuffle="sticky", world_size=2)
+    running = iter(before)
+    next(running)
+    loader = make(shuffle="sticky", world_size=world_size)
+    untouched = loader.state_dict()
+    message = rf"within an epoch by world_size=2 and this loader has world_size={world_size}: .* Resume with the same"
+    with pytest.raises(ValueError, match=message):
+        loader.load_state_dict(before.state_dict())
+    assert loader.state_dict() == untouched
+    list(islice(running, len(before) - 1))
+    after_the_last_batch = before.state_dict()
+    assert after_the_last_batch["samples_consumed"] == NUM
+    assert list(running) == []
+    for state in (after_the_last_batch, before.state_dict()):
+        loader = make(shuffle="sticky", world_size=world_size)
+        loader.load_state_dict(state)
+        assert ids_of(loader) == epoch_ids(1, shuffle="sticky", world_size=world_size)
+        assert loader.epoch == 2
+
+
+@pytest.mark.parametrize(("taken", "resumed_by"), [("sticky", True), (True, "sticky"), (False, "sticky")])
+def test_a_state_of_another_order_is_refused(taken: Any, resumed_by: Any) -> None:
+    loader = make(shuffle=taken)
+    next(iter(loader))
+    with pytest.raises(ValueError, match=r"shuffle=.*samples would be lost and repeated|the state lacks world_size"):
+        make(shuffle=resumed_by).load_state_dict(loader.state_dict())

@@ -1,0 +1,123 @@
+"""The sticky order: golden values, its definition, seeds of ranks, memory, and how samples of two ranks meet."""
+
+import math
+import tracemalloc
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from augpipe.gpu_ops.random.permutation import permute
+from augpipe.gpu_ops.random.philox import philox4x32
+from augpipe.order import rank_positions, rank_seed, sample_ids, sticky_sample_ids
+
+# Part of a run's reproducibility, as the plain order is: these change with a new major version, and with nothing less.
+GOLDEN = [
+    # num_samples, seed, epoch, rank, world_size, the rank's first samples
+    (1, 0, 0, 0, 1, [0]),
+    (10, 0, 0, 0, 1, [8, 6, 0, 9, 5, 2, 3, 4, 7, 1]),
+    (10, 0, 0, 0, 2, [8, 6, 0, 2, 4]),
+    (10, 0, 0, 1, 2, [9, 3, 5, 1, 7]),
+    (10, 0, 1, 1, 2, [7, 3, 9, 1, 5]),
+    (11, 2**64 - 1, 2**32 - 1, 2, 3, [8, 5, 2]),
+    (1_281_167, 0, 0, 0, 8, [495408, 903072, 97048, 346176, 524360]),
+    (1_281_167, 0, 0, 7, 8, [332103, 638671, 111967, 987807, 276631]),
+    (2**32, 7, 3, 5, 6, [1244260127, 2305486583, 3802944173, 2065518389]),
+]
+
+
+def first_ids(num: int, num_samples: int, seed: int, epoch: int, rank: int, world_size: int) -> list[int]:
+    """A rank's first `num` samples of an epoch."""
+    positions = rank_positions(0, num_samples, num, rank, world_size)
+    return sticky_sample_ids(positions, num_samples, seed, epoch, rank, world_size).tolist()
+
+
+@pytest.mark.parametrize(("num_samples", "seed", "epoch", "rank", "world_size", "expected"), GOLDEN)
+def test_golden_orders(
+    num_samples: int, seed: int, epoch: int, rank: int, world_size: int, expected: list[int]
+) -> None:
+    assert first_ids(len(expected), num_samples, seed, epoch, rank, world_size) == expected
+
+
+def test_the_order_follows_its_description() -> None:
+    num_samples, seed, epoch, rank, world_size = 1001, 2**35 + 3, 6, 2, 4
+    block = philox4x32([[0, zlib.crc32(b"augpipe.order.sticky"), rank, 0]], seed)[0].tolist()
+    assert rank_seed(seed, rank) == block[0] + block[1] * 2**32
+    owned = np.arange(rank, num_samples, world_size)
+    expected = owned[permute(np.arange(len(owned)), len(owned), rank_seed(seed, rank), epoch)]
+    assert first_ids(250, num_samples, seed, epoch, rank, world_size) == expected.tolist()
+
+
+def test_ranks_and_seeds_have_seeds_of_their_own() -> None:
+    seeds = (0, 1, 2**32, 2**64 - 1)
+    found = [rank_seed(seed, rank) for seed in seeds for rank in range(500)]
+    assert len({*found, *seeds}) == len(found) + len(seeds)
+    assert all(type(seed) is int and 0 <= seed < 2**64 for seed in found)
+    assert max(found) > 2**63 and min(found) < 2**60
+
+
+def test_samples_stand_at_the_plain_orders_positions_and_nowhere_else() -> None:
+    positions = rank_positions(12, 50, 4, 2, 3)
+    assert sticky_sample_ids(positions, 50, 1, 1, 2, 3).shape == positions.shape == (4,)
+    for wrong in (positions + 1, np.array([2, 5, 7])):
+        with pytest.raises(AssertionError, match="cut by one world size"):
+            sticky_sample_ids(wrong, 50, 1, 1, 2, 3)
+
+
+def test_a_rank_without_samples_has_an_empty_order() -> None:
+    assert [first_ids(4, 2, 0, 0, rank, 4) for rank in range(4)] == [[0], [1], [], []]
+    assert sticky_sample_ids(np.empty(0, np.int64), 2, 0, 0, 3, 4).dtype == np.int64
+
+
+def test_one_rank_has_an_order_of_its_own() -> None:
+    ids = first_ids(100, 100, 3, 0, 0, 1)
+    assert sorted(ids) == list(range(100))
+    assert ids != sample_ids(np.arange(100), 100, 3, 0, True).tolist()
+
+
+def test_four_billion_samples_need_no_list() -> None:
+    num_samples, world_size = 2**32, 8
+    positions = np.concatenate([np.arange(5, 8000, 8), np.arange(num_samples - 8003, num_samples, 8)])
+    sticky_sample_ids(positions, num_samples, 0, 0, 5, world_size)  # compiling takes memory of its own
+    tracemalloc.start()
+    try:
+        ids = sticky_sample_ids(positions, num_samples, 0, 0, 5, world_size)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1_000_000
+    assert len(np.unique(ids)) == len(positions) and np.all(ids % world_size == 5)
+    assert ids.min() >= 0 and ids.max() < num_samples
+
+
+def batch_of(num_samples: int, epoch: int, batch_size: int, world_size: int) -> npt.NDArray[np.int64]:
+    """(num_samples,) the number of the global batch in which each sample of an epoch stands."""
+    found = np.empty(num_samples, np.int64)
+    for rank in range(world_size):
+        positions = np.arange(rank, num_samples, world_size)
+        ids = sticky_sample_ids(positions, num_samples, 8, epoch, rank, world_size)
+        found[ids] = positions // (batch_size * world_size)
+    return found
+
+
+def test_neighbours_meet_in_a_global_batch_as_rarely_as_others_do() -> None:
+    """Samples 2k and 2k + 1 belong to two ranks; each pair meets in one batch of `num_batches`."""
+    num_samples, num_batches, num_epochs = 2000, 50, 40
+    counts = np.zeros(num_samples // 2, np.int64)
+    for epoch in range(num_epochs):
+        batches = batch_of(num_samples, epoch, num_samples // (2 * num_batches), 2)
+        counts += batches[::2] == batches[1::2]
+    expected = num_epochs * num_samples / 2 / num_batches
+    assert abs(counts.sum() - expected) < 4 * math.sqrt(expected)
+    # by one seed for both ranks, each pair would meet in each of the 40 epochs
+    assert counts.max() < 10
+
+
+def test_every_sample_is_as_frequent_in_every_batch() -> None:
+    num_samples, num_batches, num_epochs = 120, 10, 1500
+    counts = np.zeros((num_samples, num_batches))
+    for epoch in range(num_epochs):
+        counts[np.arange(num_samples), batch_of(num_samples, epoch, 4, 3)] += 1
+    expected = num_epochs / num_batches
+    assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)

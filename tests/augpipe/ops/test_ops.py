@@ -1,0 +1,517 @@
+"""What each op draws: which values, how often, from which words; and what it says of itself."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from augpipe import Recipe, ops, plan, recipes
+from augpipe.checks.models import FieldError
+from augpipe.ops.frame import Frame
+from augpipe.ops.random_words import RandomWords
+
+NUM = 30_000
+SIZE = (512, 512)
+LEAST_P = 1e-4
+"""Of the statistical tests; seeds are fixed, so they fail for ever or never."""
+
+
+def drawn(op: ops.Op, num: int = NUM, size: tuple[int, int] = SIZE, seed: int = 0) -> Any:
+    """(num,) records of what the op draws."""
+    return plan(Recipe(ops=(op,)), range(num), sizes=[size] * num, seed=seed).rows["drawn"][op.op]
+
+
+def is_even(values: np.ndarray, expected: list[float]) -> bool:
+    """Whether the values are the expected ones, and all of them equally often."""
+    found, counts = np.unique(values, return_counts=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    return bool(stats.chisquare(counts).pvalue > LEAST_P)
+
+
+def is_uniform(values: np.ndarray, low: float, high: float) -> bool:
+    return bool(stats.kstest(values, "uniform", (low, high - low)).pvalue > LEAST_P)
+
+
+def first_and_last(op: ops.Op, size: tuple[int, int] = SIZE) -> list[dict[str, Any]]:
+    """What the smallest and the largest words give, where the op happens."""
+    words = np.array([[0] * op.num_words, [0] + [2**32 - 1] * (op.num_words - 1)], np.uint32)
+    frame = Frame(np.array([size[0]] * 2), np.array([size[1]] * 2))
+    values = op.draw(RandomWords(words), frame)
+    return [{name: column[i] for name, column in values.items()} for i in range(2)]
+
+
+# the values of Table 1
+
+
+def test_the_20_angles() -> None:
+    assert is_even(drawn(ops.Rotate())["degrees"], [*range(-10, 0), *range(1, 11)])
+
+
+def test_the_49_radii_and_40_strengths() -> None:
+    values = drawn(ops.Vignette())
+    assert is_even(values["radius"], [0.02 * i for i in range(1, 50)])
+    assert is_even(values["strength"], [0.02 * i for i in range(1, 41)])
+
+
+def test_the_65_degrees_of_four_lenses() -> None:
+    values = drawn(ops.LensDistortion())
+    assert is_even(values["strength"], [0.004 * i for i in range(1, 66)])
+    assert is_even(values["kind"], [0, 1, 2, 3])
+    together = stats.contingency.crosstab(values["kind"], np.rint(values["strength"] * 250)).count
+    assert stats.chi2_contingency(together).pvalue > LEAST_P
+
+
+def test_the_41_shifts_of_channels_chosen_by_a_coin() -> None:
+    shift = drawn(ops.ColorCast())["shift"]
+    assert set(np.unique(shift)) == set(range(-20, 21))
+    chosen = shift != 0
+    for channel in range(3):
+        # half of them are left alone, and one in 41 of the others is shifted by 0
+        assert stats.binomtest(int(chosen[:, channel].sum()), NUM, 0.5 * 40 / 41).pvalue > LEAST_P
+        assert is_even(shift[chosen[:, channel], channel], [*range(-20, 0), *range(1, 21)])
+    patterns = np.unique(chosen @ [1, 2, 4], return_counts=True)[1]
+    each = np.array([0.5 * 40 / 41, 1 - 0.5 * 40 / 41])
+    expected = [NUM * each[1 - (i & 1)] * each[1 - (i >> 1 & 1)] * each[1 - (i >> 2)] for i in range(8)]
+    assert stats.chisquare(patterns, expected).pvalue > LEAST_P
+    assert is_even(drawn(ops.ColorCast(channel_p=1.0))["shift"][:, 1], [*range(-20, 21)])
+
+
+def test_the_288_offsets() -> None:
+    values = drawn(ops.MultiResolutionCrop(scales=(512,)))
+    assert is_even(values["x"], [*range(288)])
+    assert is_even(values["y"], [*range(288)])
+    assert set(values["scale"]) == {512}
+    assert abs(stats.pearsonr(values["x"], values["y"]).statistic) < 5 / math.sqrt(NUM)
+
+
+def test_flipped_or_not() -> None:
+    assert is_even(drawn(ops.Flip())["flipped"], [0, 1])
+
+
+def test_table_1_counts() -> None:
+    counts = {op.op: op.num_variants for op in recipes.deep_image(scales=(512,)).ops if op.op != "normalize"}
+    assert counts == {
+        "color_cast": 68_920,
+        "vignette": 1_960,
+        "lens_distortion": 260,
+        "rotate": 20,
+        "flip": 2,
+        "multi_resolution_crop": 82_944,
+    }
+    product = recipes.deep_image(scales=(512,)).num_variants
+    assert product == 68_920 * 1_960 * 260 * 20 * 2 * 82_944
+    assert f"{product:.1e}" == "1.2e+17"
+    assert recipes.evaluation().num_variants == recipes.none().num_variants == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "variants"),
+    [
+        (ops.Rotate(max_deg=3, step=0.5), 12),
+        (ops.Rotate(step=None), None),
+        (ops.Stretch(), None),
+        (ops.Stretch(horizontal=(0.8, 1.2), vertical=(1.0, 1.0), step=0.1), 5),
+        (ops.ColorCast(max_shift=1), 26),
+        (ops.ColorCast(step=None), None),
+        (ops.Vignette(radius_step=None), None),
+        (ops.Vignette(strength_step=None), None),
+        (ops.Vignette(radii=(0.5, 0.5), strengths=(0.1, 0.3), strength_step=0.1), 3),
+        (ops.LensDistortion(kinds=("barrel",), degrees=7), 7),
+        (ops.LensDistortion(degrees=None), None),
+        (ops.BrownConrady(), None),
+        (ops.BrownConrady(steps=5), 125),
+        (ops.BrownConrady(steps=5, k2=(0.0, 0.1)), 625),
+        (ops.MultiResolutionCrop(), 32 * 32 + 288 * 288),
+        (ops.MultiResolutionCrop(size=(224, 256), scales=(256, 512)), 32 * 1 + 288 * 256),
+        (ops.MultiResolutionCrop(step=None), None),
+        (ops.RandomResizedCrop(), None),
+        (ops.CenterCrop(), 1),
+        (ops.Normalize(), 1),
+        (ops.Flip(), 2),
+    ],
+)
+def test_variants(op: ops.Op, variants: int | None) -> None:
+    assert op.num_variants == variants
+
+
+# other ranges
+
+
+def test_steps_and_ends_of_other_ranges() -> None:
+    assert is_even(drawn(ops.Rotate(max_deg=3, step=1.5))["degrees"], [-3, -1.5, 1.5, 3])
+    op = ops.Stretch(horizontal=(0.5, 1.0), vertical=(1.0, 1.3), step=0.1)
+    assert is_even(drawn(op)["horizontal"], [0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    assert is_even(drawn(op)["vertical"], [1.0, 1.1, 1.2, 1.3])
+    op = ops.BrownConrady(k1=(-0.2, 0.2), p1=(0.0, 0.02), p2=(0.01, 0.01), steps=5)
+    assert is_even(drawn(op)["k1"], [-0.2, -0.1, 0.0, 0.1, 0.2])
+    assert is_even(drawn(op)["p1"], [0.0, 0.005, 0.01, 0.015, 0.02])
+    assert set(drawn(op)["p2"]) == {0.01}
+    assert set(drawn(op)["k3"]) == {0.0}
+    op = ops.LensDistortion(kinds=("stretch_vertical", "pincushion"), max_strength=0.3, degrees=3)
+    assert is_even(drawn(op)["kind"], [1, 3])
+    assert is_even(drawn(op)["strength"], [0.1, 0.2, 0.3])
+
+
+def test_continuous_ranges() -> None:
+    assert is_uniform(drawn(ops.Rotate(max_deg=33, step=None))["degrees"], -33, 33)
+    stretch = drawn(ops.Stretch(horizontal=(0.5, 0.7), vertical=(1, 2)))
+    assert is_uniform(stretch["horizontal"], 0.5, 0.7) and is_uniform(stretch["vertical"], 1, 2)
+    assert is_uniform(drawn(ops.LensDistortion(degrees=None))["strength"], 0, 0.26)
+    lens = drawn(ops.BrownConrady(k1=(-0.1, 0.2), k2=(0, 0.1), k3=(-0.01, 0), p1=(0, 0.01), p2=(-0.02, 0)))
+    for name, low, high in (("k1", -0.1, 0.2), ("k2", 0, 0.1), ("k3", -0.01, 0), ("p1", 0, 0.01), ("p2", -0.02, 0)):
+        assert is_uniform(lens[name], low, high)
+    vignette = drawn(ops.Vignette(radii=(0, 0.9), radius_step=None, strengths=(0.1, 1), strength_step=None))
+    assert is_uniform(vignette["radius"], 0, 0.9) and is_uniform(vignette["strength"], 0.1, 1)
+    shift = drawn(ops.ColorCast(max_shift=9.5, step=None, channel_p=1.0))["shift"]
+    assert all(is_uniform(shift[:, channel], -9.5, 9.5) for channel in range(3))
+
+
+def test_the_first_and_last_word_give_the_ends() -> None:
+    assert [values["degrees"] for values in first_and_last(ops.Rotate())] == [-10, 10]
+    low, high = first_and_last(ops.Vignette())
+    assert (low["radius"], low["strength"]) == (0.02, 0.02)
+    assert (high["radius"], high["strength"]) == pytest.approx((0.98, 0.8))
+    low, high = first_and_last(ops.MultiResolutionCrop())
+    assert low == {"scale": 256, "x": 0, "y": 0} and high == {"scale": 512, "x": 287, "y": 287}
+    low, high = first_and_last(ops.LensDistortion())
+    assert (low["kind"], low["strength"]) == (0, pytest.approx(0.004))
+    assert (high["kind"], high["strength"]) == (3, pytest.approx(0.26))
+    low, high = first_and_last(ops.ColorCast(channel_p=1.0))
+    assert low["shift"].tolist() == [-20] * 3 and high["shift"].tolist() == [20] * 3
+    low, high = first_and_last(ops.Stretch(step=0.05))
+    assert (low["horizontal"], low["vertical"]) == (0.8, 0.8)
+    assert (high["horizontal"], high["vertical"]) == pytest.approx((1.25, 1.25))
+
+
+# probability
+
+NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
+    ops.Flip: {"flipped": False},
+    ops.Rotate: {"degrees": 0.0},
+    ops.Stretch: {"horizontal": 1.0, "vertical": 1.0},
+    ops.LensDistortion: {"strength": 0.0},
+    ops.BrownConrady: {"k1": 0.0, "k2": 0.0, "k3": 0.0, "p1": 0.0, "p2": 0.0},
+    ops.Vignette: {"strength": 0.0},
+    ops.ColorCast: {"shift": 0.0},
+    ops.MultiResolutionCrop: {"x": 144.0, "y": 144.0},
+    ops.RandomResizedCrop: {"x": 0.0, "y": 0.0, "width": 512.0, "height": 512.0},
+}
+ALWAYS: dict[type[ops.Op], dict[str, Any]] = {  # without draws that are neutral by chance
+    ops.ColorCast: {"step": None, "channel_p": 1.0},
+    ops.MultiResolutionCrop: {"scales": (512,), "step": None},
+}
+
+
+def changed(op: ops.Op) -> np.ndarray:
+    """(NUM,) whether the op drew anything but its neutral values."""
+    values = drawn(op)
+    different = np.zeros(NUM, bool)
+    for name, neutral in NEUTRAL[type(op)].items():
+        different |= (values[name] != neutral).reshape(NUM, -1).any(axis=1)
+    return different
+
+
+def test_every_op_with_a_probability_is_tested() -> None:
+    kinds = {getattr(ops, name) for name in ops.__all__} - {ops.Op}
+    assert set(NEUTRAL) == {kind for kind in kinds if "p" in kind.model_fields}
+
+
+@pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)
+def test_probability(kind: type[ops.Op]) -> None:
+    fields = ALWAYS.get(kind, {})
+    assert not changed(kind(**fields, p=0.0)).any()
+    assert changed(kind(**fields, p=1.0)).all()
+    happened = changed(kind(**fields, p=0.3)).sum()
+    assert stats.binomtest(int(happened), NUM, 0.3).pvalue > LEAST_P
+    assert not changed(kind(**fields, p=1e-12)).any()
+
+
+@pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)
+def test_the_probability_does_not_change_the_values(kind: type[ops.Op]) -> None:
+    """Word 0 decides whether, the others what: where both happen, two probabilities draw alike."""
+    fields = ALWAYS.get(kind, {})
+    often, seldom = kind(**fields), kind(**fields, p=0.25)
+    happened = changed(seldom)
+    if kind is not ops.Flip:
+        assert np.array_equal(drawn(often if often.p == 1.0 else kind(p=1.0))[happened], drawn(seldom)[happened])
+    else:
+        assert not happened[~changed(kind(p=0.5))].any()
+
+
+def test_never_and_always_are_exact() -> None:
+    """Whatever the word: 0 is never, 1 is always, and a half is the lower half of the words."""
+    words = RandomWords(np.array([[0], [2**31 - 1], [2**31], [2**32 - 1]], np.uint32))
+    assert words.happens(0, 0.0).tolist() == [False] * 4
+    assert words.happens(0, 0.5).tolist() == [True, True, False, False]
+    assert words.happens(0, 1.0).tolist() == [True] * 4
+
+
+def test_none_of_three_channels_by_chance() -> None:
+    assert not drawn(ops.ColorCast(channel_p=0.0))["shift"].any()
+
+
+# crops
+
+
+def test_the_scale_is_that_of_the_short_side() -> None:
+    op = ops.MultiResolutionCrop(size=(100, 120), scales=(128, 200))
+    for size in ((300, 500), (500, 300)):
+        values = drawn(op, size=size)
+        for scale in (128, 200):
+            mine = values[values["scale"] == scale]
+            long = 500 * scale // 300
+            height, width = (scale, long) if size[0] < size[1] else (long, scale)
+            assert set(mine["x"]) == set(range(width - 120)) and set(mine["y"]) == set(range(height - 100))
+        assert is_even(values["scale"], [128, 200])
+
+
+@pytest.mark.parametrize("step", [1, None])
+def test_a_crop_as_large_as_the_image(step: int | None) -> None:
+    values = drawn(ops.MultiResolutionCrop(size=200, scales=(200,), step=step), num=50, size=(200, 200))
+    assert not values["x"].any() and not values["y"].any()
+
+
+def test_a_crop_at_any_place() -> None:
+    values = drawn(ops.MultiResolutionCrop(size=100, scales=(150,), step=None), size=(300, 600))
+    assert is_uniform(values["x"], 0, 200) and is_uniform(values["y"], 0, 50)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "photograph", "crop"),
+    [
+        # left, top, right, bottom; as torchvision's CenterCrop, which rounds halves to even
+        ((20, 30), None, (101, 100), (35, 40, 65, 60)),
+        ((20, 30), None, (103, 101), (36, 42, 66, 62)),
+        (50, 50, (100, 201), (50.25, 0, 150.75, 100)),
+        (50, 100, (200, 200), (50, 50, 150, 150)),
+    ],
+)
+def test_center_crop(
+    size: int | tuple[int, int], scale: int | None, photograph: tuple[int, int], crop: tuple[int, ...]
+) -> None:
+    rows = plan(Recipe(ops=(ops.CenterCrop(size=size, scale=scale),)), [0], sizes=[photograph]).rows
+    np.testing.assert_allclose(rows["crop"][0], crop, rtol=0, atol=1e-9)
+
+
+def test_center_crop_refuses_images_that_are_too_small() -> None:
+    assert ops.CenterCrop(size=(20, 30)).refuses(20, 30) is None
+    for size in ((19, 30), (20, 29)):
+        reason = ops.CenterCrop(size=(20, 30)).refuses(*size)
+        assert reason == (
+            f"the photograph is {size[0]}x{size[1]} pixels, smaller than the crop of 20x30. "
+            "Give center_crop a scale to resize it first, or lower size."
+        )
+    assert ops.CenterCrop(size=20, scale=20).refuses(1, 1) is None
+    assert ops.MultiResolutionCrop().refuses(1, 1) is None
+
+
+@pytest.mark.parametrize("step", [1, None])
+@pytest.mark.parametrize("size", [(512, 512), (300, 700), (1000, 90), (1, 500), (2, 2), (1, 1)])
+def test_random_resized_crops_lie_within_the_image(size: tuple[int, int], step: int | None) -> None:
+    values = drawn(ops.RandomResizedCrop(step=step), num=4000, size=size)
+    assert values["x"].min() >= 0 and values["y"].min() >= 0
+    assert values["width"].min() >= 1 and values["height"].min() >= 1
+    assert (values["x"] + values["width"]).max() <= size[1] and (values["y"] + values["height"]).max() <= size[0]
+    if step:
+        assert all(np.array_equal(values[name], np.rint(values[name])) for name in values.dtype.names)
+
+
+def test_random_resized_crops_have_the_area_and_ratio_asked_for() -> None:
+    op = ops.RandomResizedCrop(scale=(0.1, 0.4), ratio=(0.5, 2.0), step=None)
+    values = drawn(op, size=(800, 800))
+    area, ratio = values["width"] * values["height"] / 800**2, values["width"] / values["height"]
+    assert is_uniform(area, 0.1, 0.4)
+    assert is_uniform(np.log(ratio), np.log(0.5), np.log(2))
+    place = values["x"] / (800 - values["width"]), values["y"] / (800 - values["height"])
+    assert is_uniform(place[0], 0, 1) and is_uniform(place[1], 0, 1)
+
+
+def test_random_resized_crops_reach_every_corner() -> None:
+    values = drawn(ops.RandomResizedCrop(scale=(0.25, 0.25), ratio=(1.0, 1.0)), size=(16, 16))
+    assert is_even(values["x"], [*range(9)]) and is_even(values["y"], [*range(9)])
+    assert set(values["width"]) == set(values["height"]) == {8}
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((100, 1000), (433, 0, 133, 100)), ((1000, 100), (0, 433, 100, 133)), ((101, 101), (0, 0, 101, 101))],
+)
+def test_where_no_rectangle_fits_the_largest_centred_one_is_taken(
+    size: tuple[int, int], expected: tuple[int, ...]
+) -> None:
+    op = ops.RandomResizedCrop(p=0.0)
+    values = drawn(op, num=3, size=size)
+    assert [tuple(row) for row in values] == [expected] * 3
+    never = ops.RandomResizedCrop(scale=(1.0, 1.0))
+    if size[0] != size[1]:
+        assert [tuple(row) for row in drawn(never, num=3, size=size)] == [expected] * 3
+
+
+def test_a_thin_image_and_a_flat_ratio_leave_at_least_a_pixel() -> None:
+    values = drawn(ops.RandomResizedCrop(ratio=(0.1, 0.3)), num=200, size=(1, 50))
+    assert values["width"].min() >= 1 and values["height"].min() >= 1
+
+
+# what ops say
+
+
+def caption(op: ops.Op, **values: Any) -> str:
+    record = np.zeros(1, np.dtype(list(op.fields_drawn)))
+    for name, value in values.items():
+        record[name] = value
+    return op.caption(record[0])
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "text"),
+    [
+        (ops.Flip(), {"flipped": True}, "flipped"),
+        (ops.Flip(), {"flipped": False}, ""),
+        (ops.Rotate(), {"degrees": -7}, "-7°"),
+        (ops.Rotate(), {"degrees": 0}, ""),
+        (ops.Stretch(), {"horizontal": 1.2, "vertical": 0.9}, "stretch 1.20 x 0.90"),
+        (ops.LensDistortion(), {"kind": 2, "strength": 0.1}, "stretch horizontal 0.100"),
+        (ops.LensDistortion(), {"kind": 2, "strength": 0.0}, ""),
+        (ops.BrownConrady(), {"k1": 0.1, "p2": -0.02}, "k1 +0.10 p2 -0.02"),
+        (ops.Vignette(), {"radius": 0.5, "strength": 0.3}, "vignette 0.50 -30%"),
+        (ops.Vignette(), {"radius": 0.5}, ""),
+        (ops.ColorCast(), {"shift": [[3, 0, -12]]}, "cast +3 +0 -12"),
+        (ops.ColorCast(), {}, ""),
+        (ops.MultiResolutionCrop(), {"scale": 256, "x": 3, "y": 4}, "256 px, at 3,4"),
+        (ops.RandomResizedCrop(), {"x": 1, "y": 2, "width": 30, "height": 40}, "30x40 at 1,2"),
+    ],
+)
+def test_captions(op: ops.Op, values: dict[str, Any], text: str) -> None:
+    assert caption(op, **values) == text
+
+
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        (ops.Flip(), "horizontal or not"),
+        (ops.Rotate(), "an angle of -10 to 10 degrees in steps of 1, not 0, anticlockwise positive"),
+        (ops.Rotate(step=None), "an angle of -10 to 10 degrees, anticlockwise positive"),
+        (ops.Stretch(), "width times 0.8 to 1.25, height times 0.8 to 1.25"),
+        (ops.LensDistortion(kinds=("barrel",)), "barrel; one of 65 strengths up to 0.26"),
+        (ops.LensDistortion(kinds=("barrel",), degrees=None), "barrel; any strength up to 0.26"),
+        (ops.BrownConrady(p1=(0, 0), steps=3), "k1 -0.2 to 0.2, p2 -0.02 to 0.02, 3 values each"),
+        (
+            ops.Vignette(),
+            "where it begins, 0.02 to 0.98 of the half-diagonal; the loss at the corner, 2% to 80%",
+        ),
+        (ops.ColorCast(), "three booleans; for each altered channel -20 to 20 levels in steps of 1"),
+        (ops.ColorCast(step=None), "three booleans; for each altered channel -20 to 20 levels"),
+        (
+            ops.MultiResolutionCrop(),
+            "the short side's length (256 or 512 px), a place in whole pixels; variants are of a square photograph",
+        ),
+        (ops.RandomResizedCrop(), "an area of 8% to 100%, a ratio of 0.75 to 1.33, a place"),
+        (ops.CenterCrop(), "nothing"),
+        (ops.Normalize(), "nothing"),
+    ],
+)
+def test_what_ops_draw_in_words(op: ops.Op, text: str) -> None:
+    assert op.draws_text == text
+
+
+def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
+    assert ops.MultiResolutionCrop().size == 224 and ops.MultiResolutionCrop().scales == (256, 512)
+    assert ops.RandomResizedCrop().scale == (0.08, 1.0) and ops.RandomResizedCrop().ratio == (3 / 4, 4 / 3)
+    assert ops.Normalize().mean == (0.485, 0.456, 0.406) and ops.Normalize().std == (0.229, 0.224, 0.225)
+
+
+# ranges that cannot be
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (ops.Rotate, {"max_deg": 10, "step": 3}, r"max_deg=\(0.0, 10.0\) is not a whole number of steps of 3.0 wide"),
+        (ops.Rotate, {"max_deg": 10, "step": 0}, "the step of max_deg is 0.0, and must be above 0. Leave it out"),
+        (ops.Rotate, {"max_deg": 10, "step": -1}, "the step of max_deg is -1.0, and must be above 0"),
+        (ops.Rotate, {"max_deg": 0}, "must be above 0"),
+        (ops.Rotate, {"max_deg": 181}, "max_deg=181 must be at most 180"),
+        (ops.Rotate, {"max_deg": 1, "step": 2_000_000}, "not a whole number of steps"),
+        (
+            ops.Stretch,
+            {"horizontal": (1.2, 0.8)},
+            r"horizontal=\(1.2, 0.8\) is no range: its first number is the larger",
+        ),
+        (ops.Stretch, {"vertical": (0.01, 1)}, r"vertical=\(0.01, 1.0\) leaves 0.05..20. Choose factors nearer to 1"),
+        (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
+        (ops.Stretch, {"vertical": (1, math.nan)}, "must be two finite numbers"),
+        (ops.Stretch, {"step": 0.4}, r"horizontal=\(0.8, 1.25\) is not a whole number of steps of 0.4 wide \(1.125 of"),
+        (ops.ColorCast, {"max_shift": 256}, "max_shift=256 must be at most 255"),
+        (ops.ColorCast, {"max_shift": 1, "step": 2}, "Choose a step that divides the range, or None for a continuous"),
+        (ops.ColorCast, {"p": 1.5}, r"p=1\.5 must be a probability in 0\.\.1, as p=0\.5 for half"),
+        (ops.ColorCast, {"channel_p": -0.1}, "channel_p=-0.1 must be a probability in 0..1, as channel_p=0.5"),
+        (ops.Vignette, {"radii": (0.5, 1.0)}, r"radii=\(0.5, 1.0\) leaves 0..0.999. Choose a range within it"),
+        (ops.Vignette, {"strengths": (-0.1, 0.5)}, r"strengths=\(-0.1, 0.5\) leaves 0..1. Choose"),
+        (ops.Vignette, {"strengths": (0.5, 0.1)}, "is no range"),
+        (ops.Vignette, {"radius_step": 0.7}, "radii=.* is not a whole number of steps"),
+        (ops.Vignette, {"strength_step": 0.7}, "strengths=.* is not a whole number of steps"),
+        (ops.LensDistortion, {"kinds": ()}, "must be a list of some of 'barrel', 'pincushion'"),
+        (ops.LensDistortion, {"kinds": ("barrel", "barrel")}, "names one kind twice. Name each once"),
+        (ops.LensDistortion, {"kinds": ("fisheye",)}, r"must be a list of some of .*: kinds=\['barrel'\]"),
+        (ops.LensDistortion, {"max_strength": 0.34}, "max_strength=0.34 must be below 0.333"),
+        (ops.LensDistortion, {"degrees": 0}, "degrees=0 must be at least 1"),
+        (ops.BrownConrady, {"k1": (0.2, -0.2)}, r"k1=\(0.2, -0.2\) is no range"),
+        (ops.BrownConrady, {"k1": (-0.4, 0.0)}, "fold the picture over itself before its corner. Narrow the ranges"),
+        (ops.BrownConrady, {"k3": (-0.2, 0.0)}, "fold the picture"),
+        (ops.BrownConrady, {"p1": (0.0, 0.2)}, "fold the picture"),
+        (ops.BrownConrady, {"steps": 1}, "steps=1 must be at least 2"),
+        (
+            ops.MultiResolutionCrop,
+            {"size": 300, "scales": (512, 256)},
+            "size=300 is larger than scale=256: a crop cannot exceed the resized image. "
+            "Lower size, or raise scale to at least 300.",
+        ),
+        (ops.MultiResolutionCrop, {"size": (100, 300), "scales": (256,)}, "size=300 is larger than scale=256"),
+        (ops.MultiResolutionCrop, {"size": 0}, "size=0 must be a whole number of pixels in 1..65535, or two of them"),
+        (ops.MultiResolutionCrop, {"scales": ()}, r"must be a list of short sides in pixels.*: scales=\[256\]"),
+        (ops.CenterCrop, {"size": 300, "scale": 256}, "size=300 is larger than scale=256. *a crop cannot exceed"),
+        (ops.RandomResizedCrop, {"scale": (0.5, 1.5)}, r"scale=\(0.5, 1.5\) is no range within 0..1. Give the smaller"),
+        (ops.RandomResizedCrop, {"scale": (0.0, 0.5)}, "is no range within 0..1"),
+        (ops.RandomResizedCrop, {"ratio": (2.0, 1.0)}, r"ratio=\(2.0, 1.0\) is no range within 0..1000"),
+        (ops.Normalize, {"std": (0.0, 1, 1)}, r"std=\(0.0, 1.0, 1.0\) must be above 0 in every channel"),
+        (
+            ops.Normalize,
+            {"mean": (123.7, 116.3, 103.5)},
+            "are given in 0..1, as in torchvision. Divide 8-bit values by 255",
+        ),
+        (ops.Normalize, {"std": (58.4, 57.1, 57.4)}, "are given in 0..1"),
+        (ops.Normalize, {"mean": (0.5, 0.5)}, r"must be three finite numbers.*: mean=\[0.5, 0.5, 0.5\]"),
+        (ops.Flip, {"direction": "diagonal"}, "direction='diagonal' must be 'horizontal' or 'vertical'"),
+        (
+            ops.Flip,
+            {"directon": "vertical"},
+            r"'directon' is not a field of Flip. Did you mean 'direction'\? Its fields: ",
+        ),
+        (
+            ops.Rotate,
+            {"max_degrees": 5},
+            r"'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: m",
+        ),
+        (ops.Rotate, {"zzz": 5}, r"'zzz' is not a field of Rotate. Its fields: max_deg, step, p\."),
+    ],
+)
+def test_impossible_ranges(kind: type[ops.Op], fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(FieldError, match=message):
+        kind(**fields)
+
+
+def test_a_tangential_lens_that_folds_is_refused() -> None:
+    """Both coefficients add up as the legs of a right angle do: 6 * hypot(p1, p2) must stay below 1."""
+    for p1, p2 in ((0.15, 0.15), (-0.14, 0.13)):
+        with pytest.raises(FieldError, match="fold the picture"):
+            ops.BrownConrady(k1=(0, 0), p1=(p1, p1), p2=(p2, p2))
+    ops.BrownConrady(k1=(0, 0), p1=(0.11, 0.11), p2=(-0.11, -0.11))
+
+
+def test_ops_are_frozen() -> None:
+    op = ops.Rotate()
+    with pytest.raises(FieldError, match="frozen"):
+        op.max_deg = 3.0  # type: ignore[misc]
+    assert op == ops.Rotate(max_deg=10.0) and hash(op) == hash(ops.Rotate())

@@ -1,0 +1,441 @@
+"""The transform: what it takes and gives, ids and epochs, plans repeated, threads, pickling, and what it refuses."""
+
+import copy
+import io
+import pickle
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+from augpipe import Augment, Loader, Plan, Recipe, plan, recipes
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.ops import CenterCrop, Flip, Normalize
+from tests.augpipe.decoding.image_files import other_kinds, scene
+from tests.augpipe.loader.loader_sources import (
+    CENTRE,
+    CONTINUOUS,
+    PAPER,
+    SEVERAL_VIEWS,
+    TIMEOUT_S,
+    MemorySource,
+    arrays,
+    as_array,
+    run_python,
+)
+
+Array = npt.NDArray[Any]
+RGB = scene(40, 52)
+GRAY = RGB[..., 1]
+SAME: dict[str, Any] = {
+    "array": RGB,
+    "with a fourth channel": np.dstack([RGB, GRAY]),
+    "columns first in memory": np.asfortranarray(RGB),
+    "every other column": np.repeat(RGB, 2, axis=1)[:, ::2],
+    "mirrored twice": np.ascontiguousarray(RGB[:, ::-1])[:, ::-1],
+    "transposed": np.ascontiguousarray(RGB.transpose(1, 0, 2)).transpose(1, 0, 2),
+    "read-only": np.frombuffer(RGB.tobytes(), np.uint8).reshape(RGB.shape),
+    "PIL RGB": Image.fromarray(RGB),
+    "PIL RGBA": Image.fromarray(np.dstack([RGB, GRAY])),
+    "PIL RGBX": Image.frombytes("RGBX", (52, 40), np.dstack([RGB, GRAY]).tobytes()),
+    "tensor": torch.from_numpy(RGB),
+    "tensor with its channels first in memory": torch.from_numpy(RGB.transpose(2, 0, 1).copy()).permute(1, 2, 0),
+    "tensor with a fourth channel": torch.from_numpy(np.dstack([RGB, GRAY])),
+}
+SAME_GRAY: dict[str, Any] = {
+    "array": np.dstack([GRAY] * 3),
+    "two-dimensional": GRAY,
+    "one channel": GRAY[..., None],
+    "a channel of a photograph": RGB[..., 1],
+    "PIL L": Image.fromarray(GRAY),
+    "PIL LA": Image.merge("LA", [Image.fromarray(GRAY), Image.new("L", (52, 40), 9)]),
+    "tensor": torch.from_numpy(GRAY.copy()),
+}
+
+
+def replayed(transform: Augment, image: Any) -> Array:
+    return as_array(transform(image, sample_ids=7, epoch=2))
+
+
+# What it takes and gives
+
+
+@pytest.mark.parametrize("recipe", [PAPER, CONTINUOUS], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("kind", SAME)
+def test_images_of_every_kind_give_the_same_pixels(kind: str, recipe: Recipe) -> None:
+    transform = Augment(recipe, 3)
+    np.testing.assert_array_equal(replayed(transform, SAME[kind]), replayed(transform, RGB), strict=True)
+
+
+@pytest.mark.parametrize("kind", SAME_GRAY)
+def test_gray_images_of_every_kind_give_the_same_pixels(kind: str) -> None:
+    transform = Augment(PAPER, 3)
+    expected = replayed(transform, SAME_GRAY["array"])
+    np.testing.assert_array_equal(replayed(transform, SAME_GRAY[kind]), expected, strict=True)
+
+
+@pytest.mark.parametrize("kind", other_kinds())
+def test_an_opened_image_gives_what_its_file_gives(kind: str) -> None:
+    """Pillow's modes are taken as the decoder takes them: 16 bits are not clipped, what has no range is refused."""
+    data = other_kinds()[kind]
+    transform = Augment(recipes.none(), dtype="uint8", layout="NHWC")
+    expected = decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3]
+    with Image.open(io.BytesIO(data)) as image:
+        found = transform(ImageOps.exif_transpose(image))
+        again = transform([image])[0] if image.getexif().get(0x0112, 1) == 1 else found
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize("mode", ["I", "F", "LAB"])
+def test_an_image_without_a_range_from_black_to_white_is_refused(mode: str) -> None:
+    with pytest.raises(ValueError, match=f"image 0.*{mode}"):
+        Augment(CENTRE)(Image.new(mode, (40, 30)))
+
+
+def test_the_shapes_of_one_and_of_several() -> None:
+    transform = Augment(CENTRE)
+    assert transform(RGB).shape == (3, 16, 16)
+    assert transform([RGB]).shape == (1, 3, 16, 16)
+    assert transform((RGB, RGB)).shape == (2, 3, 16, 16)
+    assert transform(np.stack([RGB] * 5)).shape == (5, 3, 16, 16)
+    assert transform(np.stack([GRAY[..., None]] * 5)).shape == (5, 3, 16, 16)
+    assert transform(torch.from_numpy(np.stack([RGB] * 5))).shape == (5, 3, 16, 16)
+    nhwc = Augment(CENTRE, layout="NHWC")
+    assert nhwc(RGB).shape == (16, 16, 3)
+    assert nhwc([RGB, RGB]).shape == (2, 16, 16, 3)
+
+
+def test_one_and_several_hold_the_same_pixels() -> None:
+    transform = Augment(PAPER, 3)
+    images = arrays(5)
+    batch = transform(images, sample_ids=range(10, 15), epoch=1)
+    np.testing.assert_array_equal(transform(np.stack(images), sample_ids=np.arange(10, 15), epoch=1), batch)
+    for position, image in enumerate(images):
+        single = transform(image, sample_ids=10 + position, epoch=1)
+        np.testing.assert_array_equal(single, batch[position])
+        np.testing.assert_array_equal(transform([image], sample_ids=[10 + position], epoch=1)[0], single)
+
+
+def test_no_images_give_an_empty_batch_of_the_right_shape() -> None:
+    assert Augment(CENTRE)([]).shape == (0, 3, 16, 16)
+    assert Augment(CENTRE, framework="torch")([]).shape == (0, 3, 16, 16)
+    assert [view.shape for view in Augment(SEVERAL_VIEWS)([])] == [(0, 3, 20, 20)] * 2 + [(0, 3, 8, 8)]
+
+
+def test_images_of_several_sizes_are_one_batch_with_a_crop_and_a_list_without() -> None:
+    images = [RGB, RGB[:30], torch.from_numpy(RGB[:, :20].copy()), Image.fromarray(RGB[:7, :9])]
+    assert Augment(CENTRE)(images).shape == (4, 3, 16, 16)
+    whole = Augment(recipes.none(), dtype="uint8", layout="NHWC")(images)
+    assert isinstance(whole, list)
+    for picture, image in zip(images, whole, strict=True):
+        np.testing.assert_array_equal(image, np.asarray(picture))
+    planar = Augment(recipes.none(), dtype="uint8", framework="torch")(images)
+    assert [tuple(image.shape) for image in planar] == [(3, 40, 52), (3, 30, 52), (3, 40, 20), (3, 7, 9)]
+
+
+def test_views_come_as_a_tuple() -> None:
+    transform = Augment(SEVERAL_VIEWS)
+    assert [view.shape for view in transform(RGB)] == [(3, 20, 20), (3, 20, 20), (3, 8, 8)]
+    several = transform([RGB, RGB])
+    assert isinstance(several, tuple)
+    assert [view.shape for view in several] == [(2, 3, 20, 20), (2, 3, 20, 20), (2, 3, 8, 8)]
+    assert not np.array_equal(several[0], several[1])
+
+
+def test_tensors_give_tensors_and_all_else_arrays_unless_told_otherwise() -> None:
+    tensor = torch.from_numpy(RGB)
+    for given, expected in ((RGB, np.ndarray), (Image.fromarray(RGB), np.ndarray), (tensor, torch.Tensor)):
+        for images in (given, [given], [given, RGB]):
+            assert isinstance(Augment(CENTRE)(images), expected)
+        assert isinstance(Augment(CENTRE, framework="torch")(given), torch.Tensor)
+        assert isinstance(Augment(CENTRE, framework="numpy")(given), np.ndarray)
+
+
+class Labelled(torch.Tensor):
+    """As torchvision's tv_tensors are: a tensor by inheritance, of another module by name."""
+
+
+Labelled.__module__ = "torchvision.tv_tensors"
+
+
+def test_a_tensor_by_inheritance_is_a_tensor() -> None:
+    result = Augment(CENTRE)(torch.from_numpy(RGB).as_subclass(Labelled))
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_array_equal(result.numpy(), Augment(CENTRE)(RGB))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
+def test_channels_last_and_dtypes_of_tensors(dtype: Any) -> None:
+    recipe = Recipe(ops=(CenterCrop(size=16), Flip())) if dtype == "uint8" else PAPER
+    last = Augment(recipe, dtype=dtype, layout="channels_last", framework="torch")
+    first = Augment(recipe, dtype=dtype, framework="torch")
+    several = last([RGB, RGB], sample_ids=[1, 2])
+    assert several.dtype == getattr(torch, dtype)
+    assert several.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(several, first([RGB, RGB], sample_ids=[1, 2]))
+    single = last(RGB, sample_ids=1)
+    assert single.shape == (3, 16, 16)
+    assert torch.equal(single, several[0])
+
+
+def test_the_input_is_not_changed() -> None:
+    images: list[Any] = [RGB.copy(), GRAY.copy(), torch.from_numpy(RGB.copy()), Image.fromarray(RGB)]
+    before = copy.deepcopy(images)
+    Augment(PAPER, num_threads=2)(images)
+    for image, old in zip(images, before, strict=True):
+        np.testing.assert_array_equal(np.asarray(image), np.asarray(old))
+
+
+def test_the_result_does_not_share_memory_with_the_input_or_other_results() -> None:
+    transform = Augment(recipes.none(), dtype="uint8", layout="NHWC")
+    first = transform(RGB)
+    kept = first.copy()
+    second = transform(scene(40, 52, 1))
+    assert not np.shares_memory(first, RGB) and not np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, kept)
+    first[:] = 0
+    np.testing.assert_array_equal(transform(RGB), kept)
+
+
+# Ids, epochs and plans
+
+
+def test_ids_are_counted_on_from_call_to_call() -> None:
+    transform, other = Augment(PAPER, 3), Augment(PAPER, 3)
+    found = [transform(RGB), *transform([RGB, RGB]), transform(RGB)]
+    expected = other([RGB] * 4, sample_ids=[0, 1, 2, 3])
+    np.testing.assert_array_equal(np.stack(found), expected)
+    assert len({image.tobytes() for image in found}) == 4
+    transform(RGB, sample_ids=100)  # ids that are given do not count
+    np.testing.assert_array_equal(transform(RGB), other(RGB, sample_ids=4))
+
+
+def test_ids_begin_again_after_the_last_one() -> None:
+    transform = Augment(PAPER, 3)
+    transform.next_id = 2**32 - 1
+    found = transform([RGB, RGB])
+    np.testing.assert_array_equal(found, Augment(PAPER, 3)([RGB, RGB], sample_ids=[2**32 - 1, 0]))
+    np.testing.assert_array_equal(transform(RGB), Augment(PAPER, 3)(RGB, sample_ids=1))
+
+
+def test_id_epoch_and_seed_each_change_the_pixels() -> None:
+    def pixels(seed: int, sample_id: int, epoch: int) -> bytes:
+        return bytes(Augment(PAPER, seed)(RGB, sample_ids=sample_id, epoch=epoch).tobytes())
+
+    assert pixels(3, 7, 2) == pixels(3, 7, 2)
+    assert len({pixels(3, 7, 2), pixels(4, 7, 2), pixels(3, 8, 2), pixels(3, 7, 3)}) == 4
+
+
+def test_a_plan_is_repeated() -> None:
+    images = arrays(4)
+    drawn = plan(PAPER, [5, 6, 7, 8], sizes=[image.shape[:2] for image in images], epoch=1, seed=3)
+    expected = Augment(PAPER, 3)(images, sample_ids=[5, 6, 7, 8], epoch=1)
+    transform = Augment(PAPER, 99)  # the seed is the plan's
+    np.testing.assert_array_equal(transform(images, plan=drawn), expected)
+    np.testing.assert_array_equal(transform(images[2], plan=drawn[2:3]), expected[2])
+    np.testing.assert_array_equal(transform(RGB, sample_ids=0), Augment(PAPER, 99)(RGB))  # nothing was counted
+
+
+def test_a_loaders_plan_is_repeated_after_it_was_saved(tmp_path: Any) -> None:
+    images = arrays(6)
+    (batch,) = Loader(MemorySource(images), SEVERAL_VIEWS, batch_size=6, framework="numpy", seed=3)
+    batch.plan.save(tmp_path / "plan.npz")
+    repeated = Augment(SEVERAL_VIEWS)([images[i] for i in batch.sample_ids], plan=Plan.load(tmp_path / "plan.npz"))
+    for found, expected in zip(repeated, batch.images, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+# Threads and processes
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 5])
+def test_threads_do_not_change_a_bit(num_threads: int) -> None:
+    images = [scene(30 + i, 60 - i, i) for i in range(9)]
+    expected = np.stack([Augment(PAPER, 3)(image, sample_ids=i) for i, image in enumerate(images)])
+    np.testing.assert_array_equal(Augment(PAPER, 3, num_threads=num_threads)(images), expected)
+
+
+def test_a_call_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    Augment(PAPER, num_threads=4)(arrays(8))
+    assert threading.active_count() == before
+
+
+def together(num: int, work: Any) -> None:
+    barrier, problems = threading.Barrier(num), []
+
+    def run(number: int) -> None:
+        barrier.wait(TIMEOUT_S)
+        try:
+            work(number)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(num)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    if problems:
+        raise problems[0]
+
+
+def test_one_transform_may_be_called_from_several_threads() -> None:
+    transform = Augment(PAPER, 3, num_threads=2)
+    images = [[scene(30 + 9 * n, 40 + i, n) for i in range(6)] for n in range(4)]
+    expected = [Augment(PAPER, 3, num_threads=1)(some, sample_ids=range(6)) for some in images]
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            np.testing.assert_array_equal(transform(images[number], sample_ids=range(6)), expected[number])
+
+    together(4, work)
+
+
+def test_threads_never_get_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def record(recipe: Recipe, ids: Array, **options: Any) -> Plan:
+        seen.extend(ids.tolist())
+        return plan(recipe, ids, **options)
+
+    monkeypatch.setattr("augpipe.augment.draw_plan", record)
+    transform = Augment(recipes.none(), num_threads=1)
+    dot = np.zeros((1, 1, 3), np.uint8)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        together(4, lambda _: [transform(dot) for _ in range(1000)])
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(seen) == list(range(4000))
+
+
+def test_a_transform_is_pickled_and_copied() -> None:
+    transform = Augment(SEVERAL_VIEWS, 3, dtype="float16", layout="channels_last", framework="torch")
+    transform(RGB)
+    expected = transform([RGB, RGB], sample_ids=[4, 5])
+    for other in (pickle.loads(pickle.dumps(transform)), copy.copy(transform), copy.deepcopy(transform)):
+        assert other.recipe == transform.recipe and other.seed == 3
+        for found, view in zip(other([RGB, RGB], sample_ids=[4, 5]), expected, strict=True):
+            assert torch.equal(found, view)
+        counted = other(RGB)  # goes on counting where the first one stood
+        assert torch.equal(counted[0], transform(RGB, sample_ids=1)[0])
+
+
+def test_a_pickled_transform_is_read_by_another_process() -> None:
+    data = pickle.dumps(Augment(PAPER, 3))
+    code = f"import pickle, sys, numpy as np\ntransform = pickle.loads({data!r})\n"
+    code += "image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)\n"
+    code += "sys.stdout.write(transform(image, sample_ids=7).tobytes().hex())"
+    image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)
+    ended = run_python(code)
+    assert ended.stdout == Augment(PAPER, 3)(image, sample_ids=7).tobytes().hex(), ended.stderr
+
+
+def test_it_says_what_it_is() -> None:
+    assert repr(Augment(PAPER, 3)) == "Augment('deep_image', seed=3)"
+    assert "CenterCrop" in repr(Augment(Recipe(ops=(CenterCrop(size=4),))))
+
+
+# What it refuses
+
+SMALL = Recipe(ops=(CenterCrop(size=50), Normalize()))
+CALL_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
+    (RGB.astype(np.float32), {}, r"^image 0: the array is float32, and must be uint8 with values in 0..255\.$"),
+    ([RGB, RGB / 255], {}, r"^image 1: the array is float64, and must be uint8"),
+    (RGB.transpose(2, 0, 1), {}, r"^image 0: the array has shape \(3, 40, 52\).* Move its channels last\.$"),
+    (torch.from_numpy(RGB).permute(2, 0, 1), {}, r"^image 0: .*Move its channels last"),
+    (np.zeros((4, 3, 40, 52), np.uint8), {}, r"^image 0: .*Move its channels last"),
+    (np.zeros((2, 3, 4, 5, 6), np.uint8), {}, r"^image 0: the array has shape \(2, 3, 4, 5, 6\)"),
+    (np.zeros((40, 52, 2), np.uint8), {}, r"^image 0: the array has shape \(40, 52, 2\)"),
+    (np.zeros((40, 0, 3), np.uint8), {}, r"^image 0: the array has shape \(40, 0, 3\), which holds no pixels\.$"),
+    (np.zeros(7, np.uint8), {}, r"^image 0: the array has shape \(7,\)"),
+    ([RGB, "photo.jpg"], {}, r"^image 1 is a str. Give an \(H, W, C\) uint8 array or tensor, or a PIL image\.$"),
+    (b"\xff\xd8", {}, "^image 0 is a bytes. Give an"),
+    (None, {}, "^image 0 is a NoneType. Give an"),
+    ([[RGB]], {}, "^image 0 is a list. Give an"),
+    (torch.zeros(40, 52, 3), {}, "^image 0.*float32.*uint8"),
+    (torch.zeros(40, 52, 3, requires_grad=True), {}, "^image 0.*float32.*uint8"),
+    (torch.zeros(40, 52, 3, dtype=torch.bfloat16), {}, "^image 0.*bfloat16.*uint8"),
+    (torch.zeros(40, 52, 3, dtype=torch.uint8, device="meta"), {}, r"^image 0 lies on meta.*Call .cpu\(\) first"),
+    ([RGB, RGB], {"sample_ids": [1]}, r"^sample_ids holds 1 id for 2 images. Give one each\.$"),
+    (RGB, {"sample_ids": [1, 2]}, r"^sample_ids holds 2 ids for 1 image\."),
+    (RGB, {"sample_ids": -1}, "sample_ids must lie in"),
+    (RGB, {"sample_ids": 2**32}, "sample_ids must lie in"),
+    (RGB, {"sample_ids": 1.5}, "sample_ids"),
+    (RGB, {"sample_ids": "seven"}, "sample_ids"),
+    (RGB, {"epoch": -1}, "epoch must lie in"),
+    (RGB, {"epoch": 2**32}, "epoch must lie in"),
+]
+
+
+@pytest.mark.parametrize(("images", "options", "message"), CALL_ERRORS)
+def test_what_cannot_be_augmented_is_named(images: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Augment(PAPER)(images, **options)
+
+
+def test_an_image_that_the_recipe_cannot_use_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^image 1: the photograph is 40x52 pixels, smaller than the crop of 50x50"):
+        Augment(SMALL)([scene(50, 50), RGB])
+
+
+def test_a_plan_of_other_images_is_refused() -> None:
+    transform = Augment(PAPER)
+    drawn = plan(PAPER, [0, 1], sizes=[(40, 52), (52, 40)])
+    with pytest.raises(ValueError, match=r"^the plan is of 2 samples; 1 image came. Cut it: plan\[i:j\]\.$"):
+        transform(RGB, plan=drawn)
+    with pytest.raises(
+        ValueError, match="^image 1 is 40x52 pixels and the plan was made for 52x40. Give the photographs"
+    ):
+        transform([RGB, RGB], plan=drawn)
+
+
+def test_a_plan_of_another_recipe_is_refused() -> None:
+    drawn = plan(PAPER, [0], sizes=[(40, 52)])
+    with pytest.raises(ValueError, match="recipe"):
+        Augment(recipes.none(), dtype="uint8")(RGB, plan=drawn)  # normalised values do not fit
+
+
+def test_a_plan_and_ids_at_once_are_refused() -> None:
+    drawn = plan(PAPER, [0], sizes=[(40, 52)])
+    with pytest.raises(ValueError, match="sample_ids.*plan|plan.*sample_ids"):
+        Augment(PAPER)(RGB, sample_ids=[7], plan=drawn)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": -1}, r"seed=-1 must lie in 0..2\^64 - 1"),
+        ({"seed": 2**64}, "seed=18446744073709551616"),
+        ({"seed": 0.5}, "seed"),
+        ({"num_threads": 0}, "num_threads=0 must be at least 1"),
+        ({"num_threads": -3}, "num_threads=-3 must be at least 1"),
+        (
+            {"recipe": "deep_image"},
+            r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load",
+        ),
+        ({"dtype": "double"}, "dtype='double' is not known"),
+        ({"framework": "jax"}, "framework='jax' is not known"),
+        ({"framework": "numpy", "dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch"'),
+        ({"framework": "numpy", "layout": "channels_last"}, 'layout="channels_last" is a torch memory format'),
+        ({"dtype": "uint8"}, 'dtype="uint8" cannot hold normalised values'),
+    ],
+)
+def test_arguments_out_of_range_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Augment(**({"recipe": PAPER} | arguments))
+
+
+def test_a_format_of_torch_is_told_for_arrays_when_they_come() -> None:
+    transform = Augment(PAPER, dtype="bfloat16")
+    assert transform(torch.from_numpy(RGB)).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match='dtype="bfloat16" needs framework="torch"'):
+        transform(RGB)

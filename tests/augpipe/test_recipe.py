@@ -1,0 +1,304 @@
+"""Recipes: from and to TOML, JSON Schema, what they refuse and in which words."""
+
+import json
+import pickle
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from augpipe import Recipe, View, ops, recipes
+from augpipe.checks.models import FieldError
+from tests.parity.schema import problems
+
+
+def load(text: str, folder: Path) -> Recipe:
+    (folder / "recipe.toml").write_text(text, encoding="utf-8")
+    return Recipe.load(folder / "recipe.toml")
+
+
+# TOML
+
+
+def test_toml_is_written_with_every_field() -> None:
+    recipe = Recipe(name="mine", ops=(ops.ColorCast(), ops.Rotate(step=None), ops.CenterCrop(), ops.Stretch()))
+    assert tomllib.loads(recipe.to_toml()) == {
+        "name": "mine",
+        "border": "context",
+        "fill": [0.0, 0.0, 0.0],
+        "ops": [
+            {"op": "color_cast", "max_shift": 20.0, "step": 1.0, "channel_p": 0.5, "p": 1.0},
+            {"op": "rotate", "max_deg": 10.0, "step": "continuous", "p": 1.0},
+            {"op": "center_crop", "size": 224},
+            {"op": "stretch", "horizontal": [0.8, 1.25], "vertical": [0.8, 1.25], "p": 1.0},
+        ],
+    }
+
+
+def test_toml_is_read_with_defaults(tmp_path: Path) -> None:
+    recipe = load('[[ops]]\nop = "rotate"\n\n[[ops]]\nop = "multi_resolution_crop"\nscales = [300]\n', tmp_path)
+    assert recipe == Recipe(ops=(ops.Rotate(), ops.MultiResolutionCrop(scales=(300,))))
+    assert load("", tmp_path) == Recipe() == Recipe(name="", border="context", fill=(0, 0, 0), ops=(), views=())
+
+
+@pytest.mark.parametrize("recipe", [build() for build in recipes.BY_NAME.values()], ids=list(recipes.BY_NAME))
+def test_ready_recipes_come_back_equal(recipe: Recipe, tmp_path: Path) -> None:
+    recipe.dump(tmp_path / "a b ü.toml")
+    assert Recipe.load(tmp_path / "a b ü.toml") == recipe
+    assert Recipe.load(str(tmp_path / "a b ü.toml")).to_toml() == recipe.to_toml()
+
+
+def test_ready_recipes() -> None:
+    kinds = [op.op for op in recipes.deep_image(100, (120,)).ops]
+    assert kinds == [
+        *("color_cast", "vignette", "lens_distortion", "rotate", "flip", "multi_resolution_crop", "normalize")
+    ]
+    assert recipes.deep_image(100, [120]).ops[5] == ops.MultiResolutionCrop(size=100, scales=(120,))  # type: ignore[arg-type]
+    assert recipes.deep_image() == recipes.deep_image(224, (256, 512))
+    assert recipes.evaluation(64, 80).ops == (ops.CenterCrop(size=64, scale=80), ops.Normalize())
+    assert recipes.evaluation().ops[0] == ops.CenterCrop(size=224, scale=256)
+    assert recipes.none().ops == () and recipes.none().num_variants == 1
+    assert set(recipes.BY_NAME) == {"deep_image", "evaluation", "none"}
+    assert all(name == build().name for name, build in recipes.BY_NAME.items())
+
+
+CONTINUOUS = [
+    (ops.Rotate, "step"),
+    (ops.ColorCast, "step"),
+    (ops.Vignette, "radius_step"),
+    (ops.Vignette, "strength_step"),
+    (ops.LensDistortion, "degrees"),
+    (ops.MultiResolutionCrop, "step"),
+    (ops.RandomResizedCrop, "step"),
+]
+
+
+@pytest.mark.parametrize(("kind", "field"), CONTINUOUS)
+def test_none_is_written_as_continuous(kind: type[ops.Op], field: str, tmp_path: Path) -> None:
+    recipe = Recipe(ops=(kind(**{field: None}),))
+    assert tomllib.loads(recipe.to_toml())["ops"][0][field] == "continuous"
+    assert load(recipe.to_toml(), tmp_path) == recipe
+    assert kind(**{field: "continuous"}) == kind(**{field: None})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(ops.Stretch, "step"), (ops.BrownConrady, "steps"), (ops.CenterCrop, "scale")]
+)
+def test_none_is_left_out_where_it_is_the_default(kind: type[ops.Op], field: str, tmp_path: Path) -> None:
+    recipe = Recipe(ops=(kind(),))
+    assert field not in tomllib.loads(recipe.to_toml())["ops"][0]
+    assert getattr(load(recipe.to_toml(), tmp_path).ops[0], field) is None
+
+
+def test_views_are_written_in_place_of_ops(tmp_path: Path) -> None:
+    recipe = Recipe(
+        border="constant",
+        fill=(1, 2.5, 255),
+        views=(View(ops=(ops.RandomResizedCrop(size=(3, 4)), ops.Rotate(step=None)), count=2), View()),
+    )
+    text = recipe.to_toml()
+    assert "\nops = []" not in text and "[[views.ops]]" in text
+    assert load(text, tmp_path) == recipe
+
+
+# JSON Schema
+
+
+def schema_problems(recipe: Recipe) -> list[str]:
+    schema = Recipe.json_schema()
+    return problems(tomllib.loads(recipe.to_toml()), schema, schema)
+
+
+EVERY_OP = (
+    *(ops.BrownConrady(), ops.RandomResizedCrop(size=(9, 8)), ops.ColorCast(), ops.Flip(), ops.Rotate()),
+    *(ops.Stretch(), ops.Vignette(), ops.Normalize()),
+)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        recipes.deep_image(),
+        recipes.evaluation(),
+        recipes.none(),
+        Recipe(ops=EVERY_OP),
+        Recipe(views=(View(ops=EVERY_OP, count=3), View())),
+        *(Recipe(ops=(kind(**{field: None}),)) for kind, field in CONTINUOUS),
+    ],
+    ids=lambda recipe: recipe.name,
+)
+def test_what_is_written_fits_the_schema(recipe: Recipe) -> None:
+    assert schema_problems(recipe) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"boarder": "edge"},
+        {"border": "mirror"},
+        {"fill": [0, 0]},
+        {"fill": [0, 0, 256]},
+        {"ops": [{"op": "spin"}]},
+        {"ops": [{"op": "rotate", "max_degrees": 3}]},
+        {"ops": [{"op": "rotate", "max_deg": "much"}]},
+        {"ops": [{"op": "rotate", "p": 2}]},
+        {"ops": [{"op": "multi_resolution_crop", "scales": []}]},
+        {"views": [{"count": 0}]},
+        {"views": [{"number": 1}]},
+    ],
+)
+def test_the_schema_refuses_what_load_refuses(data: dict[str, Any]) -> None:
+    schema = Recipe.json_schema()
+    assert problems(data, schema, schema)
+    with pytest.raises(FieldError):
+        Recipe.model_validate(data)
+
+
+def test_the_schema_is_json_and_explains_itself() -> None:
+    schema = Recipe.json_schema()
+    assert json.loads(json.dumps(schema)) == schema
+    assert set(schema["$defs"]) == {name for name in ops.__all__ if name != "Op"} | {"View"}
+
+
+# what is refused
+
+REFUSED = [
+    (
+        'boarder = "edge"',
+        "'boarder' is not a field of a recipe. Did you mean 'border'\\? Its fields: name, border, fill",
+    ),
+    ("zzz = 1", "'zzz' is not a field of a recipe. Its fields: name, border, fill, ops, views"),
+    ('border = "mirror"', "border='mirror' must be 'context', 'reflect', 'edge' or 'constant'"),
+    ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
+    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
+    ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
+    (
+        '[[ops]]\nop = "rotat"',
+        r"ops\[0\]: 'rotat' is not an op. Did you mean 'rotate'\? The ops: .*color_cast.*vignette",
+    ),
+    ('[[ops]]\nop = "zzz"', r"ops\[0\]: 'zzz' is not an op. The ops: "),
+    ("[[ops]]\nmax_deg = 3", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
+    (
+        '[[ops]]\nop = "flip"\n[[ops]]\nop = "rotate"\nmax_degrees = 3',
+        r"ops\[1\].rotate: 'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: max_deg, step",
+    ),
+    (
+        '[[ops]]\nop = "rotate"\nmax_deg = "a lot"',
+        r"ops\[0\].rotate.max_deg='a lot' must be a number",
+    ),
+    (
+        '[[ops]]\nop = "multi_resolution_crop"\nsize = 300\nscales = [256]',
+        r"ops\[0\].multi_resolution_crop: size=300 is larger than scale=256: a crop cannot exceed the resized image",
+    ),
+    (
+        '[[ops]]\nop = "stretch"\nhorizontal = [1.2, 0.8]',
+        r"ops\[0\].stretch: horizontal=\(1.2, 0.8\) is no range: its first number is the larger one. Swap them",
+    ),
+    (
+        '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resized_crop"',
+        "a view takes one crop and this one holds 2: center_crop, random_resized_crop. Keep one",
+    ),
+    (
+        '[[ops]]\nop = "lens_distortion"\n[[ops]]\nop = "brown_conrady"',
+        "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
+    ),
+    ('[[ops]]\nop = "vignette"\n[[ops]]\nop = "vignette"', "a view takes one vignette and this one holds 2. Keep one"),
+    ('[[ops]]\nop = "color_cast"\n[[ops]]\nop = "color_cast"', "a view takes one color_cast and this one holds 2"),
+    ('[[ops]]\nop = "normalize"\n[[ops]]\nop = "normalize"', "a view takes one normalize and this one holds 2"),
+    (
+        '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
+        r"views\[0\]: a view takes one crop and this one holds 2",
+    ),
+    (
+        '[[ops]]\nop = "flip"\n[[views]]',
+        "a recipe holds either ops or views, and this one has both. Move the ops into a",
+    ),
+    ("[[views]]\ncount = 0", r"views\[0\].count=0 must be at least 1"),
+    ("[[views]]\ncount = 65", r"views\[0\].count=65 must be at most 64"),
+    ("[[views]]\nnumber = 2", r"views\[0\].*number"),
+    ("name = ", "not valid TOML: "),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_refused_files(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        load(text, tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / "recipe.toml") + ": not ")
+    assert "pydantic" not in str(caught.value)
+
+
+def test_every_problem_is_named(tmp_path: Path) -> None:
+    text = 'border = "x"\n[[ops]]\nop = "rotate"\nmax_deg = 0\np = 3\n[[ops]]\nop = "flap"'
+    with pytest.raises(ValueError, match="not a valid recipe") as caught:
+        load(text, tmp_path)
+    lines = str(caught.value).splitlines()
+    assert [re.split("[:=]", line)[0].strip() for line in lines[1:]] == [
+        *("border", "ops[0].rotate.max_deg", "ops[0].rotate.p", "ops[1]")
+    ]
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Recipe.load(tmp_path / "none.toml")
+
+
+def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(ValueError, match="recipe.toml: not valid TOML"):
+        Recipe.load(tmp_path / "recipe.toml")
+
+
+def test_from_python_the_same_rules_hold() -> None:
+    with pytest.raises(FieldError, match="'boarder' is not a field of a recipe. Did you mean 'border'"):
+        Recipe(boarder="edge")  # type: ignore[call-arg]
+    with pytest.raises(FieldError, match="a view takes one lens and this one holds 2"):
+        View(ops=(ops.LensDistortion(), ops.LensDistortion()))
+    with pytest.raises(FieldError, match="a recipe holds either ops or views"):
+        Recipe(ops=(ops.Flip(),), views=(View(),))
+    with pytest.raises(FieldError, match="'nmber' is not a field of a view"):
+        View(nmber=3)  # type: ignore[call-arg]
+
+
+def test_a_mistake_travels_between_processes() -> None:
+    with pytest.raises(FieldError) as caught:
+        ops.Normalize(mean=1, std=2)  # type: ignore[arg-type]
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.problems == caught.value.problems
+    assert str(again).splitlines()[0] == "Normalize:" and len(again.lines) == 2
+
+
+def test_recipes_are_frozen_and_compare_by_value() -> None:
+    recipe = recipes.deep_image()
+    for name, value in (("name", "x"), ("ops", ())):
+        with pytest.raises(FieldError, match="frozen"):
+            setattr(recipe, name, value)
+    with pytest.raises(FieldError, match="frozen"):
+        View().count = 2  # type: ignore[misc]
+    used = recipes.deep_image()
+    assert used.all_views and used.num_variants and used.all_views[0].drawn_dtype
+    assert used == recipe and hash(used) == hash(recipe) and used != recipes.deep_image(200)
+    assert pickle.loads(pickle.dumps(used)) == recipe
+    assert used.to_toml() == recipe.to_toml()
+
+
+# what a recipe says of itself
+
+
+def test_views_and_counts() -> None:
+    assert len(Recipe().all_views) == 1
+    recipe = Recipe(views=(View(ops=(ops.Flip(),), count=3), View(ops=(ops.Rotate(),))))
+    assert [[op.op for op in view.ops] for view in recipe.all_views] == [["flip"]] * 3 + [["rotate"]]
+    assert recipe.num_variants == 2 * 2 * 2 * 20
+    assert Recipe(ops=(ops.Flip(), ops.Stretch())).num_variants is None
+
+
+def test_the_size_of_the_output() -> None:
+    assert View().out_size is None and View().crop is None
+    assert View(ops=(ops.Flip(), ops.CenterCrop(size=30))).out_size == (30, 30)
+    assert View(ops=(ops.RandomResizedCrop(size=(30, 40)),)).out_size == (30, 40)
+    assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
+    assert not Recipe(ops=(ops.Flip(),)).normalises
+    assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises

@@ -1,0 +1,343 @@
+"""Cards: each reads a miniature tree in exactly the official layout, and says what is wrong with another one."""
+
+import gzip
+import pickle
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augpipe import Loader, Recipe
+from augpipe.datasets.cards.card import ColumnClasses, fill, list_cards, load_card
+from augpipe.datasets.cards.classes import read_classes
+from augpipe.datasets.cards.open_card import open_card
+from augpipe.datasets.cards.source import CardSource
+from augpipe.datasets.cards.tree import Tree
+from augpipe.ops import CenterCrop
+from augpipe.source import Source, is_source
+from tests.datasets.cards.card_trees import SYNSETS, TREES, devkit, put, write_lines
+
+OFFICIAL = {  # split -> samples, and classes: from the datasets' papers and home pages
+    "aircraft": ({"train": 3_334, "val": 3_333, "trainval": 6_667, "test": 3_333}, 100),
+    "cifar10": ({"train": 50_000, "test": 10_000}, 10),
+    "cub200": ({"train": 5_994, "test": 5_794}, 200),
+    "flowers102": ({"train": 1_020, "val": 1_020, "test": 6_149}, 102),
+    "imagenet": ({"train": 1_281_167, "val": 50_000, "test": 100_000}, 1_000),
+    "indoor67": ({"train": 5_360, "test": 1_340, "all": 15_620}, 67),
+    "mnist": ({"train": 60_000, "test": 10_000}, 10),
+    "mvso": ({"all": None}, None),
+    "pets": ({"trainval": 3_680, "test": 3_669}, 37),
+}
+
+
+def test_classes_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    ids = ["10", "9", "100", "2", "1"]
+    write_lines(tmp_path / "classes.txt", [f"{key} class {key}" for key in ids])
+    expected: dict[Any, list[str]] = {"file": ids, "number": "1 2 9 10 100".split(), "name": "1 10 100 2 9".split()}
+    for order, sorted_ids in expected.items():
+        spec = ColumnClasses(kind="columns", file="classes.txt", id="{0}", name="{1}", order=order)
+        assert [entry.id for entry in read_classes(Tree(str(tmp_path)), spec) or ()] == sorted_ids
+
+
+def opened(name: str, folder: Path, split: str | None = None) -> Source:
+    """A source of a miniature, whose counts are not the official ones."""
+    with pytest.warns(UserWarning, match="card '") as caught:
+        source = open_card(name, folder, split=split)
+    assert len(caught) == 1  # one warning for all counts
+    assert caught[0].filename == __file__
+    return source
+
+
+def files(source: Source, folder: Path) -> list[tuple[str, int]]:
+    """Each sample's path below `folder`, and its label; the file is what is read."""
+    assert isinstance(source, CardSource) and is_source(source)
+    found = []
+    for sample_id in range(len(source)):
+        path = Path(source.name(sample_id))
+        assert source.read(sample_id) == path.read_bytes()
+        found.append((path.relative_to(folder).as_posix(), source.label(sample_id)))
+    return found
+
+
+# --- the cards
+
+
+def test_every_card_has_a_tree_and_the_official_counts() -> None:
+    assert list_cards() == tuple(sorted(OFFICIAL)) == tuple(sorted(TREES))
+    for name, (splits, num_classes) in OFFICIAL.items():
+        card = load_card(name)
+        assert {split: spec.num_samples for split, spec in card.splits.items()} == splits
+        assert card.num_classes == num_classes
+        assert len(card.layout.splitlines()) > 2 and card.home.startswith("http")
+
+
+def test_cards_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_card("pets").name = "dogs"  # type: ignore[misc]
+
+
+# --- each in its official layout
+
+
+def test_imagenet_train_takes_its_labels_from_the_synsets(tmp_path: Path) -> None:
+    TREES["imagenet"](tmp_path)
+    source = opened("imagenet", tmp_path)
+    names = [f"train/{synset}/{synset}_{number}.JPEG" for synset in SYNSETS for number in (18, 9)]
+    assert files(source, tmp_path) == [(name, index // 2) for index, name in enumerate(names)]
+    assert source.classes == SYNSETS
+
+
+def test_imagenet_val_maps_the_devkits_ids_to_synsets(tmp_path: Path) -> None:
+    TREES["imagenet"](tmp_path)
+    source = opened("imagenet", tmp_path, "val")
+    # ILSVRC2012_IDs 1, 2, 3, 4, 1 are SYNSETS 1, 3, 0, 2, 1
+    labels = [1, 3, 0, 2, 1]
+    assert files(source, tmp_path) == [
+        (f"val/ILSVRC2012_val_{n:08d}.JPEG", label) for n, label in enumerate(labels, start=1)
+    ]
+    assert source.classes == SYNSETS
+
+
+def test_imagenet_val_in_synset_folders_has_the_same_labels(tmp_path: Path) -> None:
+    put(tmp_path, [f"val/{synset}/ILSVRC2012_val_{number:08d}.JPEG" for number, synset in enumerate(SYNSETS[1:], 1)])
+    devkit(tmp_path, [1, 2, 3])
+    source = opened("imagenet", tmp_path, "val")
+    assert [label for _, label in files(source, tmp_path)] == [1, 2, 3]  # though one class has no image
+
+
+@pytest.mark.parametrize("file", ["synset_words.txt", "LOC_synset_mapping.txt"])
+def test_imagenet_takes_synset_words_where_there_is_no_devkit(tmp_path: Path, file: str) -> None:
+    put(tmp_path, ["train/n02123045/a.JPEG", "train/n01440764/b.JPEG", "val/n02123045/c.JPEG"])
+    write_lines(tmp_path / file, ["n01443537 goldfish, Carassius auratus", "n02123045 tabby", "n01440764 tench"])
+    for split, labels in (("train", [0, 2]), ("val", [2])):
+        source = opened("imagenet", tmp_path, split)
+        assert [label for _, label in files(source, tmp_path)] == labels
+        assert source.classes == ("n01440764", "n01443537", "n02123045")
+
+
+def test_imagenet_val_follows_the_training_folders_where_nothing_else_is_there(tmp_path: Path) -> None:
+    put(tmp_path, ["train/n02123045/a.JPEG", "train/n01440764/b.JPEG", "val/n02123045/c.JPEG"])
+    assert files(opened("imagenet", tmp_path, "val"), tmp_path) == [("val/n02123045/c.JPEG", 1)]
+    shutil.rmtree(tmp_path / "train")
+    assert files(opened("imagenet", tmp_path, "val"), tmp_path) == [("val/n02123045/c.JPEG", 0)]
+
+
+def test_imagenet_test_has_no_labels(tmp_path: Path) -> None:
+    TREES["imagenet"](tmp_path)
+    source = opened("imagenet", tmp_path, "test")
+    assert files(source, tmp_path) == [(f"test/ILSVRC2012_test_{n:08d}.JPEG", -1) for n in (1, 2, 3)]
+    assert source.classes == ()
+
+
+@pytest.mark.parametrize("below", ["", "CUB_200_2011"])
+def test_cub200_joins_its_tables_by_image_id(tmp_path: Path, below: str) -> None:
+    """Given the archive's folder, or the one that it was unpacked in."""
+    TREES["cub200"](tmp_path / below)
+    train, test = opened("cub200", tmp_path, "train"), opened("cub200", tmp_path, "test")
+    assert isinstance(train, CardSource) and isinstance(test, CardSource)
+    folders = ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"]
+    assert train.classes == test.classes == tuple(folders)
+    prefix = f"{below}/images" if below else "images"
+    assert [name.rpartition("/")[0] for name, _ in files(train, tmp_path)] == [
+        f"{prefix}/{folder}" for folder in folders for _ in range(2)
+    ]
+    assert [label for _, label in files(train, tmp_path)] == [0, 0, 1, 1, 2, 2]
+    assert [name.rpartition("_")[2] for name, _ in files(test, tmp_path)] == ["793.jpg"] * 3
+    assert [label for _, label in files(test, tmp_path)] == [0, 1, 2]
+    boxes = test.boxes()
+    assert boxes is not None and boxes.dtype == np.float32
+    assert boxes.tolist() == [[3, 27, 325.5, 304], [6, 27, 325.5, 304], [9, 27, 325.5, 304]]
+    assert train.box(2) == (4.0, 27.0, 325.5, 304.0)
+    with pytest.raises(IndexError, match="out of range"):
+        train.box(6)
+
+
+def test_flowers102_reads_the_matlab_arrays(tmp_path: Path) -> None:
+    TREES["flowers102"](tmp_path)
+    expected = {"train": [(7, 4), (1, 76), (3, 0)], "val": [(2, 76), (5, 101)], "test": [(8, 4), (4, 0), (6, 101)]}
+    for split, samples in expected.items():
+        source = opened("flowers102", tmp_path, split)
+        assert files(source, tmp_path) == [(f"jpg/image_{number:05d}.jpg", label) for number, label in samples]
+        assert source.classes == tuple(str(number) for number in range(1, 103))
+
+
+def test_pets_classes_are_the_names_without_numbers_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    TREES["pets"](tmp_path)
+    source = opened("pets", tmp_path)
+    assert source.classes == ("Abyssinian", "american_bulldog", "Egyptian_Mau")
+    names = [("american_bulldog_2", 1), ("Abyssinian_100", 0), ("Egyptian_Mau_2", 2), ("Egyptian_Mau_34", 2)]
+    assert files(source, tmp_path) == [(f"images/{name}.jpg", label) for name, label in names]
+    assert len(opened("pets", tmp_path, "test")) == 5
+
+
+def test_aircraft_variants_may_hold_blanks_and_slashes(tmp_path: Path) -> None:
+    TREES["aircraft"](tmp_path)
+    sources = {split: opened("aircraft", tmp_path, split) for split in ("train", "val", "trainval", "test")}
+    assert sources["train"].classes == ("707-320", "Boeing 717", "F/A-18")
+    first = 1025794
+    for split, part in {"train": (0, 3), "val": (3, 5), "trainval": (0, 5), "test": (5, 8)}.items():
+        assert files(sources[split], tmp_path) == [(f"data/images/{first + n}.jpg", n % 3) for n in range(*part)]
+    test = sources["test"]
+    assert isinstance(test, CardSource)
+    assert test.box(0) == (2.0, 4.0, 20.0, 10.0)  # corners (3, 5) and (22, 14), counted from 1 and included
+
+
+def test_indoor67_takes_the_label_from_the_path(tmp_path: Path) -> None:
+    TREES["indoor67"](tmp_path)
+    train, test = opened("indoor67", tmp_path, "train"), opened("indoor67", tmp_path, "test")
+    assert train.classes == test.classes == ("airport_inside", "kitchen", "tv_studio")
+    assert files(train, tmp_path) == [
+        ("Images/kitchen/int474.jpg", 1),
+        ("Images/airport_inside/airport_inside_0001.jpg", 0),
+        ("Images/tv_studio/a.jpg", 2),
+    ]
+    assert files(test, tmp_path) == [("Images/kitchen/cocina 05.jpg", 1)]
+    assert len(opened("indoor67", tmp_path, "all")) == 5
+
+
+def test_mvso_keeps_the_labels_of_pairs_whose_images_are_not_there(tmp_path: Path) -> None:
+    TREES["mvso"](tmp_path)
+    with pytest.warns(UserWarning, match="2 of 4 listed photographs are not there and are left out"):
+        source = open_card("mvso", tmp_path)
+    assert source.classes == ("clear_sky", "happy_baby", "old_house")
+    assert files(source, tmp_path) == [("images/old_house/3_c.jpg", 2), ("images/happy_baby/1_a.jpg", 1)]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("below", ["", "MNIST/raw"])
+def test_mnist_reads_the_idx_files_as_downloaded_or_unpacked(tmp_path: Path, end: str, below: str) -> None:
+    TREES["mnist"](tmp_path / below)
+    expected = (tmp_path / below / "t10k-images-idx3-ubyte").read_bytes()[16:]
+    for path in (tmp_path / below).iterdir() if end else ():
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    train, test = opened("mnist", tmp_path, "train"), opened("mnist", tmp_path, "test")
+    assert [train.label(n) for n in range(len(train))] == [0, 2, 4, 6, 8]
+    assert [test.label(n) for n in range(len(test))] == [0, 2, 4]
+    assert train.classes == test.classes == tuple("0123456789")
+    assert np.array_equal([test.read(n) for n in range(3)], np.frombuffer(expected, np.uint8).reshape(3, 28, 28))
+
+
+def test_cifar10_reads_the_binary_batches_one_after_the_other(tmp_path: Path) -> None:
+    TREES["cifar10"](tmp_path / "cifar-10-batches-bin")
+    train, test = opened("cifar10", tmp_path, "train"), opened("cifar10", tmp_path, "test")
+    assert [train.label(n) for n in range(len(train))] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert [test.label(n) for n in range(len(test))] == [5, 6]
+    assert train.classes == test.classes and train.classes[9] == "truck"
+    image = train.read(5)  # the second record of the third batch
+    assert isinstance(image, np.ndarray) and image.shape == (32, 32, 3)
+    assert (image == [2, 1, 255]).all()
+
+
+# --- what is done with them
+
+
+def test_a_loader_takes_a_card(tmp_path: Path) -> None:
+    TREES["cub200"](tmp_path)
+    recipe = Recipe(ops=(CenterCrop(size=8, scale=8),))
+    loader = Loader(opened("cub200", tmp_path), recipe, batch_size=6, shuffle=False, framework="numpy")
+    (batch,) = loader
+    assert batch.images.shape == (6, 3, 8, 8)
+    assert batch.labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_source_of_a_card_can_be_pickled(tmp_path: Path) -> None:
+    TREES["cub200"](tmp_path)
+    source = opened("cub200", tmp_path)
+    again = pickle.loads(pickle.dumps(source))
+    assert files(again, tmp_path) == files(source, tmp_path)
+    assert again.box(5) == (8.0, 27.0, 325.5, 304.0)
+
+
+def test_an_image_may_lack_its_box(tmp_path: Path) -> None:
+    TREES["cub200"](tmp_path)
+    write_lines(tmp_path / "bounding_boxes.txt", ["4 1 2 3 4", "5 nan 2 3 4"])
+    source = opened("cub200", tmp_path)
+    assert isinstance(source, CardSource)
+    assert [source.box(n) for n in range(6)] == [None, None, (1.0, 2.0, 3.0, 4.0), None, None, None]
+    boxes = source.boxes()
+    assert boxes is not None and boxes.shape == (6, 4)
+    write_lines(tmp_path / "bounding_boxes.txt", ["# none"])
+    source = opened("cub200", tmp_path)
+    assert isinstance(source, CardSource) and source.boxes() is None and source.box(0) is None
+
+
+def test_a_part_is_warned_of_once_with_both_numbers(tmp_path: Path) -> None:
+    TREES["cub200"](tmp_path)
+    images = sorted((tmp_path / "images").glob("*/*.jpg"))
+    images[0].unlink()
+    message = (
+        "card 'cub200', split 'train': 5 photographs, and 5,994 are official; 3 classes, and 200 are official; "
+        "1 of 6 listed photographs are not there and are left out"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        source = open_card("cub200", tmp_path)
+    assert len(caught) == 1
+    assert [label for _, label in files(source, tmp_path)] == [0, 1, 1, 2, 2]
+
+
+def test_the_official_counts_are_not_warned_of(tmp_path: Path) -> None:
+    TREES["cub200"](tmp_path)
+    card = load_card("cub200")
+    splits = {name: split.model_copy(update={"num_samples": 6}) for name, split in card.splits.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(open_card(card.model_copy(update={"num_classes": 3, "splits": splits}), tmp_path)) == 6
+
+
+def test_a_card_of_ones_own(tmp_path: Path) -> None:
+    put(tmp_path / "data", ["photos/b/1.jpg", "photos/a/2.jpg"])
+    write_lines(
+        tmp_path / "mine.toml",
+        [
+            'name = "mine"\ntitle = "Mine"\nhome = "here"\nlicence = "mine"\ncitation = "none"\narchives = ["x.zip"]',
+            'layout = "photos/"\nclasses = { kind = "folders", path = "photos" }\n[splits.all]\n[[splits.all.ways]]',
+            'reader = "folders"\nneeds = ["photos/*/"]\npath = "photos"',
+        ],
+    )
+    source = open_card(tmp_path / "mine.toml", tmp_path / "data")  # it expects no counts: no warning
+    assert files(source, tmp_path / "data") == [("photos/a/2.jpg", 0), ("photos/b/1.jpg", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name = ", "is not TOML"),
+        ('name = "bad"\nclass = 3', "class=3 is not a field"),
+        (b"\xff", "is not TOML"),
+    ],
+)
+def test_a_card_that_is_not_valid_is_refused(tmp_path: Path, text: Any, reason: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=reason):
+        load_card(path)
+
+
+def test_a_card_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="card 'flower' is not known. Did you mean 'flowers102'\\? Known: aircraft, cifar10, .*, pets;"
+    ):
+        load_card("flower")
+    with pytest.raises(ValueError, match="none.toml' does not exist"):
+        load_card(tmp_path / "none.toml")
+    with pytest.raises(ValueError, match="'../cards/pets' is not known"):
+        load_card("../cards/pets")
+
+
+def test_a_split_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="card 'pets' has no split 'train'. Its splits: trainval, test."):
+        open_card("pets", tmp_path, split="train")
+
+
+def test_templates_know_only_their_fields() -> None:
+    fields = {"1": "https://x/a/b.jpg", "line": "kitchen/c/d.jpg", "n": "42"}
+    assert fill("{1:basename} {line:first} {n:05}{{}}", fields) == "b.jpg kitchen 00042{}"
+    card = load_card("pets").model_dump()
+    for bad in ("{0.__class__}", "{0!r}", "{0:>{1}}", "{other}", "{}"):
+        card["splits"]["test"]["ways"][0]["path"] = bad
+        with pytest.raises(ValueError, match="holds a field that is not known"):
+            type(load_card("pets")).model_validate(card)

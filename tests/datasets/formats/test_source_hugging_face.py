@@ -1,0 +1,170 @@
+"""A `datasets.Dataset` as a source: a stand-in that has its interface, and the library itself where it is installed."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from augpipe import Loader
+from augpipe.datasets.formats.hugging_face import HuggingFaceSource
+from augpipe.datasets.open import open_source
+from augpipe.recipes import evaluation
+from augpipe.source import is_source
+from tests.augpipe.decoding.image_files import encoded, scene
+
+
+class Image:
+    _type = "Image"
+
+    def __init__(self, decode: bool = True) -> None:
+        self.decode = decode
+
+
+class ClassLabel:
+    _type = "ClassLabel"
+    dtype = "int64"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+
+
+class Value:
+    _type = "Value"
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+
+class Dataset:
+    """What `HuggingFaceSource` uses of a `Dataset`, with the library's behaviour: everything gives a new one."""
+
+    def __init__(self, rows: list[dict[str, Any]], features: dict[str, Any], fmt: str | None = None) -> None:
+        self.rows, self.features, self.format = rows, features, fmt
+        self.split = "train"
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.features)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cast_column(self, name: str, feature: Any) -> "Dataset":
+        return Dataset(self.rows, {**self.features, name: feature}, self.format)
+
+    def select_columns(self, names: list[str]) -> "Dataset":
+        rows = [{name: row[name] for name in names} for row in self.rows]
+        return Dataset(rows, {name: self.features[name] for name in names}, self.format)
+
+    def with_format(self, fmt: str | None) -> "Dataset":
+        return Dataset(self.rows, self.features, fmt)
+
+    def __getitem__(self, key: Any) -> Any:
+        assert self.format is None, "rows of another format hold tensors"
+        assert not any(isinstance(f, Image) and f.decode for f in self.features.values()), "would decode"
+        if isinstance(key, slice):
+            return {name: [row[name] for row in self.rows[key]] for name in self.features}
+        return self.rows[key]
+
+
+class Stream:
+    features: Any = None
+    column_names: Any = None
+
+    def cast_column(self) -> None: ...
+    def select_columns(self) -> None: ...
+    def with_format(self) -> None: ...
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def standard(count: int = 5) -> Dataset:
+    rows = [
+        {"id": i, "image": {"bytes": b"image %d" % i, "path": None}, "label": i % 2 if i < 4 else -1}
+        for i in range(count)
+    ]
+    return Dataset(rows, {"id": Value("int64"), "image": Image(), "label": ClassLabel(["7", "0"])}, "torch")
+
+
+def test_images_labels_and_names() -> None:
+    dataset = standard()
+    source = open_source(dataset)
+    assert isinstance(source, HuggingFaceSource)
+    assert is_source(source)
+    assert [source.read(i) for i in range(5)] == [b"image %d" % i for i in range(5)]
+    assert [source.label(i) for i in range(5)] == source.labels().tolist() == [0, 1, 0, 1, -1]
+    assert source.classes == ("7", "0")
+    assert source.name(3) == "Dataset train, row 3"
+    assert repr(source) == "HuggingFaceSource(Dataset train: 5 images, 2 classes)"
+    for method in (source.read, source.label, source.name):
+        with pytest.raises(IndexError, match="sample_id=5 is out of range"):
+            method(5)
+    assert dataset.features["image"].decode, "the user's own Dataset was changed"
+
+
+def test_pickles_and_threads() -> None:
+    source = pickle.loads(pickle.dumps(HuggingFaceSource(standard())))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(source.read, [0, 1, 2] * 20)) == [b"image 0", b"image 1", b"image 2"] * 20
+
+
+def test_paths_bytes_and_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"from a file")
+    rows = [
+        {"img": {"bytes": None, "path": str(tmp_path / "a.jpg")}, "label": "dog", "raw": b"x"},
+        {"img": {"bytes": None, "path": "zip://a.jpg::b.zip"}, "label": None, "raw": b"y"},
+        {"img": None, "label": "cat", "raw": b"z"},
+    ]
+    dataset = Dataset(rows, {"img": Image(), "label": Value("string"), "raw": Value("binary")})
+    source = HuggingFaceSource(dataset)
+    assert source.read(0) == b"from a file"
+    assert source.classes == ("cat", "dog")
+    assert source.labels().tolist() == [1, -1, 0]
+    with pytest.raises(ValueError, match=r"holds no bytes in this row, and no local file is at 'zip://a.jpg::b.zip'"):
+        source.read(1)
+    with pytest.raises(ValueError, match=r"column 'img' gives a NoneType, and an encoded file is wanted"):
+        source.read(2)
+    raw = HuggingFaceSource(dataset.select_columns(["raw"]))
+    assert [raw.read(i) for i in range(3)] == [b"x", b"y", b"z"]
+    assert (raw.labels().tolist(), raw.classes) == ([-1, -1, -1], ())
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a dict holds several splits: train, test. Give one.*dataset\['train'\]"):
+        open_source({"train": standard(), "test": standard()})
+    with pytest.raises(ValueError, match=r"a Stream is a stream: its samples have no numbers.*without streaming=True"):
+        open_source(Stream())
+    with pytest.raises(ValueError, match=r"a list is not a datasets.Dataset: it lacks features, column_names"):
+        HuggingFaceSource([1])
+    with pytest.raises(ValueError, match=r"Dataset train: no rows"):
+        HuggingFaceSource(standard(0))
+    with pytest.raises(ValueError, match=r"Dataset train: no column holds encoded images"):
+        HuggingFaceSource(standard().select_columns(["label"]))
+    with pytest.raises(ValueError, match=r"image='pixels' is no column of encoded images .* Those are 'image'."):
+        HuggingFaceSource(standard(), image="pixels")
+    bad = standard()
+    bad.rows[2]["label"] = 9
+    with pytest.raises(ValueError, match=r"Dataset train, row 2: label 9 is no class number \(0..1, or -1"):
+        HuggingFaceSource(bad)
+
+
+def test_loader_reads_from_it() -> None:
+    rows = [{"image": {"bytes": encoded(scene(40, 50, i), "JPEG"), "path": None}} for i in range(4)]
+    loader = Loader(Dataset(rows, {"image": Image()}), evaluation(16, 20), batch_size=4, framework="numpy")
+    assert next(iter(loader)).images.shape == (4, 3, 16, 16)
+
+
+def test_the_library_itself() -> None:
+    library = pytest.importorskip("datasets")  # from the checkout this can be the folder of that name
+    if not hasattr(library, "Dataset"):
+        pytest.skip("Hugging Face's datasets is not installed")
+    contents = [encoded(scene(20, 30, i), "JPEG") for i in range(4)]
+    features = library.Features({"image": library.Image(), "label": library.ClassLabel(names=["a", "b"])})
+    rows = {"image": [{"bytes": content, "path": None} for content in contents], "label": [0, 1, 1, -1]}
+    source = HuggingFaceSource(library.Dataset.from_dict(rows, features=features).with_format("numpy"))
+    assert [source.read(i) for i in range(4)] == contents
+    assert source.labels().tolist() == [0, 1, 1, -1]
+    assert pickle.loads(pickle.dumps(source)).read(2) == contents[2]

@@ -1,0 +1,203 @@
+"""Other programs' readers open our shards: tarfile, tar, the webdataset package, DALI, Pillow and OpenCV."""
+
+import importlib.util
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from augpipe.datasets.shards.index import ShardIndex
+from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.writer import ShardWriter
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from tests.augpipe.decoding.image_files import scene
+from tests.augpipe.decoding.tiled_files import KINDS, tiled, tiles_in
+from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, jpeg, key, label, manifest_of, note
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    out = build(tmp_path_factory.mktemp("shards") / "out")
+    return sorted((out / "32").glob("*.tar"))
+
+
+def test_tarfile_reads_them_as_files_and_as_streams(shards: list[Path]) -> None:
+    for mode in ("r:", "r|"):
+        names = []
+        for path in shards:
+            with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+                names += [member.name for member in archive]
+        assert names == [f"{key(i)}.{extension}" for i in range(NUM) for extension in ("jpg", "cls", "json")]
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="no tar program")
+def test_the_tar_program_unpacks_them_without_a_word(shards: list[Path], tmp_path: Path) -> None:
+    ended = subprocess.run(
+        ["tar", "-x", "-f", str(shards[1]), "-C", str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == ended.stderr == ""
+    assert len(list(tmp_path.iterdir())) == 3 * PER_SHARD
+    assert (tmp_path / f"{key(PER_SHARD)}.jpg").read_bytes() == jpeg(PER_SHARD)
+
+
+def by_pillow(data: bytes) -> Pixels:
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def by_opencv(data: bytes) -> Pixels:
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    assert pixels is not None
+    return pixels[..., ::-1].astype(np.uint8)
+
+
+@pytest.mark.parametrize("read", [by_pillow, by_opencv])
+def test_every_image_opens(shards: list[Path], read: Callable[[bytes], Pixels]) -> None:
+    num = 0
+    for path in shards:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.name.endswith(".jpg"):
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    data = content.read()
+                    ours = decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3]
+                    assert np.abs(read(data).astype(int) - ours).max() <= 2
+                    num += 1
+    assert num == NUM
+
+
+@pytest.mark.skipif(importlib.util.find_spec("webdataset") is None, reason="webdataset is not installed")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_iterates_them(shards: list[Path]) -> None:
+    import webdataset
+
+    urls = [str(path) for path in shards]
+    raw = list(webdataset.WebDataset(urls, shardshuffle=False))
+    assert [sample["__key__"] for sample in raw] == [key(i) for i in range(NUM)]
+    assert [sample["jpg"] for sample in raw] == [jpeg(i) for i in range(NUM)]
+    decoded = list(webdataset.WebDataset(urls, shardshuffle=False).decode("rgb8").to_tuple("jpg", "cls", "json"))
+    assert len(decoded) == NUM
+    for i, (pixels, number, meta) in enumerate(decoded):
+        assert np.array_equal(pixels, by_pillow(jpeg(i)))
+        assert (number, meta) == (label(i), note(i))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nvidia.dali") is None, reason="DALI is not installed")
+def test_dali_reads_them(shards: list[Path], tmp_path: Path) -> None:
+    from nvidia.dali import fn, pipeline_def
+
+    @pipeline_def(batch_size=NUM, num_threads=2, device_id=None)
+    def graph() -> Any:
+        images, labels, notes = fn.readers.webdataset(
+            paths=[str(path) for path in shards], ext=["jpg", "cls", "json"], missing_component_behavior="error"
+        )
+        return fn.decoders.image(images, device="cpu"), labels, notes
+
+    made = graph()
+    made.build()
+    images, labels, notes = made.run()
+    assert [int(bytes(labels.at(i))) for i in range(NUM)] == [label(i) for i in range(NUM)]
+    assert [json.loads(bytes(notes.at(i))) for i in range(NUM)] == [note(i) for i in range(NUM)]
+    for i in range(NUM):
+        ours = decode(jpeg(i), probe(jpeg(i), max_pixels=MAX_PIXELS))[..., :3]
+        assert np.array_equal(images.at(i), ours)
+
+
+def test_offsets_of_the_index_are_those_of_tarfile(shards: list[Path]) -> None:
+    assert len(shards) == NUM_SHARDS
+    for path in shards:
+        index = ShardIndex.open(path.with_suffix(".idx"))
+        with tarfile.open(path) as archive:
+            images = [member for member in archive if member.name.endswith(".jpg")]
+        assert [(m.name, m.offset_data, m.size) for m in images] == [
+            (f"{index.key(i)}.jpg", index[i].offset, index[i].length) for i in range(len(index))
+        ]
+
+
+# Tile-addressable images, with their restart markers, tables and padding
+
+
+WIDTHS = (131, 512, 683)
+
+
+@pytest.fixture(scope="module")
+def tiled_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image of each sampling and width; some are padded."""
+    out = tmp_path_factory.mktemp("tiled")
+    (out / "97").mkdir()
+    with ShardWriter(out / "97/000000.tar") as writer:
+        for number, (kind, width) in enumerate((kind, width) for kind in KINDS for width in WIDTHS):
+            data = tiled(scene(97, width, number), kind)
+            writer.add(f"{number:09}", data, number % 2, {"height": 97, "width": width})
+        info = writer.close()
+    num = len(KINDS) * len(WIDTHS)
+    manifest_of({"97": [info]}, num_samples=num, class_counts=(num // 2, num // 2)).save(out)
+    return out
+
+
+def assert_shows_the_image(pixels: Pixels, data: bytes, most: int) -> None:
+    """Ours is what the other decoder shows, but for the padding to the right."""
+    ours = decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3]
+    tiles = tiles_in(data)
+    assert pixels.shape[:2] == (tiles.stored_height, tiles.stored_width)
+    shown = pixels[: ours.shape[0], : ours.shape[1]].reshape(*ours.shape[:2], -1)
+    assert np.abs(shown.astype(int) - ours).max() <= most  # one channel stands for three
+
+
+def test_some_of_them_are_padded(tiled_set: Path) -> None:
+    source = ShardSource(tiled_set)
+    padding = [(t := tiles_in(source.read(i))).stored_width - t.width for i in range(len(source))]
+    assert any(padding) and not all(padding)
+
+
+@pytest.mark.parametrize("read", [by_pillow, by_opencv])
+def test_other_decoders_open_tiled_images(tiled_set: Path, read: Callable[[bytes], Pixels]) -> None:
+    source = ShardSource(tiled_set)
+    for i in range(len(source)):
+        assert_shows_the_image(read(source.read(i)), source.read(i), 2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("webdataset") is None, reason="webdataset is not installed")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_decodes_tiled_images(tiled_set: Path) -> None:
+    import webdataset
+
+    source = ShardSource(tiled_set)
+    found = list(webdataset.WebDataset(str(tiled_set / "97/000000.tar"), shardshuffle=False).decode("rgb8"))
+    assert [(sample["cls"], sample["json"]["width"]) for sample in found] == [
+        (source.label(i), source.size(i)[1]) for i in range(len(source))
+    ]
+    for i, sample in enumerate(found):
+        assert_shows_the_image(sample["jpg"], source.read(i), 0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nvidia.dali") is None, reason="DALI is not installed")
+def test_dali_decodes_tiled_images(tiled_set: Path) -> None:
+    from nvidia.dali import fn, pipeline_def
+
+    source = ShardSource(tiled_set)
+
+    @pipeline_def(batch_size=len(source), num_threads=2, device_id=None)
+    def graph() -> Any:
+        images, _ = fn.readers.webdataset(
+            paths=str(tiled_set / "97/000000.tar"), ext=["jpg", "cls"], missing_component_behavior="error"
+        )
+        return fn.decoders.image(images, device="cpu")
+
+    made = graph()
+    made.build()
+    (images,) = made.run()
+    for i in range(len(source)):
+        assert_shows_the_image(images.at(i), source.read(i), 0)

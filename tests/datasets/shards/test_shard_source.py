@@ -1,0 +1,336 @@
+"""Shards as a source: every sample from any thread and process, and never another one's bytes."""
+
+import multiprocessing
+import os
+import pickle
+import resource
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from augpipe import Loader, SampleError, recipes
+from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.open import open_source
+from augpipe.datasets.shards.manifest import Manifest
+from augpipe.datasets.shards.source import ShardSource
+from augpipe.source import is_source
+from tests.datasets.shards.shard_sets import (
+    CLASSES,
+    NUM,
+    NUM_SHARDS,
+    PER_SHARD,
+    build,
+    flip,
+    forge_index,
+    forge_keys,
+    forge_shard,
+    jpeg,
+    key,
+    label,
+    manifest_of,
+    write_shard,
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return build(tmp_path / "out")
+
+
+def read_all(source: ShardSource) -> list[bytes]:
+    return [source.read(i) for i in range(len(source))]
+
+
+JPEGS = [jpeg(i) for i in range(NUM)]
+
+
+def test_it_is_a_source(out: Path) -> None:
+    source = ShardSource(out)
+    assert is_source(source) and len(source) == NUM and source.classes == CLASSES
+    assert read_all(source) == JPEGS
+    assert all(type(source.read(i)) is bytes for i in range(NUM))
+    assert [source.label(i) for i in range(NUM)] == source.labels().tolist() == [label(i) for i in range(NUM)]
+    assert set(source.labels().tolist()) == {-1, 0, 1} and source.labels().dtype == np.int64
+    assert [source.size(i) for i in range(NUM)] == [(32, 32 + i) for i in range(NUM)]
+    assert source.name(5) == f"{out}/32/000001.tar/{key(5)}.jpg"
+    assert repr(source) == f"ShardSource('{out}', '32': 12 photographs in 3 shards, 2 classes)"
+
+
+@pytest.mark.parametrize("sample_id", [-1, NUM, 2**40])
+@pytest.mark.parametrize("method", ["read", "label", "name", "size"])
+def test_ids_outside_raise_index_error(out: Path, method: str, sample_id: int) -> None:
+    with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.11"):
+        getattr(ShardSource(out), method)(sample_id)
+
+
+def test_scales_hold_the_same_samples(tmp_path: Path) -> None:
+    out = build(tmp_path / "out", sides=(24, 40))
+    assert ShardSource(out).scale == "40"
+    for scale in (24, "24", 40):
+        source = ShardSource(out, scale)
+        assert read_all(source) == [jpeg(i, int(scale)) for i in range(NUM)]
+        assert source.size(3) == (int(scale), int(scale) + 3)
+    with pytest.raises(ValueError, match="scale=25 is not there. The scales: 24, 40."):
+        ShardSource(out, 25)
+
+
+def test_a_path_opens_it(tmp_path: Path) -> None:
+    out = build(tmp_path / "out", sides=(24, 40))
+    for path, scale in ((out, "40"), (str(out), "40"), (out / "24", "24"), (f"{out}/24/", "24")):
+        source = open_source(path)
+        assert isinstance(source, ShardSource) and source.scale == scale
+
+
+def test_images_beside_another_programs_manifest_are_a_folder_of_images(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "an app"}')
+    (tmp_path / "1.jpg").write_bytes(jpeg(0))
+    assert isinstance(open_source(tmp_path), FolderSource)
+
+
+def test_pickled_it_opens_the_shards_anew(out: Path) -> None:
+    text = pickle.dumps(ShardSource(out, 32))
+    assert len(text) < 500  # no content travels
+    assert read_all(pickle.loads(text)) == JPEGS
+
+
+def test_empty_shards_are_passed_over(tmp_path: Path) -> None:
+    out = tmp_path
+    (out / "32").mkdir()
+    shards, first = [], 0
+    for number, num in enumerate([0, 2, 0, 0, 3, 0]):
+        shards.append(write_shard(out / f"32/{number:06}.tar", range(first, first + num)))
+        first += num
+    manifest_of({"32": shards}).save(out)
+    source = ShardSource(out)
+    assert len(source) == 5 and read_all(source) == JPEGS[:5]
+
+
+def test_a_set_without_samples_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "32").mkdir()
+    manifest_of({"32": [write_shard(tmp_path / "32/000000.tar", [])]}).save(tmp_path)
+    source = ShardSource(tmp_path)
+    assert len(source) == 0 and source.labels().tolist() == []
+
+
+def test_many_threads_read_with_fewer_open_files_than_shards(out: Path) -> None:
+    source = ShardSource(out)
+    source._files = FileSet(source._paths, most=1)
+    order = np.random.default_rng(0).integers(0, NUM, 3000).tolist()
+    start = threading.Barrier(8)
+
+    def read(ids: list[int]) -> list[bytes]:
+        start.wait(timeout=30)
+        return [source.read(i) for i in ids]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read, [order[i::8] for i in range(8)]))
+    for i in range(8):
+        assert found[i] == [JPEGS[k] for k in order[i::8]]
+
+
+def num_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_descriptors_are_bounded_and_given_back(out: Path) -> None:
+    before = num_descriptors()
+    source = ShardSource(out)
+    assert num_descriptors() == before  # opening takes none
+    read_all(source)
+    assert num_descriptors() == before + NUM_SHARDS
+    source._files = FileSet(source._paths, most=2)
+    read_all(source)
+    assert num_descriptors() == before + 2
+    del source
+    assert num_descriptors() == before
+
+
+def test_the_file_that_was_not_read_for_longest_is_closed_first(out: Path) -> None:
+    paths = [str(path) for path in sorted(out.rglob("*.tar"))]
+    files = FileSet(paths, most=2)
+    for number in (0, 1, 0, 2):
+        files.read(number, 1, 0)
+    held = {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+    assert [os.path.realpath(path) in held for path in paths] == [True, False, True]
+
+
+def test_indices_are_opened_some_by_each_thread_and_none_is_left_out(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for num in (1, 2, 3):
+        monkeypatch.setattr("augpipe.datasets.shards.source._SHARDS_A_TASK", num)
+        assert read_all(ShardSource(out)) == JPEGS
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [(1024, 256), (7, 1), (3, 1), (1 << 20, 4096), (resource.RLIM_INFINITY, 4096)]
+)
+def test_a_source_takes_a_quarter_of_the_descriptors(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, resource.RLIM_INFINITY))
+    assert most_descriptors() == most
+
+
+def _read_in_child(source: ShardSource, results: "multiprocessing.Queue[list[bytes]]") -> None:
+    results.put(read_all(source))
+
+
+def test_a_forked_process_reads_the_same(out: Path) -> None:
+    source = ShardSource(out)
+    source.read(0)
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=_read_in_child, args=(source, results)) for _ in range(2)]
+    for child in children:
+        child.start()
+    found = [results.get(timeout=30) for _ in children]
+    assert read_all(source) == JPEGS  # at the same time, with the same descriptors
+    for child in children:
+        child.join(timeout=30)
+        assert child.exitcode == 0
+    assert found == [JPEGS, JPEGS]
+
+
+def test_a_loader_gives_the_batches_of_the_files(out: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for i in range(NUM):
+        (photos / f"{i:06}.jpg").write_bytes(jpeg(i))
+    recipe = recipes.deep_image(size=16, scales=(24,))
+    batches = [
+        [np.asarray(batch.images) for batch in Loader(source, recipe, batch_size=5, seed=3)]
+        for source in (str(out), str(photos))
+    ]
+    assert len(batches[0]) == len(batches[1]) == 3
+    assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
+
+
+# --- damage
+
+
+def test_damaged_records_never_give_another_samples_bytes(out: Path) -> None:
+    path = out / "32/000001.idx"
+    whole = path.read_bytes()
+    record = ShardSource(out)._indices[1][0]
+    others = [ShardSource(out)._indices[1][i] for i in range(PER_SHARD)]
+    lies = [
+        {"offset": 0},
+        {"offset": 511},
+        {"offset": 512 + 1},
+        {"offset": record.offset - 512},
+        {"offset": others[1].offset},
+        {"offset": others[1].offset, "length": others[1].length},
+        {"offset": record.offset + 512, "length": record.length - 512},
+        {"offset": 2**63},
+        {"offset": 2**64 - 1},
+        {"offset": 2**64 - 1, "length": 1},
+        {"length": 0},
+        {"length": record.length - 1},
+        {"length": record.length + 1},
+        {"length": 2**32 - 1},
+        {"label": 2},
+        {"label": -2},
+        {"label": 2**31 - 1},
+        {"key_end": others[1].key_end},
+        {"key_end": 0},
+        {"key_end": 2**32 - 1},
+    ]
+    for lie in lies:
+        forge_index(path, 0, **lie)
+        source = ShardSource(out)
+        with pytest.raises(ValueError, match=r"^the index (is damaged|and the shard differ)"):
+            source.read(PER_SHARD)
+        assert isinstance(source.name(PER_SHARD), str)
+        assert source.read(PER_SHARD + 3) == JPEGS[PER_SHARD + 3]
+        del source
+        path.write_bytes(whole)
+
+
+def test_a_label_that_is_no_class_is_refused(out: Path) -> None:
+    forge_index(out / "32/000000.idx", 1, label=2)
+    with pytest.raises(ValueError, match="label 2 is none of the manifest's 2 classes"):
+        ShardSource(out).label(1)
+
+
+def test_keys_that_are_exchanged_are_found(out: Path) -> None:
+    forge_keys(out / "32/000000.idx", [key(1), key(0), key(2), key(3)])
+    source = ShardSource(out)
+    with pytest.raises(ValueError, match=f"the index and the shard differ: the index places {key(1)}.jpg of "):
+        source.read(0)
+    assert source.read(2) == JPEGS[2]
+
+
+def test_keys_that_are_paths_are_refused(out: Path) -> None:
+    forge_keys(out / "32/000000.idx", ["../../../etc/passwd", key(1), key(2), key(3)])
+    source = ShardSource(out)
+    with pytest.raises(ValueError, match="the index is damaged"):
+        source.read(0)
+    assert source.name(0) == f"{out}/32/000000.tar/sample 0"
+
+
+def test_one_damaged_sample_is_skipped_or_named(out: Path) -> None:
+    forge_index(out / "32/000000.idx", 1, offset=2**40)
+    recipe = recipes.evaluation(size=16, scale=24)
+    with pytest.raises(SampleError, match=f"000000.tar/{key(1)}.jpg: the index is damaged: it places "):
+        list(Loader(str(out), recipe, batch_size=4, shuffle=False))
+    loader = Loader(str(out), recipe, batch_size=4, shuffle=False, on_error="skip")
+    assert len(list(loader)) == 3 and list(loader.skipped) == [1]
+
+
+def test_a_shard_that_is_cut_short_is_refused_at_once(out: Path) -> None:
+    path = out / "32/000002.tar"
+    size = path.stat().st_size
+    os.truncate(path, 3000)
+    with pytest.raises(ValueError, match=rf"000002\.tar has 3000 bytes, and the manifest says {size}: it was cut"):
+        ShardSource(out)
+
+
+def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(out: Path) -> None:
+    source = ShardSource(out)
+    os.truncate(out / "32/000000.tar", 700)
+    with pytest.raises(ValueError, match=rf"the shard ends after 188 of its {len(JPEGS[0])} bytes"):
+        source.read(0)
+    with pytest.raises(ValueError, match="the tar header before it says otherwise"):
+        source.read(1)
+    assert source.read(PER_SHARD) == JPEGS[PER_SHARD]
+
+
+def test_a_missing_shard_is_named(out: Path) -> None:
+    (out / "32/000001.tar").unlink()
+    with pytest.raises(FileNotFoundError, match="000001.tar"):
+        ShardSource(out)
+
+
+def test_the_index_of_another_shard_is_refused(out: Path) -> None:
+    shutil.copy(out / "32/000000.idx", out / "32/000001.idx")
+    with pytest.raises(ValueError, match="000001.idx belongs to another shard than the manifest's 000001.tar"):
+        ShardSource(out)
+
+
+def test_absurd_counts_in_the_manifest_cost_nothing(out: Path) -> None:
+    manifest = Manifest.load(out)
+    scale = manifest.scales[0]
+    huge = scale.shards[0].model_copy(update={"num_samples": 2**50, "num_bytes": 2**52})
+    scales = (scale.model_copy(update={"shards": (huge, *scale.shards[1:])}),)
+    manifest.model_copy(update={"scales": scales, "num_samples": 2**50 + NUM - PER_SHARD}).save(out)
+    with pytest.raises(ValueError, match="000000.idx belongs to another shard than the manifest's"):
+        ShardSource(out)
+
+
+def test_an_offset_that_overlaps_a_header_in_disguise_is_refused(tmp_path: Path) -> None:
+    # the image's own content may look like a header: its name and length are still the index's to match
+    tar = bytes(512) + b"\xff" * 1024
+    forge_shard(tmp_path, tar, [(512, 1024)], ["k"])
+    with pytest.raises(ValueError, match="the index and the shard differ: the index places k.jpg of 1024 bytes at 512"):
+        ShardSource(tmp_path).read(0)
+
+
+def test_bytes_changed_inside_an_image_reach_the_decoder_only(out: Path) -> None:
+    source = ShardSource(out)
+    flip(out / "32/000000.tar", source._indices[0][1].offset + 40)
+    changed = source.read(1)
+    assert len(changed) == len(JPEGS[1]) and sum(a != b for a, b in zip(changed, JPEGS[1], strict=True)) == 1

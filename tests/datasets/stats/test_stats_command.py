@@ -1,0 +1,152 @@
+"""`augpipe stats`: tables, JSON, plots, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from augpipe.cli.app import app
+from augpipe.ops import Normalize
+from augpipe.recipe import Recipe
+from tests.augpipe.decoding.image_files import encoded, scene, write_files
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with images in photos/CLASS, two of them the same."""
+    for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "COLUMNS", "TERMINAL_WIDTH"):
+        monkeypatch.delenv(name, raising=False)
+    files = {f"photos/cat/{number}.jpg": encoded(scene(40, 50 + number, number), "JPEG") for number in range(5)}
+    files |= {"photos/[red]dog $x_1/same.jpg": files["photos/cat/1.jpg"]}
+    write_files(tmp_path, files)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    ended = CliRunner().invoke(app, ["stats", *arguments])
+    assert ended.exit_code == code, ended.output
+    return ended.stdout
+
+
+def test_the_table_tells_what_json_tells(folder: Path) -> None:
+    told = json.loads(run("photos", "--json"))
+    assert told["photographs"] == 6 and told["classes"]["sizes"] == {"[red]dog $x_1": 1, "cat": 5}
+    (group,) = told["duplicates"]["groups"]
+    assert group["kind"] == "same_bytes" and group["contradicts"]
+    assert [member["class"] for member in group["members"]] == ["[red]dog $x_1", "cat"]
+    text = run("photos")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "photographs 6" in lines
+    assert "classes 2, of 1 to 5 photographs; balance 0.650 (1: all alike)" in lines
+    assert "same bytes 1 1 1" in lines
+    assert "same bytes [red]dog $x_1/same.jpg [red]dog $x_1" in lines and "contradicting cat/1.jpg cat" in lines
+    assert "width 50 50 51 51 53 54 54" in lines
+
+
+def test_the_mean_can_be_pasted_into_a_recipe(folder: Path) -> None:
+    (line,) = [line for line in run("photos").splitlines() if line.startswith("{op")]
+    Path("mine.toml").write_text(f"ops = [{line}]\n")
+    (op,) = Recipe.load("mine.toml").ops
+    told = json.loads(run("photos", "--json"))
+    assert isinstance(op, Normalize)
+    np.testing.assert_allclose([op.mean, op.std], [told["mean"], told["std"]], atol=0.00005)
+
+
+def test_a_narrow_screen_keeps_that_line_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert any("{op" in line and "]}" in line for line in run("photos").splitlines())
+
+
+def test_a_black_image_has_no_deviation_to_divide_by(folder: Path) -> None:
+    Image.new("RGB", (9, 9)).save("black.png")
+    text = run("black.png")
+    assert "0.0000, 0.0000, 0.0000" in text and "{op" not in text
+
+
+def test_what_cannot_be_used_is_listed_and_exits_with_1(folder: Path) -> None:
+    for number in range(7):
+        Path(f"photos/cat/bad{number}.jpg").write_text("hello")
+    text = run("photos", code=1)
+    assert "13, of which 7 cannot be used" in text and "cat/bad0.jpg" in text and "and 2 more" in text
+    assert "not a picture: it begins with b'hello'" in text
+    assert run("photos", "--skip-bad") == text
+    told = json.loads(run("photos", "--json", code=1))
+    assert told["unusable"]["num"] == 7 == len(told["unusable"]["listed"])
+
+
+def test_workers_do_not_show(folder: Path) -> None:
+    assert run("photos", "--json", "--workers", "1") == run("photos", "--json", "--workers", "3")
+
+
+def test_no_duplicates(folder: Path) -> None:
+    text = run("photos", "--no-duplicates")
+    assert "duplicates" not in text and "same bytes" not in text
+    assert json.loads(run("photos", "--json", "--no-duplicates"))["duplicates"] is None
+
+
+def test_without_imagehash_a_line_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("augpipe.datasets.stats.collect.has_image_hash", lambda: False)
+    text = run("photos")
+    assert 'look-alikes were not looked for, which takes ImageHash: pip install "augpipe[stats]"' in text
+    assert "same bytes" in text and "look alike " not in text
+
+
+def test_plots_are_images(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("photos", "--plots", "new/plots")
+    for name in ("sizes.png", "classes.png", "duplicates.png"):
+        with Image.open(Path("new/plots", name)) as plot:
+            assert plot.format == "PNG" and plot.width > 600
+            assert len(plot.convert("RGB").getcolors(2**24) or []) > 50
+    run("photos/cat", "--plots", "fewer")
+    assert [path.name for path in Path("fewer").iterdir()] == ["sizes.png"]
+
+
+def test_plots_of_many_classes_and_scripts(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for number in range(45):
+        write_files(folder, {f"many/$写真_{number}/{number}.jpg": encoded(scene(20, 20, number % 30), "JPEG")})
+    run("many", "--plots", "plots")
+    assert len(list(Path("plots").iterdir())) == 3
+
+
+def test_plots_are_refused_before_the_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = CliRunner().invoke(app, ["stats", "photos", "--plots", "photos/cat/1.jpg"])
+    assert ended.exit_code == 2
+    assert (
+        ended.output == "augpipe: --plots photos/cat/1.jpg is a file. Give a folder; it is made where it is missing.\n"
+    )
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    ended = CliRunner().invoke(app, ["stats", "photos", "--plots", "plots"])
+    assert ended.exit_code == 1
+    assert ended.output == 'augpipe: plots need matplotlib: pip install "augpipe[plots]"\n'
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    photo = encoded(scene(600, 800), "JPEG")
+    write_files(tmp_path, {f"{number}.jpg": photo for number in range(3000)})
+    command = [sys.executable, "-m", "augpipe", "stats", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stderr is not None
+        seen = b""
+        while b"reading" not in seen:  # the bar is drawn: threads are at work
+            seen += (more := os.read(process.stderr.fileno(), 4096))
+            assert more, seen
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == b"" and b"Traceback" not in err

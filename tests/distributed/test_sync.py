@@ -1,0 +1,47 @@
+"""Sync strategies among processes, over Gloo: a table of cases, run by one group of processes for each module and size.
+
+buffers: start as rank 0's, whatever their dtype; codec: encoded exchanges, and what is refused; equal: in fp32 the
+weights are DDP's; fault: ranks that differ, hang or die; fence: whoever reads weights under lazy sees whole ones; hook:
+the butterfly in a plain DDP trainer; residual: error feedback across steps left out; state: saved, resumed, resharded.
+"""
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.distributed.rank_cases import run_cases
+
+MODULES = ("buffer", "codec", "equal", "fault", "fence", "hook", "residual", "state")
+ONE_BY_ONE = ("fault", "residual")
+"""A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
+NOT_SLOW = ("residual",)
+
+TABLE: list[tuple[str, int, str]] = [
+    (subject, world_size, name)
+    for subject in MODULES
+    for world_size, names in import_module(f"tests.distributed.sync_{subject}_cases").CASES.items()
+    for name in names
+]
+
+
+@cache
+def failures(subject: str, world_size: int, *names: str) -> dict[str, str]:
+    with TemporaryDirectory() as folder:
+        return run_cases(f"tests.distributed.sync_{subject}_cases", world_size, list(names), Path(folder))
+
+
+@pytest.mark.parametrize(
+    ("subject", "world_size", "name"),
+    [pytest.param(*row, marks=() if row[0] in NOT_SLOW else pytest.mark.slow) for row in TABLE],
+)
+def test_ranks(subject: str, world_size: int, name: str) -> None:
+    together = [other for of, size, other in TABLE if (of, size) == (subject, world_size)]
+    said = failures(subject, world_size, *([name] if subject in ONE_BY_ONE else together))[name]
+    if name == "killed_in_the_middle":
+        *others, killed = said.split("\nrank ")[1:] or [""]
+        assert not others and killed.startswith(f"{world_size - 1}: did not end"), said
+    else:
+        assert not said, said

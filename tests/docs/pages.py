@@ -1,0 +1,272 @@
+"""For each page: what its reader has before the first block, and what is to hold after each block.
+
+Blocks are named by how their first line begins, each by a beginning of its own.
+"""
+
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from augpipe.datasets.cards.card import list_cards, load_card
+from tests.datasets.cards import card_trees
+from tests.datasets.shards import shard_sets
+
+Put = Callable[[Path, Path], None]
+"""Puts something into a reader's folder; the other folder holds drawn images in class folders."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What the test does with a page's blocks; those that are not named here run as they stand."""
+
+    files: tuple[Put, ...] = ()
+    """What lies in the reader's folder."""
+    before: Mapping[str, str] = field(default_factory=dict)
+    """Block -> Python that runs before it; what it names in `given` the page's blocks know from there on."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Text of blocks -> what runs in its place, so that it ends soon."""
+    then: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Block -> expressions that hold after it, as `reader.read` has them."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Blocks that do not run -> what they need."""
+    plain: tuple[str, ...] = ()
+    """Blocks without a language, which nothing runs."""
+
+
+def photos(num: int) -> Put:
+    """photos/CLASS/NAME.jpg, the drawn images over and over."""
+
+    def put(folder: Path, drawn: Path) -> None:
+        for number, file in _repeated(drawn, num):
+            link = folder / "photos" / file.parent.name / f"{number}.jpg"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.link(file, link)
+
+    return put
+
+
+def imagenet_tars(folder: Path, drawn: Path) -> None:
+    """147 WebDataset tar files of an image each."""
+    (folder / "imagenet").mkdir()
+    for number, file in _repeated(drawn, 147):
+        with tarfile.open(folder / f"imagenet/shard-{number:06}.tar", "w") as tar:
+            tar.add(file, f"{number}.jpg")
+
+
+def shards_with_a_fault(folder: Path, drawn: Path) -> None:
+    """OUT, in two scales, with a bit of sample 5 turned in the smaller one."""
+    shard_sets.build(folder / "OUT", (256, 512))
+    tar = folder / "OUT/256/000001.tar"
+    image = shard_sets.jpeg(5, 256)
+    shard_sets.flip(tar, tar.read_bytes().index(image) + len(image) - 3)
+
+
+def birds(folder: Path, drawn: Path) -> None:
+    """A small CUB-200-2011, as its archive is laid out."""
+    card_trees.cub200(folder / "CUB_200_2011")
+
+
+def flowers(folder: Path, drawn: Path) -> None:
+    """Small Oxford Flowers, as their archives are laid out."""
+    card_trees.flowers102(folder / "flowers")
+
+
+def two_columns(folder: Path, drawn: Path) -> None:
+    """The layout of the card that docs/cards.md writes: images, and a list of them with their classes."""
+    lines = []
+    for number, file in _repeated(drawn, 4):
+        path = folder / "photos/CAT" / f"{number:04}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, path)
+        lines.append(f"CAT/{path.name} {('cat', 'dog')[number % 2]}\n")
+    (folder / "train.txt").write_text("".join(lines))
+
+
+def _repeated(drawn: Path, num: int) -> list[tuple[int, Path]]:
+    files = sorted(drawn.glob("*/*.jpg"), key=lambda file: file.name)  # one of each class in turn
+    return [(number, files[number % len(files)]) for number in range(num)]
+
+
+A_SMALL_RUN = {
+    "augpipe train --example > run.toml": "augpipe train --example | sed 's/^epochs = .*/epochs = 1/; "
+    "s/^size = .*/size = 64/; s/^scales = .*/scales = [72]/; s/^batch_size = .*/batch_size = 4/' > run.toml",
+    "--nproc-per-node 4": "--nproc-per-node 2",
+}
+"""The reader edits run.toml before training with it."""
+ONE_RANK = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(torch.nn.Linear(3, 1))
+
+
+def averages():
+    model(torch.ones(2, 3)).sum().backward()
+    return torch.equal(model.module.weight.grad, torch.full((1, 3), 2.0))
+"""
+"""A model in DistributedDataParallel, and whether it trains with the hook that it was given."""
+
+PAGES = {
+    "README.md": Page(
+        files=(photos(256),),
+        before={"import augpipe.trainer": ONE_RANK + "given = {'model': model, 'averages': averages}"},
+        instead=A_SMALL_RUN,
+        then={
+            "from augpipe import": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
+            "augpipe train --example": ("there('runs/first/report.html', 'runs/first/curves.png')",),
+            "import augpipe.trainer": ("averages()",),
+        },
+        needs={"make demo": "make", "pip install": "the network", "loader = Loader(": "a GPU"},
+    ),
+    "CONTRIBUTING.md": Page(needs={"make format": "make"}),
+    "docs/cards.md": Page(
+        files=(birds, two_columns),
+        before={
+            "from augpipe": "import warnings; warnings.filterwarnings('ignore', '.* photographs, and .* are official')"
+        },
+        then={
+            "from augpipe import": (
+                "source.classes[source.label(0)] == '001.Black_footed_Albatross'",
+                "source.box(0) == (1.0, 27.0, 325.5, 304.0)",
+            ),
+            "name = ": ("open_card('mine.toml', '.').classes == ('cat', 'dog')",),
+        },
+        plain=tuple(load_card(name).layout.partition("\n")[0] for name in list_cards()),
+    ),
+    "docs/codecs.md": Page(
+        then={
+            "import numpy": (
+                "payload.dtype == np.uint8 and payload.shape == (codec.num_bytes(gradient.size),)",
+                "np.all(abs(codec.decode(payload) - gradient) <= codec.error_bound(gradient))",
+                "num_bad == 0 and np.array_equal(total, codec.decode(payload))",
+            ),
+            "from augpipe.trainer.codecs": ("list(feedback.state_dict()) == ['bucket 3, rank 1']",),
+        },
+    ),
+    "docs/dali.md": Page(
+        files=(photos(8),),
+        instead={
+            "batch_size=256, num_threads=8, device_id=0": "batch_size=8, num_threads=2, device_id=None",
+            "mixed": "cpu",
+        },
+        then={
+            "from augpipe import": (
+                "training([*map(str, Path('photos').glob('*/*'))], 0).run()[0].as_array().shape == (8, 3, 224, 224)",
+            )
+        },
+    ),
+    "docs/design.md": Page(plain=("recipe ──",)),
+    "docs/experiments.md": Page(needs={"AUGPIPE_DATA=FOLDER": "data sets, and an hour"}),
+    "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
+    "docs/loader.md": Page(
+        files=(photos(256),),
+        instead={"range(90)": "range(2)"},
+        then={
+            "from augpipe import": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
+            "loader = Loader(": (
+                "re.fullmatch(r'\\d+ pictures in \\d+ MiB of 2.00 GiB, all that came; "
+                "[\\d,]+ of 2,560 samples \\(\\d\\d.\\d %\\) were there\\n', output)",
+            ),
+        },
+    ),
+    "docs/models.md": Page(
+        before={
+            "from augpipe.trainer.models.weights": "import torch; from augpipe.trainer.models import build\n"
+            "torch.save(build('deep-image-16', num_classes=1000, fc_widths=(64, 64)).state_dict(), 'vgg16.pth')"
+        },
+        instead={"(4096, 4096)": "(64, 64)"},
+        then={
+            "from augpipe.trainer.models import": ("output.startswith('deep-image-16, deep-image-19')",),
+            "from augpipe.trainer.models.weights": ("'30 of the model\\'s 32 tensors match' in output",),
+            "from augpipe.trainer.models.finetune": (
+                "output.startswith('classifier.0, classifier.3, classifier.6 train')",
+            ),
+        },
+    ),
+    "docs/performance.md": Page(),
+    "docs/prepare.md": Page(
+        files=(photos(24), flowers),
+        then={
+            "augpipe prepare photos/": (
+                "there('OUT/manifest.json', 'OUT/rejects.csv', 'OUT/report.html')",
+                "there('OUT/256/000000.tar', 'OUT/512/000000.tar')",
+                "'OUT: 24 samples at 256, 512 in 2 shards: all is well' in output",
+            ),
+            "from augpipe.datasets.open": (
+                "Path('OUT/manifest.json').read_bytes() == Path('SHARDS/manifest.json').read_bytes()",
+            ),
+            "augpipe prepare --card": (
+                "sorted(os.listdir('FLOWERS')) == ['test', 'train', 'val'] and os.listdir('TRAIN') == ['train']",
+                "'FLOWERS/train: 3 samples' in output",
+            ),
+        },
+        plain=("OUT/manifest.json",),
+    ),
+    "docs/recipes.md": Page(
+        files=(photos(4),),
+        then={
+            "from augpipe import Recipe, View": (
+                "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
+                ".images] == 2 * [224] + 6 * [96]",
+            ),
+        },
+    ),
+    "docs/remote.md": Page(
+        needs={"from augpipe import": "the network", "from augpipe.datasets": "the network"},
+        plain=("https://data.example.org",),
+    ),
+    "docs/scale.md": Page(),
+    "docs/shards.md": Page(
+        files=(shards_with_a_fault,),
+        then={"from augpipe import": ("loader.source.scale == '512'",)},
+        plain=("OUT/",),
+    ),
+    "docs/sources.md": Page(
+        files=(imagenet_tars,),
+        then={
+            "from augpipe import": ("len(loader.source) == 147",),
+            "from augpipe.datasets.formats.tar.source": ("len(loader.source) == 147",),
+            "class Mine": ("__import__('augpipe.source').source.is_source(Mine())",),
+        },
+    ),
+    "docs/stats.md": Page(
+        files=(photos(26),),
+        then={
+            "augpipe stats": ("there('plots/sizes.png', 'plots/classes.png', 'plots/duplicates.png')",),
+            "from augpipe.datasets": ("found.duplicates.groups",),
+        },
+    ),
+    "docs/sync.md": Page(
+        files=(photos(12),),
+        before={"from augpipe.trainer": ONE_RANK + "given = {'ddp': model, 'averages': averages}"},
+        then={
+            "import torch": ("sum(report.bytes_sent.values()) == 0",),
+            "from augpipe.trainer": ("averages()",),
+        },
+    ),
+    "docs/train.md": Page(
+        files=(photos(16),),
+        instead=A_SMALL_RUN,
+        then={
+            "augpipe train": (
+                "there('runs/first/report.html', 'runs/first/curves.png')",
+                "Path('runs/second/metrics.csv').read_text().count('\\n') > 1",
+            ),
+            "from augpipe.trainer": (
+                "result.step == 4 and result.epochs_done == 1",
+                "there('runs/third/config.toml', 'runs/third/metrics.csv', 'runs/third/checkpoints/step-*')",
+            ),
+        },
+        plain=("runs/first/config.toml",),
+    ),
+}

@@ -1,0 +1,68 @@
+"""The examples run as they stand, where what they need is installed."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.docs.blocks import ROOT
+
+EXAMPLES = ROOT / "examples"
+TIMEOUT_S = 200
+QUIET = ("-W", "error")
+
+CASES = {
+    "train_loop.py": (QUIET, r"epoch 1: mean loss \d\.\d{3}\n"),
+    "torch_dataset.py": (QUIET, r"(\(4, 3, 64, 64\) torch\.float32\n){2}"),
+    "dali_pipeline.py": (QUIET, r"(epoch [01]: .*the last batch is \(8, 3, 64, 64\) torch\.float32.*\n){2}"),
+    "ddp_hook.py": (
+        ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+        r"epoch 1: mean loss \d+\.\d{3}\nall ranks have the same weights: True\n",
+    ),
+    "lightning_fit.py": (
+        (*QUIET, "-W", "ignore::FutureWarning"),  # torch's pytree gives one to Lightning
+        r"epoch 0: mean loss \d\.\d{3}\nepoch 1: mean loss \d\.\d{3}",
+    ),
+    "hf_trainer.py": ((), r"8 steps: mean loss \d\.\d{3}"),  # 64 images, twice, by 16
+}
+"""Each example: what stands before its name, and what it prints."""
+LIBRARIES = {"lightning_fit.py": ("pytorch_lightning",), "hf_trainer.py": ("transformers", "accelerate")}
+
+
+def run(*command: str) -> str:
+    """What the command prints."""
+    surroundings = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",  # nothing goes to the network
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT_S, env=surroundings
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_the_example_runs(script: str) -> None:
+    for library in LIBRARIES.get(script, ()):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    flags, expected = CASES[script]
+    assert re.search(expected, run(*flags, str(EXAMPLES / script)))
+
+
+def test_the_example_of_a_dali_pipeline_reads_a_folder(tmp_path: Path) -> None:
+    for number in range(5):
+        folder = tmp_path / ("cat", "dog")[number % 2]
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(encoded(scene(80, 100, number), "JPEG"))
+    found = run(*QUIET, str(EXAMPLES / "dali_pipeline.py"), str(tmp_path)).splitlines()
+    assert [line.split(";")[0] for line in found] == ["epoch 0: cat 3, dog 2", "epoch 1: cat 3, dog 2"]
+    assert all("(5, 3, 64, 64)" in line for line in found)

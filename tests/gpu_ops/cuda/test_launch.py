@@ -1,0 +1,45 @@
+"""What the host makes of a batch before it is launched: how many launches, and where each begins."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from augpipe.gpu_ops.image.cuda import launch
+from augpipe.gpu_ops.image.cuda.pack import PACK_RECORD_BYTES
+from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[int, ...]]]:
+    """(images, the first arguments) of each launch, none of which is done."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+
+    def note(kernel: Any, grid: tuple[int, ...], block: Any, stream: int, *arguments: int) -> None:
+        found.append((grid[-1], arguments[:3]))
+
+    monkeypatch.setattr(launch, "_launch", note)
+    monkeypatch.setattr(launch, "_fused", lambda held_as, planar: None)
+    monkeypatch.setattr(launch, "_pack", lambda: None)
+    return found
+
+
+def test_more_images_than_a_grid_takes_are_several_launches(launches: list[tuple[int, tuple[int, ...]]]) -> None:
+    most = 65_535
+    options: dict[str, Any] = {"height": 2, "width": 4, "planar": True, "held_as": "float16", "stream": 0}
+    launch.render_batch(1000, 2000, 8000, num=most, **options)
+    assert launches == [(most, (1000, 2000, 8000))]
+    launches.clear()
+    launch.render_batch(1000, 2000, 8000, num=2 * most + 3, **options)
+    assert launches == [
+        (num, (1000 + first * PIXEL_RECORD_BYTES, 2000 + first * ROW_BYTES, 8000 + first * 2 * 4 * 3 * 2))
+        for first, num in ((0, most), (most, most), (2 * most, 3))
+    ]
+
+
+def test_more_images_than_a_grid_takes_are_packed_by_several_launches(
+    launches: list[tuple[int, tuple[int, ...]]],
+) -> None:
+    launch.pack_rgbx(1000, num=65_537, max_pixels=9, stream=0)
+    assert launches == [(65_535, (1000,)), (2, (1000 + 65_535 * PACK_RECORD_BYTES,))]

@@ -1,0 +1,94 @@
+"""Every CUDA kernel compiles for every supported capability without a device, and to what it should be."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402 - loads numba.cuda
+
+CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
+LARGEST_NUM_REGISTERS = 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", kernels.KERNELS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+def test_every_kernel_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
+    ptx = kernels.compile_ptx_of(spec, cc)
+    assert f".target sm_{cc[0]}{cc[1]}" in ptx and ptx.count(".entry") == 1
+    assert ".f64" not in ptx  # consumer cards do float64 at 1/64 of the rate
+    assert "call" not in ptx  # all is inlined
+    assert ".local" not in ptx  # and in registers
+    loads = re.findall(r"\bld\.global\S*", ptx)
+    assert loads and all(load.startswith("ld.global.nc.") for load in loads)
+    stores = {(vector, int(bits)) for vector, bits in re.findall(r"\bst\.global\.(v2\.)?[a-z](\d+)", ptx)}
+    two_items = {"float32": ("v2.", 32), "uint8": ("", 16)}.get(spec.held_as or "", ("", 32))
+    assert two_items in stores and max(bits for _, bits in stores) == two_items[1]
+    taken, reason = kernels.resources(ptx, cc)
+    if taken is None:
+        assert reason
+        return
+    assert taken.spill_bytes == taken.stack_bytes == taken.shared_bytes == 0
+    assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
+
+
+def test_the_list_holds_every_kernel() -> None:
+    assert len({spec.name for spec in kernels.KERNELS}) == len(kernels.KERNELS) == 9
+    assert {(spec.held_as, spec.planar) for spec in kernels.KERNELS if spec.held_as} == {
+        (held_as, planar) for held_as in ("float32", "float16", "bfloat16", "uint8") for planar in (True, False)
+    }
+
+
+FAKE_PTXAS = """#!/bin/sh
+echo "ptxas info    : 0 bytes gmem" >&2
+echo "    24 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads" >&2
+echo "ptxas info    : Used 91 registers, used 0 barriers, 24 bytes cumulative stack size{shared}" >&2
+exit {code}
+"""
+
+
+def put_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, **replaced: object) -> None:
+    program = folder / "ptxas"
+    text = FAKE_PTXAS
+    for name, value in ({"shared": "", "code": 0} | replaced).items():
+        text = text.replace("{" + name + "}", str(value))
+    program.write_text(text)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(kernels.importlib.util, "find_spec", lambda name: None)
+
+
+def test_what_ptxas_says_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_ptxas(tmp_path, monkeypatch)
+    expected = kernels.Resources(registers=91, spill_bytes=20, stack_bytes=24, shared_bytes=0)
+    assert kernels.resources("", (9, 0)) == (expected, "")
+    put_ptxas(tmp_path, monkeypatch, shared=", 512 bytes smem")
+    taken, _ = kernels.resources("", (9, 0))
+    assert taken is not None and taken.shared_bytes == 512
+
+
+def test_no_ptxas_and_one_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_ptxas(tmp_path, monkeypatch, code=255)
+    taken, reason = kernels.resources("", (9, 0))
+    assert taken is None and f"{tmp_path / 'ptxas'} refuses the PTX: " in reason
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert kernels.find_ptxas() is None
+    taken, reason = kernels.resources("", (9, 0))
+    assert taken is None and reason.startswith("there is no ptxas: pip install nvidia-cuda-nvcc")
+
+
+@pytest.mark.parametrize("module", ["augpipe", "augpipe.gpu_ops", "augpipe.gpu_ops.image.cuda.records"])
+def test_numba_cuda_is_loaded_by_those_who_ask(module: str) -> None:
+    look = f"import sys, {module}; print(any(name.startswith(('numba.cuda', 'numba_cuda.')) for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    done = subprocess.run(
+        [sys.executable, "-c", look.replace(module, "numba.cuda", 1)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"

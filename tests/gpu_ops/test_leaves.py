@@ -1,0 +1,196 @@
+"""The scalar leaves: compiled and in plain Python alike, and what each of them computes."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+from augpipe.gpu_ops.image import affine, fused, lens, sampling, tone
+from augpipe.gpu_ops.image.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
+from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
+from augpipe.gpu_ops.random import philox
+
+F = np.float32
+LEAVES = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": leaf
+    for module in (fused, lens, philox, sampling, tone)
+    for name, leaf in vars(module).items()
+    if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
+    if not name.startswith("_")
+}
+RNG = np.random.default_rng(0)
+
+
+def numbers(*ranges: tuple[float, float], count: int = 200) -> list[tuple[np.float32, ...]]:
+    return [tuple(F(RNG.uniform(low, high)) for low, high in ranges) for _ in range(count)]
+
+
+ARGUMENTS = {
+    "fused.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
+    "lens.radial_gain": numbers((0, 1), (-0.3, 0.3), (-0.1, 0.1), (-0.1, 0.1)),
+    "lens.distort": numbers((-1, 1), (-1, 1), (0, 1), (0.7, 1.3), (-0.1, 0.1), (-0.1, 0.1)),
+    "philox.philox_round": [tuple(RNG.integers(0, 2**32, 6, np.uint64)) for _ in range(100)],
+    "philox.philox_block": [tuple(RNG.integers(0, 2**32, 6, np.uint64)) for _ in range(100)],
+    "sampling.floor": [
+        *numbers((-99, 99)),
+        *((F(i) / 2,) for i in range(-9, 9)),
+        (F(-1e-20),),
+        (F(2**30),),
+        (F(-0.0),),
+    ],
+    "sampling.linear": numbers((-200, 200), (-200, 200), (-3, 3), (-3, 3), (-9, 9)),
+    "sampling.first_tap": [*numbers((-50, 50), (1, 8)), (F(3), F(1)), (F(-3), F(1)), (F(2.5), F(1)), (F(2.5), F(2.5))],
+    "sampling.tap_weight": numbers((-9, 9), (-9, 9), (0.1, 1)),
+    "sampling.reflect": [
+        (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n)) for low in (-5, 3) for n in (1, 7)
+    ],
+    "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
+    "sampling.is_inside": [(F(t), F(-2), F(3)) for t in range(-5, 7)],
+    "tone.channel": [(np.uint32(RNG.integers(0, 2**32)), shift) for shift in (0, 8, 16) for _ in range(30)],
+    "tone.vignette_gain": numbers((0, 1), (0, 0.9), (1, 9), (0, 1)),
+    "tone.cast": numbers((0, 255), (0, 1), (-200, 200), (0, 1)),
+    "tone.normalise": numbers((0, 255), (0.01, 0.02), (-3, 0)),
+    "tone.to_uint8": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515)), (F(1e30),), (F(-1e30),)],
+}
+
+
+def test_every_leaf_is_tried() -> None:
+    assert set(ARGUMENTS) == set(LEAVES)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_compiled_and_plain_leaves_agree(name: str) -> None:
+    """The plain function is the oracle of the device code, so both must give the same bits."""
+    leaf = LEAVES[name]
+    assert len(inspect.signature(leaf.py_func).parameters) == len(ARGUMENTS[name][0])
+    with np.errstate(over="ignore"):
+        for arguments in ARGUMENTS[name]:
+            compiled, plain = leaf(*arguments), leaf.py_func(*arguments)
+            assert np.array_equal(np.asarray(compiled), np.asarray(plain)), arguments
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if not name.startswith("philox")])
+def test_leaves_stay_in_single_precision(name: str) -> None:
+    """A float64 within a leaf would halve the width of the CPU's vectors, and crawl on a GPU."""
+    expected = np.uint8 if name == "tone.to_uint8" else np.float32
+    leaf = LEAVES[name]
+    leaf(*ARGUMENTS[name][0])
+    results = {str(overload.signature.return_type) for overload in leaf.overloads.values()}
+    assert results <= {np.dtype(expected).name}
+    assert type(leaf.py_func(*ARGUMENTS[name][0])) is expected
+
+
+def test_a_pixel_s_centre_counts_from_the_middle() -> None:
+    assert [fused.centred(np.int32(i), 4) for i in range(4)] == [-1.5, -0.5, 0.5, 1.5]
+    assert [fused.centred(np.int32(i), 3) for i in range(3)] == [-1.0, 0.0, 1.0]
+
+
+def test_floor() -> None:
+    for value in (*RNG.uniform(-1e6, 1e6, 500), *range(-5, 6), 0.99999994, -0.99999994, -1e-30, 2.0**30, -(2.0**30)):
+        assert sampling.floor(F(value)) == math.floor(F(value))
+
+
+def test_linear() -> None:
+    assert linear(F(2), F(3), F(10), F(100), F(7)) == 327
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "support", "taps"),
+    [
+        (5.0, 1.0, [5]),
+        (5.25, 1.0, [5, 6]),
+        (-0.5, 1.0, [-1, 0]),
+        (5.0, 2.0, [4, 5, 6]),
+        (5.0, 2.5, [3, 4, 5, 6, 7]),
+        (4.5, 2.5, [3, 4, 5, 6]),
+        (0.1, 1.7, [-1, 0, 1]),
+    ],
+)
+def test_taps(coordinate: float, support: float, taps: list[int]) -> None:
+    """They are the pixels nearer than the support, and ceil(2 * support) of them are enough."""
+    first = first_tap(F(coordinate), F(support))
+    weights = {
+        int(first) + i: tap_weight(first + F(i), F(coordinate), F(1) / F(support))
+        for i in range(math.ceil(2 * support))
+    }
+    assert [tap for tap, weight in weights.items() if weight > 1e-6] == taps
+    for tap, weight in weights.items():
+        assert weight == pytest.approx(max(0.0, 1 - abs(tap - coordinate) / support), abs=1e-6)
+    # none is left out on either side
+    assert tap_weight(first - F(1), F(coordinate), F(1) / F(support)) == 0
+    assert tap_weight(first + F(len(weights)), F(coordinate), F(1) / F(support)) == 0
+
+
+@pytest.mark.parametrize("low", [-300, -4, 0, 17])
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 100, 333])
+def test_reflection_is_numpy_s_symmetric_padding(low: int, length: int) -> None:
+    reach = 3000
+    expected = np.pad(np.arange(low, low + length), reach, mode="symmetric")
+    period = F(2 * length)
+    for tap, mirrored in zip(range(low - reach, low + length + reach, 1), expected, strict=True):
+        index = reflect.py_func(F(tap), F(low), period, F(1) / period)
+        assert clamp.py_func(index, F(low), F(low + length - 1)) == mirrored
+
+
+def test_clamp() -> None:
+    assert [clamp(F(x), F(-2), F(5)) for x in (-9, -2, 0, 5, 6)] == [-2, -2, 0, 5, 5]
+    assert clamp(F(math.nan), F(-2), F(5)) == -2
+    assert [is_inside(F(x), F(-2), F(5)) for x in (-3, -2, 5, 6)] == [0, 1, 1, 0]
+
+
+def test_channels() -> None:
+    pixel = np.frombuffer(bytes([10, 250, 77, 200]), np.uint32)[0]
+    assert [channel(pixel, shift) for shift in (0, 8, 16)] == [10, 250, 77]
+
+
+def test_vignette_gain() -> None:
+    inner, strength = 0.25, 0.6  # squared radius
+    gain = [vignette_gain(F(r2), F(inner), F(1 / (1 - inner)), F(strength)) for r2 in (0, 0.25, 0.625, 1)]
+    assert gain == pytest.approx([1.0, 1.0, 1 - 0.6 / 4, 1 - 0.6])
+
+
+def test_cast() -> None:
+    assert cast(F(100), F(0.5), F(20), F(0.1)) == pytest.approx(7.0)
+    assert cast(F(200), F(1), F(100), F(0.5)) == pytest.approx(127.5)
+    assert cast(F(20), F(1), F(-100), F(0.5)) == 0
+    assert normalise(F(255), F(1 / 255 / 0.25), F(-0.5 / 0.25)) == pytest.approx(2.0)
+
+
+def test_rounding_to_levels() -> None:
+    """The nearest level; halves upwards; nothing wraps around."""
+    values = [0, 0.49, 0.5, 1.49, 1.5, 2.5, 254.5, 254.49, 255, 256, 1e9, -0.4, -7]
+    assert [to_uint8(F(x)) for x in values] == [0, 0, 1, 1, 2, 3, 255, 254, 255, 255, 255, 0, 0]
+
+
+def test_lens_formula() -> None:
+    """OpenCV's documentation, written out."""
+    k1, k2, k3, p1, p2 = 0.1, -0.2, 0.3, 0.01, 0.02
+    for x, y in RNG.uniform(-0.7, 0.7, (50, 2)):
+        r2 = x * x + y * y
+        radial = 1 + k1 * r2 + k2 * r2**2 + k3 * r2**3
+        gain = lens.radial_gain(F(r2), F(k1), F(k2), F(k3))
+        assert gain == pytest.approx(radial, abs=1e-6)
+        found = (
+            lens.distort(F(x), F(y), F(r2), gain, F(p2), F(p1)),
+            lens.distort(F(y), F(x), F(r2), gain, F(p1), F(p2)),
+        )
+        expected = (
+            x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
+            y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y,
+        )
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_linear_maps() -> None:
+    """Each matrix takes a point of the result to the point that it shows; y points down."""
+    assert np.array_equal(affine.identity(2), [np.eye(2)] * 2)
+    # turned anticlockwise by 90 degrees, the top shows what was at the right
+    np.testing.assert_allclose(affine.rotation(np.array([90.0]))[0] @ [0, -1], [1, 0], atol=1e-15)
+    np.testing.assert_allclose(
+        affine.rotation(np.array([30.0, -30.0]))[1] @ [0, -1], [-0.5, -np.sqrt(0.75)], atol=1e-15
+    )
+    assert np.array_equal(affine.magnification(np.array([2.0]), np.array([-1.0]))[0] @ [4, 3], [2, -3])
+    turned, wide = affine.rotation(np.array([90.0])), affine.magnification(np.array([2.0]), np.array([1.0]))
+    # first turned, then widened: a point is looked up in the wide image first
+    np.testing.assert_allclose(affine.compose(turned, wide)[0] @ [4, 0], turned[0] @ [2, 0], atol=1e-15)

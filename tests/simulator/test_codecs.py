@@ -1,0 +1,250 @@
+"""The codecs' CUDA kernels in numba's simulator beside the CPU's loops.
+
+Tensors of the CPU stand for those of a device: they take the way that CUDA tensors take, from the codec on.
+"""
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+
+from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
+from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.trainer.codecs import arrays, base_codec, codec, cuda
+from augpipe.trainer.codecs.arrays import Memory, Slice, flat
+from augpipe.trainer.codecs.base_codec import BaseCodec
+from augpipe.trainer.codecs.codebooks import CODEBOOKS
+from augpipe.trainer.exchange import bucket as bucket_module
+from augpipe.trainer.exchange import message as wire_module
+from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
+from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, set_gradients
+
+assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert CHUNK == 32
+
+SIZES = (90, 0, 33, 64, 1)
+BLOCKS = (7, 32, 64, None)
+"""A part of a chunk, and no multiple of eight; a whole chunk; two; and all of a slice, three chunks of the longest."""
+
+
+@pytest.fixture(autouse=True)
+def _host_memory_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def no_stream(memory: Memory):
+        yield 0
+
+    monkeypatch.setattr(cuda, "current_stream", no_stream)
+    monkeypatch.setattr(cuda, "on_device", lambda name, table, memory: table.ctypes.data)
+
+
+def made(name: str, block: int | None = None) -> BaseCodec:
+    found = codec(name, block=block)
+    assert isinstance(found, BaseCodec)
+    return found
+
+
+def numbers(num: int, *, broken: bool = False) -> np.ndarray:
+    """Seven decades, zeros of both signs, denormal numbers; if `broken`, some that are not finite."""
+    rng = np.random.default_rng(num)
+    x = (rng.standard_normal(num) * 10.0 ** rng.uniform(-8, 0, num)).astype(np.float32)
+    x[num // 2 : num // 2 + 10] = 0.0
+    x[num // 2 + 10 : num // 2 + 20] = -0.0
+    x[-3:] *= np.float32(1e-38)
+    if broken:
+        x[3::40] = [np.nan, np.inf, -np.inf][: len(x[3::40])]
+    return x
+
+
+class Run:
+    """Parts of one tensor, `gap` items apart, which begin `start` items after a multiple of 64 bytes."""
+
+    def __init__(self, sizes: Sequence[int], like: torch.Tensor, start: int, gap: int = 3) -> None:
+        self.held = torch.full((sum(sizes) + len(sizes) * gap + start + 64,), 99, dtype=like.dtype)
+        at = -self.held.data_ptr() % 64 // like.element_size() + start
+        self.parts = []
+        for size in sizes:
+            self.parts.append(self.held[at : at + size])
+            at += size + gap
+
+    def assert_no_more_than_the_parts_are_written(self) -> None:
+        for part in self.parts:
+            part.fill_(99)
+        assert (self.held == 99).all()
+
+
+def memories(parts: Sequence[torch.Tensor]) -> list[Memory]:
+    return [Memory(part, part.data_ptr(), part.numel(), 0) for part in parts]
+
+
+def encoded(tested: BaseCodec, xs: Sequence[np.ndarray], start: int) -> tuple[list[np.ndarray], int]:
+    """Payloads of all at once, and the count; values and payloads begin `start` items after a multiple of 64 bytes."""
+    sizes = [len(x) for x in xs]
+    values = Run(sizes, torch.zeros(0), start)
+    for part, x in zip(values.parts, xs, strict=True):
+        part.copy_(torch.from_numpy(x))
+    payloads = Run([tested.num_bytes(size) for size in sizes], torch.zeros(0, dtype=torch.uint8), start)
+    slices = zip(memories(values.parts), memories(payloads.parts), strict=True)
+    count = int(tested.encode_on_device([Slice(one, (payload,)) for one, payload in slices]))
+    found = [part.numpy().copy() for part in payloads.parts]
+    payloads.assert_no_more_than_the_parts_are_written()
+    return found, count
+
+
+def assert_decoded_alike(tested: BaseCodec, messages: Sequence[Sequence[np.ndarray]], start: int) -> None:
+    """All slices of the first message over what is there; then all messages, one after the other, added to it."""
+    sizes = [tested.num_values(Memory(one, 0, len(one), None)) for one in messages[0]]
+    for add in (False, True):
+        used = messages if add else messages[:1]
+        outs = Run(sizes, torch.zeros(0), start)
+        wanted = []
+        for i, out in enumerate(outs.parts):
+            out.copy_(torch.linspace(-1, 1, sizes[i]))
+            wanted.append(out.numpy().copy())
+            for message in used:
+                tested.decode_into(message[i], wanted[i], add=add)
+        payloads = [Run([len(one) for one in message], torch.zeros(0, dtype=torch.uint8), start) for message in used]
+        for run, message in zip(payloads, used, strict=True):
+            for part, one in zip(run.parts, message, strict=True):
+                part.copy_(torch.from_numpy(one))
+        of_slices = zip(*(memories(run.parts) for run in payloads), strict=True)
+        slices = zip(memories(outs.parts), of_slices, strict=True)
+        tested.decode_on_device([Slice(out, payload) for out, payload in slices], add)
+        for out, one in zip(outs.parts, wanted, strict=True):
+            np.testing.assert_array_equal(out.numpy().view(np.int32), one.view(np.int32))
+        outs.assert_no_more_than_the_parts_are_written()
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("broken", [False, True])
+def test_codes(block: int | None, broken: bool, start: int) -> None:
+    tested, xs = made("dynamic-tree", block), [numbers(size, broken=broken) for size in SIZES]
+    payloads, count = encoded(tested, xs, start)
+    assert count == sum((~np.isfinite(x)).sum() for x in xs)
+    for payload, x in zip(payloads, xs, strict=True):
+        np.testing.assert_array_equal(payload, tested.encode(x))
+    others = [tested.encode(-x[::-1].copy()) for x in xs]
+    assert_decoded_alike(tested, [payloads, others, payloads], start)
+
+
+@pytest.mark.parametrize("name", CODEBOOKS)
+@pytest.mark.parametrize("factor", [1e-42, 1.0, 1e37])
+def test_every_codebook(name: str, factor: float) -> None:
+    """Also of nothing but denormal numbers, and of the largest ones."""
+    tested, x = made(name, 32), numbers(70) * np.float32(factor)
+    (payload,), count = encoded(tested, [x], 0)
+    np.testing.assert_array_equal(payload, tested.encode(x))
+    assert count == 0
+    assert_decoded_alike(tested, [[payload]], 0)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_whole_types(name: str, start: int) -> None:
+    tested, xs = made(name), [numbers(size, broken=True) for size in SIZES]
+    xs[0][50:] *= np.float32(1e38)
+    payloads, count = encoded(tested, xs, start)
+    assert count == sum((~np.isfinite(x)).sum() for x in xs) > 3
+    for payload, x in zip(payloads, xs, strict=True):
+        np.testing.assert_array_equal(payload, tested.encode(x))
+    assert_decoded_alike(tested, [payloads, [tested.encode(x[::-1].copy()) for x in map(np.nan_to_num, xs)]], start)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "linear", "one-bit"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_is_counted_wherever_it_stands(name: str, value: float) -> None:
+    """A thread takes eight numbers, each of them in a register of its own."""
+    xs = [np.ones(40, np.float32) for _ in range(8)]
+    for place, x in enumerate(xs):
+        x[place] = x[32 + place] = value
+    tested = made(name, None if name in ("fp32", "bf16") else 8)
+    payloads, count = encoded(tested, xs, 0)
+    assert count == 16
+    assert [tested.encode_into(x, np.empty_like(payload)) for x, payload in zip(xs, payloads, strict=True)] == [2] * 8
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize(("broken", "factor", "start"), [(False, 1.0, 0), (True, 1.0, 1), (False, 1e37, 0)])
+def test_one_bit(block: int | None, broken: bool, factor: float, start: int) -> None:
+    tested = made("one-bit", block)
+    xs = [numbers(size, broken=broken) * np.float32(factor) for size in SIZES]  # sums of the larger: beyond float32
+    payloads, count = encoded(tested, xs, start)
+    assert count == sum((~np.isfinite(x)).sum() for x in xs)
+    for payload, x in zip(payloads, xs, strict=True):
+        wanted, signs_at = tested.encode(x), len(payload) - -(-len(x) // 8)
+        np.testing.assert_array_equal(payload[:8], wanted[:8])
+        np.testing.assert_array_equal(payload[signs_at:], wanted[signs_at:])
+        means, wanted_means = (one[8:signs_at].copy().view(np.float32) for one in (payload, wanted))
+        np.testing.assert_allclose(means, wanted_means, rtol=2e-6)
+    assert_decoded_alike(tested, [payloads, [tested.encode(-x) for x in xs]], start)
+
+
+def test_a_header_that_says_another_number() -> None:
+    """The host does not read it: what is decoded is NaN."""
+    tested = made("one-bit", 32)
+    payload, out = torch.from_numpy(tested.encode(numbers(33))), torch.zeros(34)
+    tested.decode_on_device([Slice(*memories([out]), tuple(memories([payload])))], False)
+    assert tested.num_bytes(34) == len(payload) and out.isnan().all()
+
+
+WAITING = ("__bool__", "__float__", "__int__", "cpu", "item", "numpy", "tolist")
+"""By these a host waits for a tensor of a GPU."""
+
+
+def found(unit: BucketExchange) -> tuple[object, ...]:
+    kept = unit._wire._feedback.state_dict() if unit.is_encoded else {}
+    return (
+        unit.values.numpy().tobytes(),
+        unit.flags,
+        unit.non_finite,
+        unit.gathered_non_finite,
+        repr((unit.own_square_sum, unit.square_sums)),  # NaN as well
+        [(key, one.numpy().tobytes()) for key, one in sorted(kept.items())],
+    )
+
+
+@pytest.mark.parametrize("residuals", [False, True])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree"])
+def test_an_exchange_on_a_device(name: str, residuals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the CPU: values, residuals, norms, flags and counts; the host waits once a step, and launches stay few."""
+    on_the_cpu = ranks_of_a_bucket(name, residuals=residuals)
+    launched: list[object] = []
+    launch = codec_launch._launch
+
+    def on_device(x: torch.Tensor, dtype: str, name: str, *, copy: bool = False) -> Memory:
+        memory = flat(x, dtype, name, copy=copy)
+        return Memory(memory.owner, memory.address, memory.num, 0)
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("the host would wait for a GPU")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bucket_module, "on_gpu", lambda values: True)
+        on_a_device = ranks_of_a_bucket(name, residuals=residuals)
+    for step in range(3):
+        for units in (on_the_cpu, on_a_device):
+            set_gradients(units, step)
+        exchange(on_the_cpu)
+        read_controls(on_the_cpu)
+        with monkeypatch.context() as patched:
+            patched.setattr(wire_module, "on_gpu", lambda values: True)
+            for module in (arrays, base_codec):
+                patched.setattr(module, "flat", on_device)
+            patched.setattr(codec_launch, "_launch", lambda *given: launched.append(given) or launch(*given))
+            for waiting in WAITING:
+                patched.setattr(torch.Tensor, waiting, refuse)
+            exchange(on_a_device)
+        read_controls(on_a_device)
+        for rank, (unit, wanted) in enumerate(zip(on_a_device, on_the_cpu, strict=True)):
+            assert found(unit) == found(wanted)
+            assert bool(unit.non_finite) == bool(unit.gathered_non_finite) == (step == 1)
+            if name == "fp32" and step != 1:  # what is sent back is what there was
+                squares = float(np.square(unit.values[CUTS[rank] : CUTS[rank + 1]].double().numpy()).sum())
+                assert unit.own_square_sum == unit.square_sums[-1] == pytest.approx(squares)
+    # a rank encodes for the others and decodes what they send; an owner adds, encodes and decodes its slice; a residual
+    # takes one decoding more of what is encoded
+    of_rank, of_owner = (3, 4) if residuals else (2, 3)
+    assert len(launched) == (0 if name == "fp32" else 3 * (4 * of_rank + 3 * of_owner))

@@ -1,0 +1,295 @@
+"""The CUDA kernels in numba's simulator beside the CPU's loop, on tiny images."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from augpipe import Plan, Recipe, View, ops, plan
+from augpipe.gpu_ops.image.cuda.launch import is_simulated, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.planning.kernel_rows import kernel_rows
+from tests.parity.images import Pixels, noise
+from tests.parity.table import CASES, CROPS, ENLARGING
+
+assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+
+LEVEL_TOLERANCE = 1e-3
+"""Of float32 output on noise: both sides round in float32, in another order."""
+
+HELD_AS = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "uint8": np.uint8}
+BORDERS = ("context", "reflect", "edge", "constant")
+SHRINK = 6
+"""How much smaller than in the CPU's parity tests everything is: the simulator takes about 0.3 ms a pixel."""
+
+BUSY = (
+    ops.ColorCast(),
+    ops.Vignette(),
+    ops.LensDistortion(),
+    ops.Rotate(),
+    ops.RandomResizedCrop(size=(9, 12), scale=(0.1, 0.3)),
+)
+
+
+def aligned(num_bytes: int) -> np.ndarray:
+    """(num_bytes,) uint8 that starts at a multiple of 16, as device memory does; not zero."""
+    memory = np.full(num_bytes + 16, 77, np.uint8)
+    start = -memory.ctypes.data % 16
+    return memory[start : start + num_bytes]
+
+
+def held(image: Pixels, channels: int) -> Pixels:
+    """(H, W, channels), its fourth channel arbitrary."""
+    height, width = image.shape[:2]
+    memory = aligned(height * width * channels).reshape(height, width, channels)
+    memory[:, :, : min(channels, 3)] = image[:, :, : min(channels, 3)]
+    return memory
+
+
+def on_cpu(
+    images: list[Pixels], rows: np.ndarray, size: tuple[int, int], dtype: str = "float32", planar: bool = True
+) -> np.ndarray:
+    packed = [held(image, 4) for image in images]
+    table = np.array([[image.ctypes.data, image.shape[1], 0, 0] for image in packed], np.int64)
+    values = np.empty(len(images) * size[0] * size[1] * 3, np.uint8 if dtype == "uint8" else np.float32)
+    run_jobs(table, rows, values, *size, planar, 0, len(images) * jobs_per_image(size[0]))
+    if dtype in ("float32", "uint8"):
+        return values
+    out = np.empty(len(values), HELD_AS[dtype])
+    narrow(values, out)
+    return out
+
+
+def on_device(
+    images: list[Pixels],
+    rows: np.ndarray,
+    size: tuple[int, int],
+    dtype: str = "float32",
+    planar: bool = True,
+    starts: list[tuple[int, int]] | None = None,
+) -> np.ndarray:
+    """`images` are (H, W, 1 | 3 | 4), a whole number of pixels from row to row."""
+    places = starts or [(0, 0)] * len(images)
+    table = np.array(
+        [
+            [image.ctypes.data, image.strides[0] // image.shape[2], *place, image.shape[2]]
+            for image, place in zip(images, places, strict=True)
+        ],
+        np.int64,
+    )
+    out = aligned(len(images) * size[0] * size[1] * 3 * np.dtype(HELD_AS[dtype]).itemsize)
+    render_batch(
+        table.ctypes.data,
+        rows.ctypes.data,
+        out.ctypes.data,
+        num=len(images),
+        height=size[0],
+        width=size[1],
+        planar=planar,
+        held_as=dtype,
+        stream=0,
+    )
+    return out.view(HELD_AS[dtype])
+
+
+def size_of(drawn: Plan, position: int = 0, view: int = 0) -> tuple[int, int]:
+    row = drawn.views[view][position]
+    return int(row["out_height"]), int(row["out_width"])
+
+
+def shrunk(op: ops.Op) -> ops.Op:
+    """The same op with a smaller crop, if it is one."""
+    if not isinstance(op, CROPS):
+        return op
+    changes: dict[str, object] = {}
+    height, width = op.size if isinstance(op.size, tuple) else (op.size, op.size)
+    changes["size"] = (height // SHRINK, width // SHRINK)
+    if isinstance(op, ops.CenterCrop) and op.scale:
+        changes["scale"] = op.scale // SHRINK
+    if isinstance(op, ops.MultiResolutionCrop):
+        changes["scales"] = tuple(scale // SHRINK for scale in op.scales)
+    return type(op)(**(op.model_dump(exclude={"op"}) | changes))
+
+
+def recipes_of(name: str, border: str) -> list[Recipe]:
+    """As those of `tests.parity.table`, smaller."""
+    chosen = tuple(shrunk(op) for op in CASES[name])
+    has_crop = any(isinstance(op, CROPS) for op in chosen)
+    variants = [chosen] if has_crop else [chosen, (*chosen, shrunk(ENLARGING))]
+    return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]
+
+
+def worst_level(values: np.ndarray, expected: np.ndarray, drawn: Plan) -> float:
+    """The greatest difference of two planar float32 batches, in levels."""
+    shape = (len(drawn.rows), 3, *size_of(drawn))
+    std = drawn.rows["std"][:, :, None, None]
+    return float((np.abs(values.reshape(shape) - expected.reshape(shape)) * std * 255).max())
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("name", CASES)
+def test_each_op_and_chains_of_them(name: str, border: str) -> None:
+    for recipe in recipes_of(name, border):
+        for image in (noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)):
+            drawn = plan(recipe, [0], sizes=[image.shape[:2]])
+            rows, size = kernel_rows(drawn.rows), size_of(drawn)
+            values = on_device([held(image, 4)], rows, size)
+            assert worst_level(values, on_cpu([image], rows, size), drawn) < LEVEL_TOLERANCE, drawn
+
+
+@cache
+def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
+    images = [noise(17, 20, seed=1), noise(20, 11, seed=2), noise(8, 11, seed=3)]
+    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY)
+    return images, plan(recipe, range(3), sizes=[image.shape[:2] for image in images])
+
+
+def test_the_batch_takes_every_way_through_the_kernel() -> None:
+    """Else the tests below would test little."""
+    drawn = busy_batch()[1]
+    rows = np.concatenate([kernel_rows(drawn.rows), kernel_rows(busy_batch("constant")[1].rows)])
+    narrow_rows = (rows["support_x"] == 1) & (rows["support_y"] == 1) & (rows["is_constant"] == 0)
+    for choice in (narrow_rows, rows["reflects"] != 0, rows["is_constant"] != 0, rows["has_lens"] != 0):
+        assert choice.any() and not choice.all()
+
+
+@pytest.mark.parametrize("planar", [True, False])
+@pytest.mark.parametrize("dtype", HELD_AS)
+@pytest.mark.parametrize("border", ["context", "constant"])
+def test_number_types_and_layouts(border: str, dtype: str, planar: bool) -> None:
+    photographs, drawn = busy_batch(border)
+    images, rows, size = [held(image, 4) for image in photographs], kernel_rows(drawn.rows), size_of(drawn)
+    values = on_device(images, rows, size, dtype, planar)
+    exact = on_device(images, rows, size, "float32", planar)
+    if dtype == "uint8":
+        assert np.abs(values.astype(int) - on_cpu(photographs, rows, size, dtype, planar)).max() <= 1
+        assert np.array_equal(values, np.floor(np.clip(exact, 0, 255) + 0.5))
+        return
+    if dtype == "float32":
+        assert np.abs(values - on_cpu(photographs, rows, size, dtype, planar)).max() < LEVEL_TOLERANCE
+        return
+    rounded = np.empty(len(exact), HELD_AS[dtype])
+    narrow(exact, rounded)
+    assert np.array_equal(values.view(np.uint16), rounded.view(np.uint16))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 2), (5, 7), (19, 9), (18, 18)])
+def test_odd_sizes_and_several_tiles(size: tuple[int, int], dtype: str) -> None:
+    """An odd width leaves no aligned pairs; the simulator's tile is at most 16 rows of 8 pixels."""
+    chosen = (ops.Rotate(), ops.Flip(p=1), ops.RandomResizedCrop(size=size, scale=(0.3, 0.6)))
+    photographs = [noise(21, 23, seed=3), noise(25, 21, seed=4)]
+    drawn = plan(Recipe(ops=chosen), range(2), sizes=[image.shape[:2] for image in photographs])
+    rows, images = kernel_rows(drawn.rows), [held(image, 4) for image in photographs]
+    planar = on_device(images, rows, size, dtype).reshape(2, 3, *size)
+    interleaved = on_device(images, rows, size, dtype, planar=False).reshape(2, *size, 3)
+    assert np.array_equal(planar, interleaved.transpose(0, 3, 1, 2))
+    expected = on_cpu(photographs, rows, size, "uint8" if dtype == "uint8" else "float32")
+    tolerance = {"float32": LEVEL_TOLERANCE, "float16": 0.07, "uint8": 1}[dtype]
+    assert np.abs(planar.ravel().astype(np.float64) - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize("border", BORDERS)
+def test_channels_make_no_difference(border: str) -> None:
+    images, drawn = busy_batch(border)
+    rows, size = kernel_rows(drawn.rows), size_of(drawn)
+    rgbx, rgb = ([held(image, channels) for image in images] for channels in (4, 3))
+    assert np.array_equal(on_device(rgb, rows, size), on_device(rgbx, rows, size))
+    gray = [np.repeat(image[:, :, :1], 3, axis=2) for image in images]
+    mixed = [held(gray[0], 1), held(gray[1], 4), held(gray[2], 3)]
+    assert np.array_equal(on_device(mixed, rows, size), on_device([held(image, 4) for image in gray], rows, size))
+
+
+def test_an_image_does_not_depend_on_its_batch() -> None:
+    photographs, drawn = busy_batch()
+    images, rows, size = [held(image, 4) for image in photographs], kernel_rows(drawn.rows), size_of(drawn)
+    whole = on_device(images, rows, size).reshape(3, -1)
+    for order in ([2], [1, 0], [2, 0, 1, 0]):
+        some = on_device([images[i] for i in order], rows[order], size).reshape(len(order), -1)
+        assert np.array_equal(some, whole[order])
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("scale", [100, 40])
+def test_a_region_stands_for_the_image(scale: int, channels: int) -> None:
+    """A part that holds every tap, with a stride of its own, gives the image's bits, at its border too."""
+    image = noise(100, 120)[:, :, :channels] if channels == 1 else noise(100, 120)
+    for seed in range(3):
+        size = (8, 9)
+        chosen = (ops.Rotate(max_deg=5), ops.MultiResolutionCrop(size=size, scales=(scale,)))
+        drawn = plan(Recipe(ops=chosen), [seed], sizes=[(100, 120)])
+        rows = kernel_rows(drawn.rows)
+        crop = drawn.rows["crop"][0]
+        left, top = max(0, int(crop[0]) - 9), max(0, int(crop[1]) - 9)
+        right, bottom = min(120, int(crop[2]) + 10), min(100, int(crop[3]) + 10)
+        assert (right - left) * (bottom - top) < 0.7 * 120 * 100
+        held_region = aligned((bottom - top) * (right - left + 3) * channels)
+        region = held_region.reshape(bottom - top, right - left + 3, channels)[:, : right - left]
+        region[:] = held(image, channels)[top:bottom, left:right]
+        part = on_device([region], rows, size, starts=[(left, top)])
+        assert np.array_equal(part, on_device([held(image, channels)], rows, size))
+
+
+def test_several_views_of_one_table() -> None:
+    photographs = [noise(17, 20, seed=5), noise(14, 19, seed=6)]
+    views = (
+        View(ops=(ops.RandomResizedCrop(size=(8, 11)), ops.Rotate())),
+        View(ops=(ops.MultiResolutionCrop(size=7, scales=(9,)), ops.Flip(), ops.Normalize())),
+    )
+    drawn = plan(Recipe(views=views), [3, 4], sizes=[image.shape[:2] for image in photographs])
+    images = [held(image, 3) for image in photographs]
+    for view in range(2):
+        rows, size = kernel_rows(drawn.views[view]), size_of(drawn, view=view)
+        expected = on_cpu(photographs, rows, size)
+        assert np.abs(on_device(images, rows, size) - expected).max() < LEVEL_TOLERANCE
+
+
+def test_nothing_to_do_writes_nothing() -> None:
+    assert len(on_device([], kernel_rows(busy_batch()[1].rows), (9, 12))) == 0
+    out = aligned(64)
+    for num, height in ((0, 2), (1, 0)):
+        render_batch(0, 0, out.ctypes.data, num=num, height=height, width=2, planar=True, held_as="uint8", stream=0)
+    pack_rgbx(0, num=0, max_pixels=4, stream=0)
+    pack_rgbx(0, num=1, max_pixels=0, stream=0)
+    assert (out == 77).all()
+
+
+def test_packing_a_table() -> None:
+    images = [
+        held(noise(height, width, seed=height), channels)
+        for height, width, channels in ((5, 7, 3), (9, 9, 1), (1, 1, 4), (3, 33, 4))
+    ]
+    targets = [aligned(image.shape[0] * image.shape[1] * 4 + 4) for image in images]
+    # a source may start anywhere, as the part of a decoder's memory that is one image
+    sources = [np.concatenate([[9], image.ravel()]).astype(np.uint8)[1:] for image in images]
+    table = np.array(
+        [
+            [source.ctypes.data, target.ctypes.data, image.shape[0] * image.shape[1], image.shape[2]]
+            for source, target, image in zip(sources, targets, images, strict=True)
+        ],
+        np.int64,
+    )
+    pack_rgbx(table.ctypes.data, num=len(images), max_pixels=int(table[:, 2].max()), stream=0)
+    for image, target in zip(images, targets, strict=True):
+        pixels = target[:-4].reshape(*image.shape[:2], 4)
+        colours = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[:, :, :3]
+        assert np.array_equal(pixels[:, :, :3], colours)
+        assert (pixels[:, :, 3] == 255).all()
+        assert (target[-4:] == 77).all()
+
+
+def test_rounding_to_sixteen_bits() -> None:
+    """Halves go to even, and what is too large for float16 becomes infinite, as numpy and the CPU's loop round."""
+    from augpipe.gpu_ops.cuda.memory import float16_bits, float16_pair_bits, float32_bits
+    from augpipe.gpu_ops.image.cuda.writing import BFLOAT16, FLOAT16, item_bits
+
+    values = np.array(
+        [0.0, -0.0, 1.0, -2.1179, 2.64, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-8, 1 + 3 * 2**-8, 3e-8], np.float32
+    )
+    for held_as, dtype in ((FLOAT16, np.float16), (BFLOAT16, np.uint16)):
+        expected = np.empty(len(values), dtype)
+        narrow(values, expected)
+        assert [int(item_bits(value, held_as)) for value in values] == expected.view(np.uint16).tolist()
+    assert float16_pair_bits(np.float32(1), np.float32(-2)) == 0xC0003C00
+    assert float16_bits(np.float32(1)) == 0x3C00 and float32_bits(np.float32(1)) == 0x3F800000

@@ -1,0 +1,209 @@
+"""The threads of an exchange: the order in which collectives are issued, and what a waiting thread may rely on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event, current_thread
+from time import sleep
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from augpipe.trainer.exchange import butterfly, fill_buckets
+from augpipe.trainer.exchange import threads as module
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.threads import ExchangeThreads
+
+STAGES = ("pack_reduce", "reduce", "pack_gather", "unpack_gather")
+
+
+class Stream:
+    """A CUDA stream that notes what its events come after."""
+
+    done: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+    def wait_event(self, event: tuple[str, ...]) -> None:
+        Stream.seen = event
+
+    def record_event(self) -> tuple[str, ...]:
+        sleep(0.1)  # long enough for a thread that was woken too early
+        return Stream.done
+
+
+class Bucket:
+    """A bucket of nothing; its stages take as long as they are told to."""
+
+    theirs, mine, theirs_split, mine_split = "theirs", "mine", (), ()
+
+    def __init__(self, number: int = 0, **seconds: float) -> None:
+        self.label = f"bucket {number}"
+        self.reduced, self.done = Event(), Event()
+        self.done.set()
+        for stage in STAGES:
+            setattr(self, stage, lambda stage=stage: sleep(seconds.get(stage, 0.0)))
+
+
+class Handler:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def before_reduce(self, bucket: Any) -> None:
+        pass
+
+    def before_gather(self, bucket: Any) -> None:
+        self.told.append(("before", bucket.label))
+
+    def after_gather(self, bucket: Any) -> None:
+        self.told.append(("after", bucket.label))
+
+    def on_failure(self, error: SyncError) -> None:
+        self.told.append(error)
+
+
+@contextmanager
+def started(
+    monkeypatch: pytest.MonkeyPatch, *, device: str = "cpu", timeout_s: float = 5.0, **replaced: Any
+) -> Iterator[tuple[ExchangeThreads, Handler, list[str]]]:
+    """Threads whose collectives end at once, the handler, and which thread issued what."""
+    issued: list[str] = []
+
+    def all_to_all_single(output: str, data: str, *_: Any, **__: Any) -> Any:
+        issued.append(f"{current_thread().name}: {data} to {output}")
+        return SimpleNamespace(wait=lambda timeout: None)
+
+    found = SimpleNamespace(all_to_all_single=all_to_all_single, Work=object)
+    monkeypatch.setattr(module, "dist", SimpleNamespace(**vars(found) | replaced))
+    handler, none = Handler(), Any
+    threads = ExchangeThreads("test", none, handler, device=torch.device(device), timeout_s=timeout_s)  # type: ignore[arg-type]
+    try:
+        yield threads, handler, issued
+    finally:
+        threads.close()
+
+
+def test_one_thread_issues_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever takes how long: what is packed sooner than what comes before it waits."""
+    exchange = butterfly(fill_buckets([64] * 4, [0] * 4, {0: 64}), 2)
+    buckets: list[Any] = [
+        Bucket(0, pack_reduce=0.05, reduce=0.1),
+        Bucket(1, pack_gather=0.1),
+        Bucket(2, reduce=0.05, pack_gather=0.05),
+        Bucket(3),
+    ]
+    sent: list[str] = []
+    for bucket in buckets:  # a bucket's name in the place of its memory
+        bucket.theirs, bucket.mine = f"reduce {bucket.label}", f"gather {bucket.label}"
+
+    def all_to_all_single(output: str, data: str, *_: Any, **__: Any) -> Any:
+        sent.append(data)
+        assert current_thread().name == "augpipe test 1"
+        return SimpleNamespace(wait=lambda timeout: None)
+
+    with started(monkeypatch, all_to_all_single=all_to_all_single) as (threads, handler, _):
+        for collective in exchange.collectives:
+            threads.begin(collective.phase, buckets[collective.bucket])  # type: ignore[arg-type]
+        assert threads.call("something else", lambda group: (current_thread().name, list(sent))) == (
+            "augpipe test 1",
+            [str(collective) for collective in exchange.collectives],
+        )
+        for bucket in buckets:
+            threads.wait_gathered(bucket)
+    assert handler.told.count(("before", "bucket 2")) == handler.told.count(("after", "bucket 2")) == 1
+    assert all(handler.told.index(("before", b.label)) < handler.told.index(("after", b.label)) for b in buckets)
+
+
+def test_a_wait_on_a_card_is_for_the_last_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the stream wait for the event recorded after unpacking, not for one of an earlier stage."""
+
+    @contextmanager
+    def on(_stream: Stream) -> Iterator[None]:
+        yield
+
+    def at(name: str) -> Any:
+        return lambda: setattr(Stream, "done", (*Stream.done, name))
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: Stream())
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: Stream())
+    bucket: Any = Bucket()
+    for name in STAGES:
+        setattr(bucket, name, at(name))
+    with started(monkeypatch, device="cuda") as (threads, _, _):
+        threads.begin("reduce", bucket)
+        threads.begin("gather", bucket)
+        threads.wait_gathered(bucket)
+        assert Stream.seen == STAGES
+
+
+def test_waits_add_up_until_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is counted of a bucket that is ready, not even the time to look."""
+    now = iter(range(100))
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    monkeypatch.setattr(module, "read_controls", lambda buckets: None)
+    with started(monkeypatch) as (threads, _, _):
+        bucket: Any = Bucket()
+        for _ in range(3):
+            bucket.done = Event()
+            bucket.done.wait = bucket.done.set
+            threads.wait_gathered(bucket)
+            threads.wait_gathered(bucket)
+        threads.read_controls([bucket])
+        assert threads.take_exposed_s() == 4.0 and threads.take_exposed_s() == 0.0
+
+
+def test_closed_threads_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket: Any = Bucket()
+    with started(monkeypatch) as (threads, _, _):
+        threads.close()
+        with pytest.raises(RuntimeError, match="test is closed: build the strategy anew"):
+            threads.begin("reduce", bucket)
+
+
+def test_a_failure_reaches_whoever_waits_and_whoever_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once, and all threads end."""
+    begun = Event()
+    broken: Any = Bucket()
+    broken.pack_reduce = lambda: begun.wait(5) and 1 / 0
+    later: Any = Bucket(1)
+    with started(monkeypatch) as (threads, handler, issued):
+        threads.begin("reduce", broken)
+        threads.begin("gather", broken)
+        begun.set()
+        for wait in (threads.wait_reduced, threads.wait_gathered):
+            with pytest.raises(
+                SyncError, match="test: waited for the gradients of bucket 0 to be sent .*: division by"
+            ):
+                wait(broken)
+        with pytest.raises(SyncError):
+            threads.check()
+        with pytest.raises(SyncError):
+            threads.begin("reduce", later)
+        with pytest.raises(SyncError):  # and none of its events will come
+            threads.wait_reduced(later)
+        (told,) = handler.told
+        assert isinstance(told, SyncError) and isinstance(told.__cause__, ZeroDivisionError) and not issued
+    assert not any(thread.is_alive() for thread in threads._threads)
+
+
+def test_a_collective_without_an_end_is_waited_for_with_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under NCCL, where a wait without one never raises."""
+
+    def wait(timeout: timedelta) -> None:
+        assert timeout == timedelta(seconds=0.05)
+        sleep(timeout.total_seconds())
+        raise RuntimeError("it ran for too long")
+
+    bucket: Any = Bucket()
+    endless = SimpleNamespace(wait=wait)
+    with started(monkeypatch, timeout_s=0.05, all_to_all_single=lambda *_, **__: endless) as (threads, _, _):
+        threads.begin("reduce", bucket)
+        message = r"waited for the gradients of bucket 0 from the other ranks, at most 0\.05 s, and got: it ran for too"
+        with pytest.raises(SyncError, match=message):
+            threads.wait_reduced(bucket)
+        with pytest.raises(SyncError, match=message):
+            threads.call("norms", lambda group: None)

@@ -1,0 +1,183 @@
+"""A run that goes on in a folder: what is refused and changes nothing, what may change, what is told of it."""
+
+import logging
+import os
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.amp.grad_scaler import GradScaler
+
+from augpipe.trainer.config import load_config
+from augpipe.trainer.loop import run
+from augpipe.trainer.loop.record import Recorder
+from augpipe.trainer.loop.step import Step, StepResult
+from augpipe.trainer.report.metrics import read_rows
+from tests.distributed.train_runs import checkpoints, config, write_photos
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_photos(tmp_path_factory.mktemp("data"), 8)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Of every file but the lock, which says who looked last."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"seed": 1}, "is of a run with seed=0, and the config has seed=1: other photographs"),
+        ({"model": {"options": {"width": 3}}}, "is of another network than the config's: size mismatch for "),
+        ({"optim": {"name": "adamw"}}, "the state is of an optimizer with the options .* use the one that it was"),
+        ({"data": {"shuffle": "sticky"}}, "the state lacks world_size"),
+        ({"checkpoint": {"resume": "never"}}, 'checkpoints of an earlier run, and checkpoint.resume="never"'),
+        ({"data": {"size": 2, "eval_scale": 300}}, "size"),
+    ],
+    ids=["seed", "network", "optimizer", "order", "resume", "size"],
+)
+def test_a_refused_run_changes_nothing(photos: Path, tmp_path: Path, tables: dict[str, Any], message: str) -> None:
+    run(config(tmp_path / "run", photos, max_steps=1))
+    (tmp_path / "run" / "checkpoints" / "step-000000007.tmp").mkdir()
+    (tmp_path / "run" / "checkpoints" / "step-000000007.tmp" / "half").write_bytes(b"written")
+    before = contents(tmp_path / "run")
+    with pytest.raises(ValueError, match=message):
+        run(config(tmp_path / "run", photos, max_steps=2, **tables))
+    assert contents(tmp_path / "run") == before
+
+
+def test_what_changed_is_told_from_the_last_start(
+    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(config(tmp_path / "run", photos, max_steps=1))
+    with pytest.raises(ValueError, match="another network"):
+        run(config(tmp_path / "run", photos, max_steps=2, model={"options": {"width": 3}}))
+    caplog.set_level(logging.INFO)
+    run(config(tmp_path / "run", photos, max_steps=2, optim={"lr": 0.01}))
+    told = [line for line in caplog.messages if line.startswith("changed")]
+    assert told == [
+        "changed since the last start: max_steps: 1, now 2",
+        "changed since the last start: optim.lr: 0.05, now 0.01",
+    ]
+    assert load_config(tmp_path / "run" / "config.toml").optim.lr == 0.01
+
+
+def test_a_config_that_cannot_be_read_does_not_end_a_run(
+    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(config(tmp_path / "run", photos, max_steps=1))
+    (tmp_path / "run" / "config.toml").write_text("epochs = \n")
+    assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
+    (line,) = [line for line in caplog.messages if line.startswith("what changed since the last start is not known")]
+    assert "not valid TOML" in line
+    assert load_config(tmp_path / "run" / "config.toml").max_steps == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"epochs": 1}, "nothing left to do after 1 epoch: raise epochs, or choose another out"),
+        ({"epochs": 2}, "nothing left to do after 2 epochs: raise epochs, or choose another out"),
+        ({"max_steps": 3}, "nothing left to do after 3 steps: raise max_steps, or choose another out"),
+    ],
+)
+def test_nothing_left_to_do_is_said(
+    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, limits: dict[str, int], told: str
+) -> None:
+    first = run(config(tmp_path / "run", photos, **limits))
+    before = contents(tmp_path / "run")
+    caplog.set_level(logging.INFO)
+    again = run(config(tmp_path / "run", photos, **limits, optim={"lr": 0.01}))
+    assert told in caplog.messages
+    assert (again.step, again.epochs_done, again.signal) == (first.step, first.epochs_done, None)
+    assert contents(tmp_path / "run") == before
+
+
+def test_more_epochs_are_done(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(config(tmp_path / "run", photos, epochs=1))
+    caplog.set_level(logging.INFO)
+    assert run(config(tmp_path / "run", photos, epochs=2)).epochs_done == 2.0
+    assert not [line for line in caplog.messages if line.startswith("nothing left")]
+
+
+@pytest.mark.parametrize(("before", "after"), list(permutations(("sgd", "rmsprop", "adagrad", "adamw"), 2)))
+def test_another_optimizer_is_refused(photos: Path, tmp_path: Path, before: str, after: str) -> None:
+    run(config(tmp_path, photos, max_steps=1, optim={"name": before}))
+    with pytest.raises(ValueError, match=r"the state is of an optimizer with the options .* use the one that it was"):
+        run(config(tmp_path, photos, max_steps=2, optim={"name": after}))
+
+
+@pytest.mark.parametrize("name", ["sgd", "rmsprop"])
+@pytest.mark.parametrize("momenta", [(0.0, 0.9), (0.9, 0.0)])
+def test_momentum_may_change(name: str, momenta: tuple[float, float], photos: Path, tmp_path: Path) -> None:
+    for step, momentum in enumerate(momenta, 1):
+        optim = {"name": name, "momentum": momentum}
+        assert run(config(tmp_path / "run", photos, max_steps=step, optim=optim)).step == step
+
+
+def test_fp16_after_full_precision_has_its_scale(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scales = []
+    inner = Step.__init__
+
+    def noting(self: Step, *arguments: object) -> None:
+        scaler = arguments[-1]
+        assert isinstance(scaler, GradScaler)
+        scales.append(scaler.get_scale())
+        inner(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Step, "__init__", noting)
+    run(config(tmp_path / "run", photos, max_steps=1))
+    run(config(tmp_path / "run", photos, max_steps=2, optim={"amp": "fp16"}))
+    run(config(tmp_path / "run", photos, max_steps=3))
+    assert scales[:2] == [1.0, GradScaler("cpu").get_scale()]
+
+
+def test_the_second_run_is_refused_and_the_first_goes_on(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    inner = Step.run
+
+    def another(self: Step, *arguments: Any) -> StepResult:
+        monkeypatch.setattr(Step, "run", inner)
+        with pytest.raises(ValueError, match=rf"a run is at work there \(process {os.getpid()} on .*another out\."):
+            run(config(tmp_path / "run", photos, max_steps=9))
+        tried.append(True)
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Step, "run", another)
+    assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
+    assert tried == [True]
+    assert run(config(tmp_path / "run", photos, max_steps=3)).step == 3  # it is free again
+
+
+def test_an_evaluation_that_is_repeated_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = config(
+        tmp_path / "run",
+        write_photos(tmp_path, 16),
+        data={"eval_fraction": 0.25},
+        checkpoint={"every_steps": 3, "every_epochs": 0, "asynchronous": False},
+    )
+    evaluated = Recorder.evaluated
+
+    def dying(self: Recorder, *arguments: object, **options: object) -> None:
+        evaluated(self, *arguments, **options)  # type: ignore[arg-type]
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "evaluated", dying)
+        with pytest.raises(ZeroDivisionError):
+            run(made)
+    assert checkpoints(tmp_path / "run") == ["step-000000003"]
+    run(made)
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert [(row["step"], row["eval_loss"] != "") for row in rows] == [
+        *((str(step), False) for step in (1, 2, 3)),
+        ("3", True),
+        *((str(step), False) for step in (4, 5, 6)),
+        ("6", True),
+    ]

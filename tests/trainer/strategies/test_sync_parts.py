@@ -1,0 +1,218 @@
+"""The exchange's parts without ranks: residuals, clipping and the loss scale, and what becomes a message."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from augpipe.trainer.codecs import ErrorFeedback, codec
+from augpipe.trainer.exchange.message import LINE, CodecWire, ControlData, RawWire, padded
+from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.strategies import strategy
+from augpipe.trainer.strategies.flat_buffers import make_plan
+from augpipe.trainer.strategies.owned_slices import check_elementwise
+from augpipe.trainer.strategies.update import AgreedScaler, clip_factor
+
+SGD = torch.optim.SGD
+BLOCK = 64
+
+
+def gradients(seed: int, num: int = 4 * BLOCK) -> Tensor:
+    return torch.randn(num, generator=torch.Generator().manual_seed(seed))
+
+
+def test_slices_that_are_written_together_have_residuals_of_their_own() -> None:
+    """Also where one of them is empty, and where the values of one are not finite."""
+    at_once, one_by_one = (ErrorFeedback(codec("one-bit", block=BLOCK)) for _ in range(2))
+    wire = CodecWire(at_once)
+    for step in range(3):
+        slices = [gradients(2 * step), torch.empty(0), gradients(2 * step + 1, 3 * BLOCK)]
+        if step == 1:
+            slices[2][5] = math.nan
+        payloads = [torch.empty(wire.num_bytes(len(values)), dtype=torch.uint8) for values in slices]
+        values = [one.clone() for one in slices]
+        count = wire.encode(values, payloads, [0, 1, 2])
+        payload = torch.empty_like(payloads[2])
+        assert count == one_by_one.encode_into(2, slices[2], payload) == (step == 1)
+        assert torch.equal(payload, payloads[2])
+        assert torch.equal(at_once.residual(2), one_by_one.residual(2))
+    assert len(at_once.residual(0)) == 4 * BLOCK and torch.isfinite(at_once.residual(0)).all()
+    assert set(at_once.state_dict()) == {0, 2}
+
+
+def test_residuals_follow_the_loss_scale_and_are_dropped_whatever_they_are() -> None:
+    feedback = ErrorFeedback(codec("one-bit"))
+    feedback.load_state_dict({key: torch.tensor([1.0, -2.0]) for key in "ab"})
+    feedback.scale(0.5, lambda key: key == "a")
+    assert feedback.residual("a").tolist() == [0.5, -1.0] and feedback.residual("b").tolist() == [1.0, -2.0]
+    given = torch.tensor([1.0, math.inf])
+    feedback.load_state_dict({"a": given})
+    feedback.scale(0.0)
+    assert feedback.state_dict() == {} and given.tolist() == [1.0, math.inf]
+
+
+@pytest.mark.parametrize("norm", [1e-7, 0.3, 0.5, 7.0, math.inf, math.nan])
+def test_clipping_is_torchs(norm: float) -> None:
+    weight, gradient = nn.Parameter(torch.zeros(2)), torch.tensor([norm, 0.0])
+    weight.grad = gradient.clone()
+    nn.utils.clip_grad_norm_([weight], 0.5)
+    found = gradient * clip_factor(norm, 0.5)  # all of it becomes NaN where the norm is
+    torch.testing.assert_close(found, weight.grad, rtol=2**-22, atol=0.0, equal_nan=True)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 2.0])
+def test_a_norm_near_the_limit_is_clipped_as_torch_clips_it(factor: float) -> None:
+    """Where the epsilon shows: it is as large as the norm."""
+    weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    weight.grad = torch.tensor([factor * 1e-6], dtype=torch.float64)
+    nn.utils.clip_grad_norm_([weight], 1e-6)
+    assert factor * 1e-6 * clip_factor(factor * 1e-6, 1e-6) == pytest.approx(float(weight.grad), rel=1e-12)
+
+
+def test_a_scaler_that_hears_all_ranks_goes_as_one_that_finds_out_itself() -> None:
+    """With a scale that is no power of two, and steps of which some are not finite."""
+    options = {"init_scale": 3000.0, "growth_factor": 3.0, "backoff_factor": 0.25, "growth_interval": 2}
+    told, alone = (GradScaler("cpu", **options) for _ in range(2))  # type: ignore[arg-type]
+    agreed = AgreedScaler(torch.device("cpu"))
+    weight = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    told.scale(torch.zeros(1))  # both make their scale with the first loss
+    for step, value in enumerate((1.0, 0.7, math.inf, 0.3, 0.9, math.nan, 1.1)):
+        before = float(alone.scale(torch.ones(1)))
+        gradient = gradients(step, 5).double() * value * before
+        weight.grad = gradient.clone()
+        alone.unscale_(optimizer)
+        assert agreed.found_inf(told, not math.isfinite(value)) == (not math.isfinite(value))
+        torch.testing.assert_close(gradient * agreed.inverse_scale, weight.grad, rtol=0, atol=0, equal_nan=True)
+        alone.step(optimizer)
+        alone.update()
+        assert told.get_scale() == alone.get_scale()
+        assert agreed.residual_factor == (alone.get_scale() / before if math.isfinite(value) else 0.0)
+    for off in (None, GradScaler("cpu", enabled=False)):
+        assert agreed.found_inf(told, True) and agreed.residual_factor == 0.0
+        assert not agreed.found_inf(off, True)
+        assert agreed.inverse_scale == agreed.residual_factor == 1.0
+
+
+def test_raw_values_count_what_is_not_finite() -> None:
+    wire = RawWire(torch.float32, torch.float32)
+    payload = torch.empty(wire.num_bytes(4), dtype=torch.uint8)
+    for values, count in (
+        ([1.0, 2.0, 3.0, 4.0], 0),
+        ([3e38, 3e38, 3e38, 1.0], 0),  # their sum alone is infinite
+        ([1.0, math.nan, math.inf, -math.inf], 3),
+    ):
+        assert wire.encode([torch.tensor(values)], [payload]) == count
+        assert payload.view(torch.float32).numpy().tobytes() == torch.tensor(values).numpy().tobytes()
+
+
+def test_raw_values_are_added_or_take_the_others_place() -> None:
+    wire, values = RawWire(torch.bfloat16, torch.float32), torch.tensor([1.0, 2.0])
+    payload = torch.tensor([0.5, 0.25], dtype=torch.bfloat16).view(torch.uint8)
+    wire.add([payload], values)
+    assert values.tolist() == [1.5, 2.25]
+    wire.decode([payload], [values])
+    assert values.tolist() == [0.5, 0.25]
+    assert not wire.exact and RawWire(torch.float32, torch.float32).exact
+
+
+def test_a_rank_without_values_sends_no_payload() -> None:
+    wire, nothing = CodecWire(ErrorFeedback(codec("one-bit"))), torch.empty(0)
+    assert wire.num_bytes(0) == 0 < wire.num_bytes(1)
+    payload = torch.empty(0, dtype=torch.uint8)
+    assert wire.encode([nothing], [payload]) == 0
+    wire.decode([payload], [nothing])
+
+
+@pytest.mark.parametrize("num_flags", [0, 1, 7, 8, 9, 17])
+def test_control_data_come_back(num_flags: int) -> None:
+    control = ControlData(num_flags)
+    flags = [i % 3 == 1 or i == num_flags - 1 for i in range(num_flags)]
+    packed = control.pack(2**40, 0.1, flags)
+    assert packed.shape == (control.num_bytes,) and control.num_bytes == 24 + math.ceil(num_flags / 8)
+    assert control.unpack(packed) == (2**40, 0.1, flags, 0)
+    assert control.unpack(torch.stack([control.pack(0, 0.0, flags, tag=2**45 + 3), packed]))[3] == [2**45 + 3, 0]
+    assert ControlData(num_flags).unpack(control.pack(0, math.inf, [])) == (0, math.inf, [False] * num_flags, 0)
+
+
+def test_payloads_begin_at_lines() -> None:
+    assert [padded(num) for num in (0, 1, LINE - 1, LINE, LINE + 1)] == [0, LINE, LINE, LINE, 2 * LINE]
+
+
+@pytest.mark.parametrize(("dtype", "item_bytes"), [(torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 4)])
+def test_a_bucket_holds_as_many_bytes_as_asked_for(dtype: torch.dtype, item_bytes: int) -> None:
+    """Of what is summed: bfloat16 in float32."""
+    parameters = [nn.Parameter(torch.zeros(1000, dtype=dtype)) for _ in range(3)]
+    names = dict(zip(parameters, "abc", strict=True))
+    plan = make_plan("butterfly", names, world_size=2, codec=codec("fp32"), bucket_bytes=4096, exempt_1d=True)
+    sizes = [bucket.num * item_bytes for bucket in plan.exchange.buckets]
+    assert sum(sizes) == 3000 * item_bytes
+    assert max(sizes) <= 4096 and min(sizes[:-1]) > 4096 - 2 * LINE * item_bytes
+
+
+def test_the_meter_tells_what_is_new_and_all() -> None:
+    meter = Meter()
+    meter.add("weights", 5)
+    assert meter.since_last() == {"gradients": 0, "weights": 5, "exempt": 0, "control": 0}
+    meter.add("weights", 2)
+    meter.add("control", 1)
+    assert meter.since_last() == {"gradients": 0, "weights": 2, "exempt": 0, "control": 1}
+    assert meter.total == {"gradients": 0, "weights": 7, "exempt": 0, "control": 1}
+    assert not any(meter.since_last().values())
+
+
+def test_a_learning_rate_is_a_factor_of_the_first_one_and_not_of_the_last() -> None:
+    model = nn.Linear(2, 2)
+    groups = [{"params": [model.weight], "lr": 0.5}, {"params": [model.bias], "lr": 0.125}]
+    alone = strategy("ddp", model, lambda _: SGD(groups))
+    for factor in (0.5, 1.0, 0.25):
+        alone.set_lr(factor)
+        assert [group["lr"] for group in alone.optimizer.param_groups] == [0.5 * factor, 0.125 * factor]
+
+
+def test_gradients_are_dropped_once_they_are_used() -> None:
+    model = nn.Linear(2, 2)
+    alone = strategy("ddp", model, lambda parameters: SGD(parameters, lr=1.0), clip_norm=100.0)
+    model(torch.ones(1, 2)).sum().backward()
+    report = alone.step()
+    assert report.grad_norm == pytest.approx(6**0.5) and report.non_finite == 0
+    assert all(parameter.grad is None for parameter in model.parameters())
+    (model.weight * torch.tensor([[1.0, math.nan], [math.inf, 1.0]])).sum().backward()
+    assert alone.step().non_finite == 4  # what clipping by a norm of NaN leaves
+
+
+class Lars(SGD):
+    """Scales a step by the tensor's norm."""
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for weight in group["params"]:
+                weight.data.sub_(group["lr"] * weight.data.norm() / weight.grad.norm() * weight.grad)
+
+
+def test_an_optimizer_is_looked_through_at_the_first_rate_of_a_warm_up_too() -> None:
+    for lr in (0.1, 0.0):
+        with pytest.raises(ValueError, match="Lars does not treat each weight by itself"):
+            check_elementwise(Lars([nn.Parameter(torch.zeros(3))], lr=lr))
+        check_elementwise(SGD([nn.Parameter(torch.zeros(3))], lr=lr, momentum=0.5))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bucket_bytes": 0}, "bucket_bytes=0 must be a number above 0"),
+        ({"timeout_s": 0.0}, r"timeout_s=0\.0 must be a number above 0"),
+        ({"clip_norm": -1.0}, r"clip_norm=-1\.0 must be a number above 0"),
+        ({"wait": "never"}, "wait='never' is unknown. Choose 'use' or 'model'"),
+        ({"codec": "int8"}, "codec='int8' is unknown"),
+        ({"optimizer": SGD([nn.Parameter(torch.zeros(1))], lr=0.1)}, "optimizer is SGD: give a function of the param"),
+        ({"model": nn.Linear(2, 2).requires_grad_(False)}, "has no parameter with requires_grad=True"),
+    ],
+)
+def test_what_no_rank_can_do_is_refused_alone_too(options: dict[str, Any], message: str) -> None:
+    settings = {"model": nn.Linear(2, 2), "optimizer": lambda parameters: SGD(parameters, lr=0.1)} | options
+    with pytest.raises(ValueError, match=message):
+        strategy("lazy", **settings)

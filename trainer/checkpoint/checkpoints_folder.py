@@ -1,0 +1,92 @@
+"""The folder that holds a run's checkpoints: their names, which of them are whole, which may go."""
+
+import logging
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from augpipe.trainer.checkpoint.manifest import DamagedError, verify
+
+logger = logging.getLogger("augpipe.trainer")
+
+_FINISHED = re.compile(r"step-(\d{9})")
+_UNFINISHED = ".tmp"
+_REPLACED = ".old"
+
+
+def finished_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` steps stands once it is whole."""
+    return folder / f"step-{step:09}"
+
+
+def unfinished_path(folder: Path, step: int) -> Path:
+    """Where it is written."""
+    return folder / f"step-{step:09}{_UNFINISHED}"
+
+
+def replaced_path(folder: Path, step: int) -> Path:
+    """Where the one that it takes the place of waits meanwhile."""
+    return folder / f"step-{step:09}{_REPLACED}"
+
+
+def finished(folder: Path) -> list[Path]:
+    """The checkpoints that were finished, newest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if _FINISHED.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, reverse=True)
+
+
+def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> Path | None:
+    """The newest checkpoint whose files are all as they were written; `tell` hears of each that is refused.
+
+    Raises:
+        DamagedError: there are checkpoints, and every one is damaged.
+    """
+    refused = []
+    for path in finished(folder):
+        try:
+            verify(path)
+        except DamagedError as error:
+            refused.append(str(error))
+            tell(f"checkpoint {path.name} is refused: {error}. The one before it is tried.")
+            continue
+        return path
+    if refused:
+        raise DamagedError(
+            f"none of the {len(refused)} checkpoints in {folder} is whole: {'; '.join(refused)}. "
+            "Remove the folder to begin anew."
+        )
+    return None
+
+
+def put_back_replaced(folder: Path) -> None:
+    """Give a checkpoint its name back that a run was about to replace when it died; no run may be writing."""
+    for path in _left(folder, _REPLACED):
+        final = path.with_name(path.name.removesuffix(_REPLACED))
+        if not final.exists():
+            path.rename(final)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a run that died left half written, and what it had replaced; no run may be writing. What is not
+    named as a run names its own is somebody else's, and stays."""
+    put_back_replaced(folder)
+    for path in _left(folder, _UNFINISHED) + _left(folder, _REPLACED):
+        shutil.rmtree(path)
+
+
+def _left(folder: Path, suffix: str) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    named = re.compile(rf"step-\d{{9}}{re.escape(suffix)}")
+    return [path for path in folder.iterdir() if named.fullmatch(path.name) and path.is_dir()]
+
+
+def remove_older(folder: Path, keep: int) -> None:
+    """Keep the newest `keep`; those that go are renamed first, so that none is half there under its name."""
+    for path in finished(folder)[keep:]:
+        going = path.with_name(f"{path.name}{_UNFINISHED}")
+        path.rename(going)
+        shutil.rmtree(going)

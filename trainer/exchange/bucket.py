@@ -1,0 +1,231 @@
+"""One bucket's exchange on one rank: its values, its messages, and the arithmetic between them."""
+
+from collections.abc import Sequence
+from threading import Event
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.message import CodecWire, ControlData, Count, Wire, count_non_finite, on_gpu, padded
+from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.exchange.schedule import Phase
+
+PHASES: tuple[Phase, Phase] = ("reduce", "gather")
+
+
+class SliceKey(NamedTuple):
+    """Whose residual it is: of what is encoded in a phase of a bucket's slice."""
+
+    phase: Phase
+    bucket: int
+    owner: int
+
+
+class BucketExchange:
+    """Values (n,) of a bucket, cut into one slice a rank.
+
+    `pack_reduce` and `reduce` turn this rank's values into the mean over ranks in the slice that it owns; `pack_gather`
+    and `unpack_gather` bring the other owners' slices in. Every rank, the owner too, ends with the decoded values. None
+    of them makes the host wait for a GPU: what they find stays in the values' memory until `read_controls`.
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        cuts: tuple[int, ...],
+        rank: int,
+        wire: Wire,
+        *,
+        number: int,
+        label: str,
+        payload_classes: tuple[str, str],
+        num_flags: int,
+        with_norm: bool,
+        fed_back: Sequence[Phase],
+        meter: Meter,
+    ) -> None:
+        self.values = values
+        self.number = number
+        """The bucket's, the same on all ranks."""
+        self.label = label
+        self._cuts = cuts
+        self._rank = rank
+        self._world_size = len(cuts) - 1
+        self._wire = wire
+        self._payload_classes = payload_classes
+        self._with_norm = with_norm
+        self.fed_back = fed_back
+        """The phases whose payloads make up for what earlier ones lacked."""
+        self._meter = meter
+        self._control = ControlData(num_flags)
+        self._on_gpu = on_gpu(values)
+        self._times = 0
+        self._others = [other for other in range(self._world_size) if other != rank]
+        # a GPU does all slices by one launch; on a CPU a slice stays in its cache through all that is done to it
+        self._at_once = [self._others] if self._on_gpu else [[other] for other in self._others]
+        slices = [self._message_bytes(other) for other in range(self._world_size)]
+        mine = slices[rank]
+        self.theirs_split = [0 if other == rank else slices[other] for other in range(self._world_size)]
+        """Bytes of the messages about other ranks' slices: sent to them first, got from them in the end."""
+        self.mine_split = [0 if other == rank else mine for other in range(self._world_size)]
+        """Bytes of the messages about this rank's own slice: got from each other rank first, sent to each in the
+        end."""
+        # one buffer is sent first and received into later, the other the other way round
+        self.theirs = values.new_zeros(sum(self.theirs_split), dtype=torch.uint8)
+        self.mine = values.new_zeros(sum(self.mine_split), dtype=torch.uint8)
+        self._their_messages: tuple[Tensor, ...] = torch.split(self.theirs, self.theirs_split)
+        self._my_messages = self.mine.view(len(self._others), -1)
+        self.controls = values.new_zeros((2, self._world_size, padded(self._control.num_bytes)), dtype=torch.uint8)
+        """The control data of each phase: a row from every other rank, and last this rank's own."""
+        width = self.controls.shape[2]
+        self._rows = {phase: list(rows) for phase, rows in zip(PHASES, self.controls, strict=True)}
+        self._their_controls = [self._their_messages[other][-width:] for other in self._others]
+        self._my_controls = [message[-width:] for message in self._my_messages]
+        self._square: float | Tensor = 0.0
+        """Sum of squares of the own slice."""
+        self.flags = [False] * num_flags
+        """Which of the bucket's parameters have a gradient on this rank; once read, on any rank."""
+        self.non_finite = 0
+        """Values that were not finite, over all ranks, before averaging; once read, as all that follow."""
+        self.gathered_non_finite = 0
+        """Values that were not finite in what the owners sent back, over all slices."""
+        self.own_square_sum = 0.0
+        """Sum of squares of the slice that this rank owns, before it is sent back."""
+        self.square_sums = [0.0] * self._world_size
+        """That of each owner's slice as it was sent back."""
+        self.reduced = Event()
+        self.done = Event()
+        self.done.set()
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether a codec stands between the values and the payloads."""
+        return isinstance(self._wire, CodecWire)
+
+    @property
+    def own_values(self) -> Tensor:
+        """The slice that this rank owns."""
+        return self._slice(self._rank)
+
+    @property
+    def own_range(self) -> tuple[int, int]:
+        """Offsets of that slice in the bucket."""
+        return self._cuts[self._rank], self._cuts[self._rank + 1]
+
+    def _slice(self, owner: int) -> Tensor:
+        return self.values[self._cuts[owner] : self._cuts[owner + 1]]
+
+    def _payload_bytes(self, owner: int) -> int:
+        return self._wire.num_bytes(self._cuts[owner + 1] - self._cuts[owner])
+
+    def _message_bytes(self, owner: int) -> int:
+        return padded(self._payload_bytes(owner)) + padded(self._control.num_bytes)
+
+    def _payloads(self, owners: Sequence[int]) -> list[Tensor]:
+        """Those in `theirs` about some owners' slices."""
+        return [self._their_messages[owner][: self._payload_bytes(owner)] for owner in owners]
+
+    def _encode(self, phase: Phase, owners: Sequence[int], payloads: Sequence[Tensor]) -> Count:
+        """Encode some owners' slices."""
+        keys = [SliceKey(phase, self.number, owner) for owner in owners] if phase in self.fed_back else ()
+        return self._wire.encode([self._slice(owner) for owner in owners], payloads, keys)
+
+    def _own_control(self, phase: Phase, count: Count, square_sum: float | Tensor, flags: list[bool]) -> Tensor:
+        """This rank's control data of a phase, to be sent."""
+        own: Tensor = self._rows[phase][-1]
+        tag = self._times << 32 | self.number << 1 | PHASES.index(phase)
+        self._control.pack(count, square_sum, flags, tag=tag, out=own[: self._control.num_bytes])
+        return own
+
+    def _take_their_controls(self, phase: Phase, controls: list[Tensor]) -> None:
+        torch._foreach_copy_(self._rows[phase][:-1], controls)
+        if not self._on_gpu:  # a GPU's are looked at when the host waits for it anyway
+            self._check_order(self.controls[PHASES.index(phase)])
+
+    def _check_order(self, rows: Tensor) -> None:
+        """Refuse messages of another collective than the one that this rank is in."""
+        *theirs, own = self._control.unpack(rows)[3]
+        for rank, tag in zip(self._others, theirs, strict=True):
+            if tag != own:
+                raise SyncError(
+                    f"rank {rank} sent its {_of_tag(tag)} where the {_of_tag(own)} was due: the ranks issue their "
+                    "collectives in different orders"
+                )
+
+    def _count(self, phase: Phase, owner: int) -> None:
+        payload = self._payload_bytes(owner)
+        self._meter.add(self._payload_classes[PHASES.index(phase)], payload)
+        self._meter.add("control", self._message_bytes(owner) - payload)
+
+    def pack_reduce(self) -> None:
+        """Encode every other owner's slice into `theirs`."""
+        self._times += 1
+        # the own slice is not sent, so nobody counts what is in it unless it is done here
+        count = count_non_finite(self.own_values)
+        for owners in self._at_once:
+            count = count + self._encode("reduce", owners, self._payloads(owners))
+        control = self._own_control("reduce", count, 0.0, self.flags)
+        torch._foreach_copy_(self._their_controls, [control] * len(self._others))
+        for other in self._others:
+            self._count("reduce", other)
+
+    def reduce(self) -> None:
+        """Mean over ranks of the own slice, in the values' dtype; ranks are added in ascending order after the own."""
+        self._take_their_controls("reduce", self._my_controls)
+        own = self.own_values
+        num_bytes = self._payload_bytes(self._rank)
+        self._wire.add([message[:num_bytes] for message in self._my_messages], own)
+        own.mul_(1.0 / self._world_size)
+        if self._with_norm:
+            self._square = square_sum(own)
+            ControlData.set_value(self._rows["reduce"][-1], self._square)
+
+    def pack_gather(self) -> None:
+        """Encode the own slice into `mine`, once for each other rank, and decode it in place."""
+        own = self.own_values
+        payload = self._my_messages[0][: self._payload_bytes(self._rank)]
+        count = self._encode("gather", [self._rank], [payload])
+        if not self._wire.exact:
+            self._wire.decode([payload], [own])
+            if self._with_norm:  # of what is applied, not of what was meant
+                self._square = square_sum(own)
+        self._my_controls[0].copy_(self._own_control("gather", count, self._square, []))
+        if len(self._others) > 1:
+            self._my_messages[1:].copy_(self._my_messages[0])
+        for _ in self._others:
+            self._count("gather", self._rank)
+
+    def unpack_gather(self) -> None:
+        """Decode the other owners' slices."""
+        self._take_their_controls("gather", self._their_controls)
+        for owners in self._at_once:
+            self._wire.decode(self._payloads(owners), [self._slice(owner) for owner in owners])
+
+    def take_controls(self, controls: Tensor) -> None:
+        """Set what is known "once read" from a copy of `controls` on the CPU."""
+        for rows in controls:
+            self._check_order(rows)
+        (to_owners, from_owners), squares, flags, _ = self._control.unpack(controls)
+        self.flags = [any(of_ranks) for of_ranks in zip(*flags[0], strict=True)]
+        self.non_finite, self.gathered_non_finite = sum(to_owners), sum(from_owners)
+        self.own_square_sum, self.square_sums = squares[0][-1], squares[1]
+
+
+def _of_tag(tag: int) -> str:
+    return f"{PHASES[tag & 1]} {tag >> 32} of bucket {(tag & 0xFFFFFFFF) >> 1}"
+
+
+def read_controls(buckets: Sequence[BucketExchange]) -> None:
+    """Bring what exchanges found to the host, for all buckets by one copy: the only place where it waits for a GPU."""
+    copied = torch.cat([bucket.controls.view(-1) for bucket in buckets]).cpu()
+    of_bucket = torch.split(copied, [bucket.controls.numel() for bucket in buckets])
+    for bucket, controls in zip(buckets, of_bucket, strict=True):
+        bucket.take_controls(controls.view(bucket.controls.shape))
+
+
+def square_sum(values: Tensor) -> Tensor:
+    """Sum of squares, accumulated in float64."""
+    norm: Tensor = torch.linalg.vector_norm(values, dtype=torch.float64)
+    return norm.square()

@@ -1,0 +1,155 @@
+"""The exchanges of a group of ranks: one process group and its threads, one codec, what it lost, and what was sent."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from augpipe.trainer.codecs.error_feedback import ErrorFeedback
+from augpipe.trainer.codecs.protocol import Codec
+from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
+from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
+from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.exchange.ranks import destroy_group
+from augpipe.trainer.exchange.schedule import Phase
+from augpipe.trainer.exchange.threads import BucketHandler, ExchangeThreads
+
+
+class GroupExchange:
+    """What butterfly, lazy and the hook exchange buckets by; `group` is their own, and is let go of with them."""
+
+    def __init__(
+        self,
+        name: str,
+        group: ProcessGroup,
+        codec: Codec,
+        *,
+        device: torch.device,
+        timeout_s: float,
+        error_feedback: bool = False,
+        with_norm: bool = False,
+        meter: Meter | None = None,
+    ) -> None:
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.world_size = dist.get_world_size(group)
+        self.meter = meter or Meter()
+        self.feedback = ErrorFeedback(codec)
+        """Residuals, by `SliceKey`."""
+        self.device = device
+        self._name = name
+        self._codec = codec
+        self._timeout_s = timeout_s
+        self._error_feedback = error_feedback
+        self._with_norm = with_norm
+        self._cuts: dict[Phase, dict[int, tuple[int, ...]]] = {"reduce": {}, "gather": {}}
+        """The cuts of the buckets that have residuals in a phase."""
+
+    def start(self, handler: BucketHandler) -> ExchangeThreads:
+        """The threads; they end with `close`."""
+        self.threads = ExchangeThreads(self._name, self.group, handler, device=self.device, timeout_s=self._timeout_s)
+        return self.threads
+
+    def bucket(
+        self,
+        number: int,
+        values: Tensor,
+        cuts: tuple[int, ...],
+        *,
+        dtype: torch.dtype,
+        exempt: bool,
+        label: str,
+        gathers: Literal["gradients", "weights"] = "gradients",
+        num_flags: int = 0,
+    ) -> BucketExchange:
+        """A bucket of parameters of a dtype; updates (of weights) that are encoded always have error feedback."""
+        raw = exempt or self._codec.name == "fp32"
+        wire: Wire = RawWire(dtype, values.dtype) if raw else CodecWire(self.feedback)
+        phases: list[Phase] = [] if raw else ["reduce"] * self._error_feedback
+        phases += ["gather"] if not raw and (self._error_feedback or gathers == "weights") else []
+        for phase in phases:
+            self._cuts[phase][number] = cuts
+        return BucketExchange(
+            values,
+            cuts,
+            self.rank,
+            wire,
+            number=number,
+            label=label,
+            payload_classes=("exempt", "exempt") if exempt else ("gradients", gathers),
+            num_flags=num_flags,
+            with_norm=self._with_norm,
+            fed_back=phases,
+            meter=self.meter,
+        )
+
+    def agree(self, first: float, second: float) -> tuple[list[float], list[float]]:
+        """Every rank's two numbers, in the order of ranks: sums of them come out the same everywhere."""
+        mine = torch.tensor([first, second], dtype=torch.float64, device=self.device)
+        self.meter.add("control", (self.world_size - 1) * mine.nbytes)
+
+        def collective(group: ProcessGroup) -> list[list[float]]:
+            everyones = [torch.empty_like(mine) for _ in range(self.world_size)]
+            self.threads.finish(dist.all_gather(everyones, mine, group=group, async_op=True))
+            pairs: list[list[float]] = torch.stack(everyones).tolist()
+            return pairs
+
+        pairs = self.threads.call("gradient norms of the other ranks", collective)
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def gather_objects(self, mine: Any) -> list[Any]:
+        """Every rank's object."""
+
+        def collective(group: ProcessGroup) -> list[Any]:
+            everyones: list[Any] = [None] * self.world_size
+            dist.all_gather_object(everyones, mine, group=group)
+            return everyones
+
+        found: list[Any] = self.threads.call("optimizer states of the other ranks", collective)
+        return found
+
+    def scale_residuals(self, factor: float, *phases: Phase) -> None:
+        """Multiply the residuals of some phases; while no bucket is under way in them."""
+        if factor != 1.0:
+            self.feedback.scale(factor, _of(phases))
+
+    def drop_residuals(self, number: int) -> None:
+        """Begin anew with a bucket of that number."""
+        self.feedback.scale(0.0, lambda key: key[1] == number)
+
+    def residual_state(self, *phases: Phase) -> dict[str, Any]:
+        """This rank's residuals of some phases, of which slices they are, and which rank of how many that is."""
+        found: dict[SliceKey, Tensor] = self.feedback.state_dict()  # type: ignore[assignment]
+        return self._layout(phases) | {"residuals": {key: found[key] for key in found if _of(phases)(key)}}
+
+    def _layout(self, phases: tuple[Phase, ...]) -> dict[str, Any]:
+        cuts = {(phase, bucket): cuts for phase in phases for bucket, cuts in self._cuts[phase].items()}
+        return {"rank": self.rank, "world_size": self.world_size, "slices": cuts}
+
+    def load_residual_state(self, state: dict[str, Any], *phases: Phase) -> None:
+        """Take up residuals of the same rank's same slices; others start from zero, with a warning."""
+        others = {key: kept for key, kept in self.feedback.state_dict().items() if not _of(phases)(key)}
+        saved: dict[Any, Tensor] = state.get("residuals", {})
+        layout = self._layout(phases)
+        if {key: state.get(key) for key in layout} == layout:
+            others |= {SliceKey(*key): residual.to(self.device) for key, residual in saved.items()}
+        elif layout["slices"] or saved:
+            warnings.warn(
+                "error feedback of gradients starts anew: the state has none, or that of other buckets, of another "
+                "rank or of another world size.",
+                stacklevel=3,
+            )
+        self.feedback.load_state_dict(others)
+
+    def close(self) -> None:
+        """End the threads and let go of the group."""
+        self.threads.close()
+        destroy_group(self.group)
+
+
+def _of(phases: tuple[Phase, ...]) -> Callable[[Any], bool]:
+    return lambda key: key[0] in phases

@@ -1,0 +1,275 @@
+"""The threads that carry an exchange out: one issues its collectives, four encode and decode around it."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import timedelta
+from operator import attrgetter
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
+
+from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.schedule import Phase
+
+JOIN_S = 5.0
+"""How long `close` waits for a thread that may sit in a collective whose other ranks are gone."""
+
+
+class BucketHandler(Protocol):
+    """What a strategy adds to a bucket's way; called by the threads that move it."""
+
+    def before_reduce(self, bucket: BucketExchange) -> None:
+        """Put this rank's gradients into the values, if they are not there yet."""
+
+    def before_gather(self, bucket: BucketExchange) -> None:
+        """Put what is to be sent back in the place of the means in the own slice, if it is something else."""
+
+    def after_gather(self, bucket: BucketExchange) -> None:
+        """Take what all slices of the bucket hold now."""
+
+    def on_failure(self, error: SyncError) -> None:
+        """Tell who waits elsewhere that no exchange ends any more; called once."""
+
+
+@dataclass(eq=False)
+class _Task:
+    """A collective that has begun, and how far it has come."""
+
+    what: str
+    """What is waited for, in a message."""
+    bucket: Any
+    """Its `BucketExchange`; None where it is of no bucket."""
+    issue: Callable[[], Any]
+    packed: Event = field(default_factory=Event)
+    issued: Event = field(default_factory=Event)
+    result: Any = None
+    """What `issue` returned: what to wait for, or what was asked for."""
+
+
+class ExchangeThreads:
+    """Carries out collectives in the order in which they begin, which is that of the schedule, the same on all ranks.
+
+    Each of five threads walks the same list: one packs for reductions; one issues every collective, in one process
+    group, in the list's order, and waits for nothing but packing; one awaits reductions and adds up; one packs for
+    gathers, each when its bucket is reduced; one awaits gathers and unpacks. While one bucket is on the link the next
+    is being encoded and the one before decoded: codecs, copies and collectives leave the GIL free.
+
+    A thread waits for a collective for at most `timeout_s`, whatever the backend: Gloo's own timeout is as long, and
+    under NCCL, whose `wait` would only queue a wait on the stream, one with a timeout blocks the thread (which is ours,
+    and has nothing else to do), ends the communicator if it expires, and raises. Either becomes a `SyncError` that
+    names what was waited for, for whoever waits and whoever comes later.
+    """
+
+    def __init__(
+        self, name: str, group: ProcessGroup, handler: BucketHandler, *, device: torch.device, timeout_s: float
+    ) -> None:
+        self._name = name
+        self._group = group
+        self._handler = handler
+        self._timeout_s = timeout_s
+        self._device = device
+        self._failure: SyncError | None = None
+        self._closed = False
+        self._lock = Lock()
+        self._tasks: set[_Task] = set()
+        self._exposed_s = 0.0
+        self._events: dict[Any, torch.cuda.Event] = {}
+        self._to_pack: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
+        self._to_issue: SimpleQueue[_Task | None] = SimpleQueue()
+        self._to_await: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
+        packed, issued, reduced, done = map(attrgetter, ("packed", "issued", "bucket.reduced", "bucket.done"))
+        # whose tasks, what must have happened, what to do then, what has happened now, and what for in a message
+        stages: list[tuple[SimpleQueue[_Task | None], Callable[[_Task], Event] | None, Any, Any, str]] = [
+            (self._to_pack["reduce"], None, self._pack_reduce, packed, " to be sent to their owners"),
+            (self._to_issue, packed, self._issue, issued, ""),
+            (self._to_await["reduce"], issued, self._await_reduce, reduced, " from the other ranks"),
+            (self._to_pack["gather"], reduced, self._pack_gather, packed, " to be sent back by their owners"),
+            (self._to_await["gather"], issued, self._await_gather, done, " from their owners"),
+        ]
+        self._threads = [
+            Thread(target=self._walk, args=stage, name=f"augpipe {name} {number}", daemon=True)
+            for number, stage in enumerate(stages)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, phase: Phase, bucket: BucketExchange) -> None:
+        """Begin a bucket's reduction, which ends with `bucket.reduced`, or its gather, which ends with `bucket.done`.
+
+        The bucket's values are not to be touched meanwhile, nor between a reduction and its gather where that sends
+        the means back.
+        """
+        if phase == "reduce":
+            bucket.reduced.clear()
+            what, output, data = f"gradients of {bucket.label}", "mine", "theirs"
+        else:
+            bucket.done.clear()
+            what, output, data = f"slices of {bucket.label}", "theirs", "mine"
+
+        def all_to_all() -> Any:
+            return dist.all_to_all_single(
+                getattr(bucket, output),
+                getattr(bucket, data),
+                getattr(bucket, f"{output}_split"),
+                getattr(bucket, f"{data}_split"),
+                group=self._group,
+                async_op=True,
+            )
+
+        task = _Task(what, bucket, all_to_all)
+        self._enter(task)
+        for queue in (self._to_pack[phase], self._to_issue, self._to_await[phase]):
+            queue.put(task)
+
+    def call(self, what: str, collective: Callable[[ProcessGroup], Any]) -> Any:
+        """What a collective returns that the issuing thread runs, and waits for, in its place in the list.
+
+        `what` names it in messages. Nothing that has begun may need something that begins later.
+        """
+        task = _Task(what, None, lambda: collective(self._group))
+        task.packed.set()
+        self._enter(task)
+        self._to_issue.put(task)
+        self._wait(task.issued)
+        self._forget(task)
+        return task.result
+
+    def _enter(self, task: _Task) -> None:
+        if self._closed:
+            raise RuntimeError(f"{self._name} is closed: build the strategy anew.")
+        with self._lock:
+            self._tasks.add(task)
+        if self._device.type == "cuda":
+            self._events[task.bucket] = torch.cuda.current_stream(self._device).record_event()
+        self.check()
+
+    def _forget(self, task: _Task) -> None:
+        with self._lock:
+            self._tasks.discard(task)
+
+    def wait_reduced(self, bucket: BucketExchange) -> None:
+        """Until the own slice holds the mean."""
+        self._wait_for(bucket.reduced, bucket)
+
+    def wait_gathered(self, bucket: BucketExchange) -> None:
+        """Until all slices are here, or none is on its way."""
+        self._wait_for(bucket.done, bucket)
+
+    def _wait_for(self, event: Event, bucket: BucketExchange) -> None:
+        self._wait(event)
+        if self._device.type == "cuda" and bucket in self._events:
+            torch.cuda.current_stream(self._device).wait_event(self._events[bucket])
+
+    def _wait(self, event: Event) -> None:
+        if not event.is_set() and self._failure is None:
+            start = time.perf_counter()
+            event.wait()
+            self._exposed_s += time.perf_counter() - start
+        self.check()
+
+    def check(self) -> None:
+        """Raise what made the exchange fail, if it did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def forget(self, bucket: BucketExchange) -> None:
+        """Keep nothing of a bucket that will not be exchanged again."""
+        self._events.pop(bucket, None)
+
+    def read_controls(self, buckets: Sequence[BucketExchange]) -> None:
+        """What the exchanges found, once they are waited for; what the host waits for a GPU counts as any wait does."""
+        start = time.perf_counter()
+        read_controls(buckets)
+        self._exposed_s += time.perf_counter() - start
+
+    def take_exposed_s(self) -> float:
+        """Seconds that were waited since this was last asked."""
+        taken, self._exposed_s = self._exposed_s, 0.0
+        return taken
+
+    def finish(self, work: dist.Work) -> None:
+        """Wait for a collective, on the thread that calls; it may raise whatever the backend does."""
+        work.wait(timedelta(seconds=self._timeout_s))
+
+    def _walk(
+        self,
+        tasks: "SimpleQueue[_Task | None]",
+        before: Callable[[_Task], Event] | None,
+        act: Callable[[_Task], None],
+        after: Callable[[_Task], Event],
+        aim: str,
+    ) -> None:
+        """A thread's life: one task after another, until None comes or something fails."""
+        cuda = self._device.type == "cuda"
+        stream = torch.cuda.Stream(self._device) if cuda else None  # type: ignore[no-untyped-call]
+        with torch.no_grad(), nullcontext() if stream is None else torch.cuda.stream(stream):
+            while (task := tasks.get()) is not None:
+                if before is not None:
+                    before(task).wait()
+                if self._failure is not None:
+                    return
+                try:
+                    if stream is not None:
+                        stream.wait_event(self._events[task.bucket])
+                    act(task)
+                    if stream is not None:
+                        self._events[task.bucket] = stream.record_event()
+                except Exception as error:  # it belongs to the thread that waits
+                    self._fail(f"{task.what}{aim}", error)
+                    return
+                after(task).set()  # only now: whoever waits for it looks for the event recorded above
+                if after(task) not in (task.packed, task.issued):
+                    self._forget(task)
+
+    def _pack_reduce(self, task: _Task) -> None:
+        self._handler.before_reduce(task.bucket)
+        task.bucket.pack_reduce()
+
+    def _issue(self, task: _Task) -> None:
+        task.result = task.issue()
+
+    def _await_reduce(self, task: _Task) -> None:
+        self.finish(task.result)
+        task.bucket.reduce()
+
+    def _pack_gather(self, task: _Task) -> None:
+        self._handler.before_gather(task.bucket)
+        task.bucket.pack_gather()
+
+    def _await_gather(self, task: _Task) -> None:
+        self.finish(task.result)
+        task.bucket.unpack_gather()
+        self._handler.after_gather(task.bucket)
+
+    def _fail(self, what: str, error: Exception) -> None:
+        with self._lock:
+            if self._failure is not None:  # of the same cause
+                return
+            self._failure = SyncError(
+                f"{self._name}: waited for the {what}, at most {self._timeout_s:g} s, and got: {error}. "
+                "A rank has died, hangs, or does something else; its own log says what."
+            )
+            self._failure.__cause__ = error
+            unfinished = list(self._tasks)
+        for task in unfinished:
+            task.packed.set()
+            task.issued.set()
+            if task.bucket is not None:
+                task.bucket.reduced.set()
+                task.bucket.done.set()
+        self._handler.on_failure(self._failure)
+
+    def close(self) -> None:
+        """End the threads; safe to call twice."""
+        self._closed = True
+        for queue in (self._to_issue, *self._to_pack.values(), *self._to_await.values()):
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(JOIN_S)

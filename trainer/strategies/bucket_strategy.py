@@ -1,0 +1,182 @@
+"""What butterfly and lazy share: gradients are collected as backward makes them, and the schedule begins."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from augpipe.trainer.exchange.bucket import BucketExchange
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.strategies.flat_buffers import Plan
+from augpipe.trainer.strategies.protocol import StepReport
+from augpipe.trainer.strategies.update import AgreedScaler, scale_lr
+
+
+class BucketStrategy:
+    """Hooks on the parameters of a plan, the buckets that they fill, and the exchange that these go through.
+
+    `strangers` are the parameters that no strategy was given, since they were frozen, or not there, when it was built.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: Plan,
+        exchange: GroupExchange,
+        *,
+        clip_norm: float | None,
+        strangers: Callable[[], Iterator[nn.Parameter]],
+    ) -> None:
+        self.module = model
+        self.optimizer = optimizer
+        self.meter = exchange.meter
+        self._clip_norm = clip_norm
+        self._plan = plan
+        self._exchange = exchange
+        self._buckets = plan.make_buckets(exchange)
+        self._threads = exchange.start(self)
+        self._scaler = AgreedScaler(exchange.device)
+        self._strangers = strangers
+        self._lock = RLock()
+        self._syncing = True
+        self._members = [plan.bucket_parameters(index) for index in range(len(self._buckets))]
+        self._buckets_of: dict[nn.Parameter, list[BucketExchange]] = {parameter: [] for parameter in plan.parameters}
+        for bucket, members in zip(self._buckets, self._members, strict=True):
+            for member in members:
+                self._buckets_of[plan.parameters[member]].append(bucket)
+        self._handles: list[RemovableHandle] = [
+            parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
+            for index, parameter in enumerate(plan.parameters)
+        ]
+        self._addresses = [parameter.data_ptr() for parameter in plan.parameters]
+        self._reset()
+
+    def before_reduce(self, bucket: BucketExchange) -> None:
+        """The gradients are in the flat buffers, which the buckets are of."""
+
+    def before_gather(self, bucket: BucketExchange) -> None:
+        """The means are what is sent back."""
+
+    def after_gather(self, bucket: BucketExchange) -> None:
+        """They stay in the flat buffers until the step."""
+
+    def on_failure(self, error: SyncError) -> None:
+        """Nobody waits but for buckets."""
+
+    def set_lr(self, factor: float) -> None:
+        """Set every group's learning rate to `factor` times its first one."""
+        scale_lr(self.optimizer, factor)
+
+    def _reset(self) -> None:
+        self._taken: list[bool | None] = [None] * len(self._plan.parameters)
+        """Whether a parameter has a gradient in this step; None until known."""
+        self._missing = [len(members) for members in self._members]
+        self._next = 0
+
+    def _hook(self, index: int) -> Callable[[nn.Parameter], None]:
+        def ready(_parameter: nn.Parameter) -> None:
+            if self._syncing:
+                self._take(index)
+
+        return ready
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients stay in `.grad` and add up there."""
+        before, self._syncing = self._syncing, False
+        try:
+            yield
+        finally:
+            self._syncing = before
+
+    def _take(self, index: int) -> None:
+        """Copy a gradient to its place and start the buckets that this completes."""
+        parameter, view = self._plan.parameters[index], self._plan.views[index]
+        with self._lock:
+            if self._taken[index] is not None:
+                raise RuntimeError(
+                    f"parameter {self._plan.names[index]} got a second gradient before step(): run every backward but "
+                    "the last of a step inside no_sync(). Reentrant checkpointing does this too: pass "
+                    "use_reentrant=False."
+                )
+            gradient = parameter.grad
+            for bucket in self._buckets_of[parameter]:  # what the last step still gathers into the same memory
+                self._threads.wait_gathered(bucket)
+            if gradient is None:
+                view.zero_()
+            elif gradient.is_sparse:
+                raise ValueError(
+                    f"parameter {self._plan.names[index]} has a sparse gradient: only dense ones are exchanged. "
+                    "Build the layer with sparse=False."
+                )
+            else:
+                view.copy_(gradient)
+                parameter.grad = None
+            self._taken[index] = gradient is not None
+            for bucket in self._buckets_of[parameter]:
+                self._missing[bucket.number] -= 1
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin what the schedule has next, up to the reduction of a bucket that is not complete."""
+        for collective in self._plan.exchange.during_backward[self._next :]:
+            bucket = self._buckets[collective.bucket]
+            if collective.phase == "reduce":
+                if self._missing[collective.bucket]:
+                    return
+                bucket.flags = [bool(self._taken[parameter]) for parameter in self._members[collective.bucket]]
+            assert collective.phase != "agree"
+            self._threads.begin(collective.phase, bucket)
+            self._next += 1
+
+    def _finish_backward(self) -> None:
+        """Take what backward did not reach, so that every bucket is under way; ends the step's collecting."""
+        self._check()
+        for index, taken in enumerate(self._taken):
+            if taken is None:
+                self._take(index)
+        self._reset()
+
+    def _check(self) -> None:
+        for parameter in self._strangers():
+            if parameter.requires_grad and parameter.grad is not None:
+                raise ValueError(
+                    f"a parameter of shape {tuple(parameter.shape)} has a gradient but was frozen, or not there, when "
+                    f"the strategy was built, so ranks would drift apart: build the strategy after the last change of "
+                    "requires_grad."
+                )
+        for index, parameter in enumerate(self._plan.parameters):
+            if parameter.data_ptr() != self._addresses[index]:
+                raise ValueError(
+                    f"parameter {self._plan.names[index]} lies elsewhere than when the strategy was built: move or "
+                    f"convert the model (.to, .cuda, .half, channels_last) before."
+                )
+
+    def _used(self) -> list[bool]:
+        """Which parameters had a gradient on any rank; after the reductions."""
+        used = [False] * len(self._plan.parameters)
+        for bucket, members in zip(self._buckets, self._members, strict=True):
+            for parameter, flag in zip(members, bucket.flags, strict=True):
+                used[parameter] |= flag
+        return used
+
+    def _report(self, norm: float | None, found_inf: bool, not_finite: int) -> StepReport:
+        return StepReport(
+            grad_norm=norm,
+            found_inf=found_inf,
+            non_finite=max(sum(bucket.non_finite for bucket in self._buckets), not_finite),
+            exposed_s=self._threads.take_exposed_s(),
+            bytes_sent=self.meter.since_last(),
+        )
+
+    def close(self) -> None:
+        """End the threads, take the hooks off, let go of the group."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._exchange.close()

@@ -1,0 +1,64 @@
+"""The butterfly: every rank averages one slice of each bucket and sends the average to all others, during backward."""
+
+import math
+from typing import Any
+
+from torch.amp.grad_scaler import GradScaler
+
+from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
+from augpipe.trainer.strategies.protocol import StepReport
+from augpipe.trainer.strategies.state import full_state, load_full_state
+from augpipe.trainer.strategies.update import clip_factor
+
+
+class Butterfly(BucketStrategy):
+    """A `Strategy`: gradients travel, the whole optimizer runs on every rank (Deep Image, section 3.1)."""
+
+    def step(self, scaler: GradScaler | None = None) -> StepReport:
+        """Await the averages, unscale, clip, update."""
+        self._finish_backward()
+        for bucket in self._buckets:
+            self._threads.wait_gathered(bucket)
+        self._threads.read_controls(self._buckets)
+        not_finite = sum(bucket.gathered_non_finite for bucket in self._buckets)
+        found_inf = self._scaler.found_inf(scaler, not_finite > 0)
+        self._exchange.scale_residuals(self._scaler.residual_factor, "reduce", "gather")
+        norm = None
+        factor = self._scaler.inverse_scale
+        if self._clip_norm is not None:
+            # one order of adding on every rank: the norm, and so the weights, are the same to the last bit
+            norm = math.sqrt(math.fsum(square for bucket in self._buckets for square in bucket.square_sums)) * factor
+        if not found_inf:
+            clip = clip_factor(norm, self._clip_norm)
+            for flat in self._plan.flats:
+                if factor != 1.0:
+                    flat.mul_(factor)
+                if clip != 1.0:
+                    flat.mul_(clip)
+            self._hand_over_gradients()
+            self.optimizer.step()
+        for parameter in self._plan.parameters:
+            parameter.grad = None
+        return self._report(norm, found_inf, not_finite)
+
+    def _hand_over_gradients(self) -> None:
+        """Views of the flat buffers where the dtype allows it."""
+        for parameter, view, used in zip(self._plan.parameters, self._plan.views, self._used(), strict=True):
+            parameter.grad = view.to(parameter.dtype) if used else None
+
+    def flush(self) -> None:
+        """Weights are whole whenever `step` is not running; raises `SyncError` where an exchange has failed."""
+        self._threads.check()
+
+    def full_optimizer_state(self) -> dict[str, Any]:
+        """The optimizer state, which every rank has."""
+        return full_state(self.optimizer, self._plan.by_parameter)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The full optimizer state, and this rank's residuals."""
+        return self.full_optimizer_state() | self._exchange.residual_state("reduce", "gather")
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up a full state; residuals only of this very rank."""
+        load_full_state(self.optimizer, self._plan.by_parameter, state)
+        self._exchange.load_residual_state(state, "reduce", "gather")

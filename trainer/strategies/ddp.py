@@ -1,0 +1,101 @@
+"""The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec is asked for."""
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.distributed import ProcessGroup
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from augpipe.trainer.codecs.protocol import Codec
+from augpipe.trainer.exchange.meter import butterfly_bytes
+from augpipe.trainer.exchange.ranks import destroy_group
+from augpipe.trainer.strategies.alone import Alone
+from augpipe.trainer.strategies.hook import ButterflyState, butterfly_hook
+from augpipe.trainer.strategies.protocol import StepReport
+
+# one name took over from the other, and the old one warns
+_BUFFERS_STAY: dict[str, Any] = {
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in signature(DistributedDataParallel.__init__).parameters
+    else "broadcast_buffers": False
+}
+
+
+class Ddp(Alone):
+    """A `Strategy` around DistributedDataParallel. Buffers are rank 0's at the start and each rank's own after that."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        names: Mapping[nn.Parameter, str],
+        *,
+        codec: Codec,
+        exempt_1d: bool,
+        error_feedback: bool,
+        clip_norm: float | None,
+        bucket_bytes: int,
+        group: ProcessGroup,
+        find_unused_parameters: bool,
+        timeout_s: float,
+        left_to_others: list[str],
+    ) -> None:
+        super().__init__(model, optimizer, names, clip_norm=clip_norm)
+        self._group = group
+        device = next(iter(names)).device
+        if left_to_others:
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+                model, left_to_others
+            )
+        self._ddp = DistributedDataParallel(
+            model,
+            device_ids=[device] if device.type == "cuda" else None,
+            process_group=group,
+            bucket_cap_mb=bucket_bytes / 2**20,
+            init_sync=False,  # they have just been broadcast
+            **_BUFFERS_STAY,
+            find_unused_parameters=find_unused_parameters,
+        )
+        self.module: nn.Module = self._ddp
+        self._hook_state: ButterflyState | None = None
+        if codec.name != "fp32":
+            self._hook_state, hook = butterfly_hook(
+                codec, group=group, exempt_1d=exempt_1d, error_feedback=error_feedback, timeout_s=timeout_s
+            )
+            self._ddp.register_comm_hook(self._hook_state, hook)
+            self.meter = self._hook_state.meter
+        # what torch's all-reduce moves; it cannot be counted from outside
+        num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in names)
+        self._bytes_a_step = round(butterfly_bytes(num_bytes, dist.get_world_size(group), lambda num: num))
+        self._last_ready = 0.0
+        for parameter in names:
+            parameter.register_post_accumulate_grad_hook(self._ready)  # type: ignore[no-untyped-call]
+
+    def _ready(self, _parameter: nn.Parameter) -> None:
+        self._last_ready = time.perf_counter()
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """DDP's own."""
+        return self._ddp.no_sync()
+
+    def step(self, scaler: GradScaler | None = None) -> StepReport:
+        """As alone: DDP has averaged the gradients at the end of backward."""
+        exposed_s = time.perf_counter() - self._last_ready if self._last_ready else 0.0
+        self._last_ready = 0.0
+        if self._hook_state is None:
+            self.meter.add("gradients", self._bytes_a_step)
+        return replace(super().step(scaler), exposed_s=exposed_s)
+
+    def close(self) -> None:
+        """End the hook's threads, where there is one, and let go of DDP's process group."""
+        if self._hook_state is not None:
+            self._hook_state.close()
+        destroy_group(self._group)
