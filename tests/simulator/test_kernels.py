@@ -1,15 +1,19 @@
 """The CUDA kernels in numba's simulator beside the CPU's loop, on tiny images."""
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from augpipe import Plan, Recipe, View, ops, plan
+from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
 from augpipe.gpu_ops.image.cuda.launch import is_simulated, pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
 from tests.parity.table import CASES, CROPS, ENLARGING
 
@@ -229,6 +233,36 @@ def test_a_region_stands_for_the_image(scale: int, channels: int) -> None:
         region[:] = held(image, channels)[top:bottom, left:right]
         part = on_device([region], rows, size, starts=[(left, top)])
         assert np.array_equal(part, on_device([held(image, channels)], rows, size))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("width", [1, 3, 8, 9])
+@pytest.mark.parametrize("scale", [150, 40, 12])
+def test_nothing_is_read_beside_a_region(
+    scale: int, width: int, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not for the half of a pair of columns that an odd width does not have."""
+    chosen = (ops.LensDistortion(), ops.Rotate(), ops.Flip(), ops.MultiResolutionCrop(size=(5, width), scales=(scale,)))
+    held_at: list[int] = []
+
+    def recorded(load: Any, num_bytes: int) -> Callable[[int], Any]:
+        def read(address: int) -> Any:
+            assert held_at[0] <= address <= held_at[1] - num_bytes, "beside the region"
+            return load(address)
+
+        return read
+
+    for module in (antialias, bilinear, pixels):
+        for name, num_bytes in (("load_u8", 1), ("load_u32", 4)):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, recorded(getattr(module, name), num_bytes))
+    for seed in range(6):
+        drawn = plan(Recipe(ops=chosen), [seed], sizes=[(50, 60)])
+        rows, size = kernel_rows(drawn.rows), size_of(drawn)
+        left, top, right, bottom = source_regions([rows], [size])[0].tolist()
+        region = held(noise(50, 60)[top:bottom, left:right], channels)
+        held_at[:] = region.ctypes.data, region.ctypes.data + region.nbytes
+        on_device([region], rows, size, starts=[(left, top)])
 
 
 def test_several_views_of_one_table() -> None:

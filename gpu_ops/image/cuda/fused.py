@@ -163,9 +163,11 @@ def fused_kernel(held_as: int, planar: bool) -> Any:
         base = base + (np.int64(load_i32(row + ORIGIN_X)) - load_i64(record + FIRST_X)) * num_channels
         below = base + row_bytes
 
-        x0, x1 = centred(column, np.int32(width)), centred(np.int32(column + 1), np.int32(width))
+        # an odd width's last pair looks one column up twice: what lies beside it may not be in memory
+        columns = np.int32(width)
+        x0, x1 = centred(column, columns), centred(min(np.int32(column + 1), np.int32(columns - 1)), columns)
         far0, far1 = x0 * x0 * inverse_corner_r2, x1 * x1 * inverse_corner_r2
-        is_paired = np.int32(width) & np.int32(1) == 0  # else every other pair starts at half a pair
+        is_paired = columns & np.int32(1) == 0  # else every other pair starts at half a pair
         pixel_bytes = item_bytes if planar else 3 * item_bytes
         at = batch + image * (3 * plane_bytes) + (np.int64(first_row) * width + column) * pixel_bytes
         y, end_y, step_y = centred(first_row, num_rows), centred(end_row, num_rows), np.float32(step)  # halves: exact
