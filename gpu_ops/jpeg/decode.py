@@ -1,0 +1,425 @@
+"""One region of one JPEG: header, stream, the MCUs that it needs, their levels, and its pixels.
+
+Of the rows of MCUs above the region, and of what lies beside it, codes are passed over and nothing is computed; nothing
+below it is looked at, but for the end of the file. All memory is the caller's `Workspace`; no more is written than was
+checked to be there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite.binding import get_host_cpu_features
+from numba import uint64
+
+from augpipe.gpu_ops.jit import kernel
+from augpipe.gpu_ops.jpeg.bits import STREAM_PADDING
+from augpipe.gpu_ops.jpeg.colour import lengthen, widen, widen_and_lengthen, write_coloured, write_stored
+from augpipe.gpu_ops.jpeg.entropy import (
+    BLOCK_AC,
+    BLOCK_COMPONENT,
+    BLOCK_DC,
+    BLOCK_GROUP,
+    BLOCK_LANE,
+    BLOCK_STEP,
+    GROUP_ITEMS,
+    READER_ITEMS,
+    UNSOUND,
+    consumed_bits,
+    skip_blocks,
+    start_reader,
+    store_blocks,
+)
+from augpipe.gpu_ops.jpeg.header import (
+    AC_TABLE,
+    COMPONENT_ITEMS,
+    DC_TABLE,
+    FIRST_COMPONENT,
+    FRAME_ITEMS,
+    HEIGHT,
+    HORIZONTAL,
+    IS_RGB,
+    LEFT,
+    NUM_COMPONENTS,
+    QUANTIZATION,
+    RESTART_INTERVAL,
+    SCAN_START,
+    TAKEN,
+    VERTICAL,
+    WIDTH,
+    read_header,
+)
+from augpipe.gpu_ops.jpeg.huffman import (
+    LANES,
+    NUM_TABLES,
+    PAIR_BITS,
+    SKIP_BITS,
+    SYMBOL_BITS,
+    pairs_of,
+    skips_of,
+    symbols_of,
+)
+from augpipe.gpu_ops.jpeg.stream import COPIED_AT_ONCE, unstuffed
+from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS, transform
+
+SMALL = 2
+"""The workspace is too small: `needed` says how large it has to be."""
+
+(
+    MCU_COLUMNS,
+    MCU_ROWS,
+    FIRST_COLUMN,
+    STOP_COLUMN,
+    FIRST_ROW,
+    STOP_ROW,
+    LEFT_SAMPLE,
+    STOP_SAMPLE,
+    TOP_SAMPLE,
+    END_SAMPLE,
+) = range(10)
+"""Of an image and a region: how many MCUs there are, which ones it needs, and which samples of subsampled ones."""
+
+LAYER_GROUP, LAYER_GROUPS, LAYER_QUANTIZATION, LAYER_PLANE, LAYER_WORDS, LAYER_STEP = range(6)
+"""Of each row of blocks in a row of MCUs: where its groups of coefficients begin, how many there are, its table, where
+its levels begin in the planes, words from row to row there, and words from one row of MCUs to the next."""
+
+MARGIN_WORDS = 4
+"""Between planes, for what is written beside the first and last column, and read by whole words."""
+
+STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS = range(5)
+"""What grows with images: bytes of the stream, restart intervals, coefficients, words of planes, columns of chroma."""
+
+
+@kernel()
+def build_tables(frame, counts, values, symbols, limits, pairs, skips, has_skips):
+    """Fill the tables that the components take, those of skips where blocks are skipped; whether all are codes."""
+    done = 0
+    for component in range(frame[NUM_COMPONENTS]):
+        for item in (DC_TABLE, AC_TABLE):
+            table = frame[FIRST_COMPONENT + component * COMPONENT_ITEMS + item]
+            if done >> table & 1:
+                continue
+            done |= 1 << table
+            of_table = symbols[table << SYMBOL_BITS : (table + 1) << SYMBOL_BITS]
+            if not symbols_of(counts[table], values[table], item == AC_TABLE, of_table, limits[table]):
+                return False
+            if item == AC_TABLE:
+                nth = table - NUM_TABLES // 2
+                pairs_of(of_table, pairs[nth << PAIR_BITS : (nth + 1) << PAIR_BITS])
+                if has_skips:
+                    skips_of(of_table, skips[nth << SKIP_BITS : (nth + 1) << SKIP_BITS])
+    return True
+
+
+@kernel()
+def find_extent(frame, region, extent):
+    """Fill what a region needs. Smoothing looks at one more sample of a subsampled component on each side."""
+    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
+    for first, stop, size, sampling, first_at, stop_at in (
+        (region[0], region[2], frame[WIDTH], horizontal, LEFT_SAMPLE, STOP_SAMPLE),
+        (region[1], region[3], frame[HEIGHT], vertical, TOP_SAMPLE, END_SAMPLE),
+    ):
+        if sampling == 2:
+            extent[first_at] = max(0, (first >> 1) - 1)
+            extent[stop_at] = min((size + 1) >> 1, ((stop - 1) >> 1) + 2)
+        else:
+            extent[first_at], extent[stop_at] = first, stop
+    extent[MCU_COLUMNS] = (frame[WIDTH] + 8 * horizontal - 1) // (8 * horizontal)
+    extent[MCU_ROWS] = (frame[HEIGHT] + 8 * vertical - 1) // (8 * vertical)
+    extent[FIRST_COLUMN], extent[STOP_COLUMN] = extent[LEFT_SAMPLE] >> 3, (extent[STOP_SAMPLE] + 7) >> 3
+    extent[FIRST_ROW], extent[STOP_ROW] = extent[TOP_SAMPLE] >> 3, (extent[END_SAMPLE] + 7) >> 3
+
+
+@kernel()
+def lay_out(frame, extent, blocks, layers, needed):
+    """Fill the blocks of an MCU and the layers of a row of MCUs; how many there are of both."""
+    num_columns, num_rows = extent[STOP_COLUMN] - extent[FIRST_COLUMN], extent[STOP_ROW] - extent[FIRST_ROW]
+    num_blocks, num_layers, group, word = 0, 0, 0, MARGIN_WORDS
+    for component in range(frame[NUM_COMPONENTS]):
+        at = FIRST_COMPONENT + component * COMPONENT_ITEMS
+        horizontal = frame[HORIZONTAL] if component == 0 else 1
+        vertical = frame[VERTICAL] if component == 0 else 1
+        num_groups = (num_columns * horizontal + LANES - 1) // LANES
+        row_words = num_groups * LANES + MARGIN_WORDS
+        for block_row in range(vertical):
+            layer = layers[num_layers]
+            layer[LAYER_GROUP], layer[LAYER_GROUPS] = group, num_groups
+            layer[LAYER_QUANTIZATION] = frame[at + QUANTIZATION]
+            layer[LAYER_PLANE], layer[LAYER_WORDS] = word + 8 * block_row * row_words, row_words
+            layer[LAYER_STEP] = 8 * vertical * row_words
+            num_layers += 1
+            for block_column in range(horizontal):
+                block = blocks[num_blocks]
+                block[BLOCK_COMPONENT] = component
+                block[BLOCK_DC], block[BLOCK_AC] = frame[at + DC_TABLE], frame[at + AC_TABLE]
+                block[BLOCK_GROUP], block[BLOCK_LANE], block[BLOCK_STEP] = group, block_column, horizontal
+                num_blocks += 1
+            group += num_groups * GROUP_ITEMS
+        word += num_rows * 8 * vertical * row_words + MARGIN_WORDS
+    needed[COEFFICIENTS], needed[PLANES] = group, word
+    needed[COLUMNS] = num_columns * 8 + 16
+    return num_blocks, num_layers
+
+
+@kernel()
+def decode_rows(
+    frame, extent, stream, end, intervals, num_intervals, reader, blocks, layers, values, quantization, symbols, limits,
+    pairs, skips, coefficients, num_coefficients, between, planes,
+):  # fmt: skip
+    """Decode the rows of MCUs down to the region's last one into planes of levels; UNSOUND where all is not well."""
+    num_columns, first, stop = extent[MCU_COLUMNS], extent[FIRST_COLUMN], extent[STOP_COLUMN]
+    is_to_the_end = extent[STOP_ROW] == extent[MCU_ROWS]
+    interval, left = 0, num_columns * extent[MCU_ROWS]
+    if frame[RESTART_INTERVAL]:
+        left = frame[RESTART_INTERVAL]
+    start_reader(reader, 0)
+    for row in range(extent[STOP_ROW]):
+        is_wanted = row >= extent[FIRST_ROW]
+        is_last = row == extent[STOP_ROW] - 1 and not is_to_the_end
+        if is_wanted:
+            coefficients[:num_coefficients] = 0
+        column = 0
+        while column < (stop if is_last else num_columns):
+            if left == 0:
+                if interval + 1 == num_intervals or (consumed_bits(reader) + 7) >> 3 != intervals[interval + 1]:
+                    return UNSOUND
+                interval += 1
+                start_reader(reader, intervals[interval] * 8)
+                left = frame[RESTART_INTERVAL]
+            until = num_columns
+            if is_wanted and column < stop:
+                until = first if column < first else stop
+            until = min(until, column + left)
+            if is_wanted and first <= column < stop:
+                result = store_blocks(
+                    stream,
+                    end,
+                    reader,
+                    column - first,
+                    until - column,
+                    blocks,
+                    symbols,
+                    limits,
+                    values,
+                    pairs,
+                    coefficients,
+                )
+            else:
+                result = skip_blocks(stream, end, reader, until - column, blocks, symbols, limits, values, skips)
+            if result == UNSOUND:
+                return UNSOUND
+            left -= until - column
+            column = until
+        if is_wanted:
+            for nth in range(len(layers)):
+                layer = layers[nth]
+                start = layer[LAYER_PLANE] + (row - extent[FIRST_ROW]) * layer[LAYER_STEP]
+                for group in range(layer[LAYER_GROUPS]):
+                    is_small = transform(
+                        coefficients,
+                        uint64(layer[LAYER_GROUP] + group * GROUP_ITEMS),
+                        quantization[layer[LAYER_QUANTIZATION]],
+                        between,
+                        planes,
+                        uint64(start + group * LANES),
+                        uint64(layer[LAYER_WORDS]),
+                    )
+                    if not is_small:
+                        return UNSOUND
+    taken = (consumed_bits(reader) + 7) >> 3
+    if is_to_the_end:
+        return TAKEN if taken == end and interval + 1 == num_intervals else UNSOUND
+    return TAKEN if taken <= end else UNSOUND
+
+
+@kernel()
+def plane_start(layer, extent, horizontal, vertical):
+    """Where the first sample of an image would lie in the bytes of a plane."""
+    row_bytes = layer[LAYER_WORDS] * 8
+    return layer[LAYER_PLANE] * 8 - extent[FIRST_COLUMN] * 8 * horizontal - extent[FIRST_ROW] * 8 * vertical * row_bytes
+
+
+@kernel()
+def repeat_edges(plane, start, row_bytes, extent, num_samples):
+    """Write the first and the last column of a component once more beside them, in the rows that are needed."""
+    for y in range(extent[TOP_SAMPLE], extent[END_SAMPLE]):
+        row = start + y * row_bytes
+        if extent[LEFT_SAMPLE] == 0:
+            plane[row - 1] = plane[row]
+        if extent[STOP_SAMPLE] == num_samples:
+            plane[row + num_samples] = plane[row + num_samples - 1]
+
+
+@kernel()
+def write_pixels(frame, extent, layers, region, planes, sums, doubled, chroma, out):
+    """The region as rows of RGBX, from planes; `chroma` is the memory of `doubled`, (2, COLUMNS) uint16, as bytes."""
+    left, top, right, bottom = region[0], region[1], region[2], region[3]
+    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
+    num = right - left
+    luma = plane_start(layers[0], extent, horizontal, vertical) + left
+    luma_bytes = layers[0][LAYER_WORDS] * 8
+    if frame[NUM_COMPONENTS] == 1:
+        for y in range(top, bottom):
+            at = uint64(luma + y * luma_bytes)
+            write_stored(planes, at, planes, at, planes, at, out, uint64((y - top) * num), num)
+        return
+    chroma_bytes = layers[vertical][LAYER_WORDS] * 8
+    blue, red = plane_start(layers[vertical], extent, 1, 1), plane_start(layers[vertical + 1], extent, 1, 1)
+    if horizontal == 2:
+        for start in (blue, red):
+            repeat_edges(planes, start, chroma_bytes, extent, (frame[WIDTH] + 1) >> 1)
+    first = left >> (horizontal - 1)
+    num_samples = ((right - 1) >> (horizontal - 1)) + 1 - first
+    last_row = (frame[HEIGHT] - 1) >> 1
+    for y in range(top, bottom):
+        near, far = y, y
+        if vertical == 2:
+            near = y >> 1
+            far = min(max(near - 1 + 2 * (y & 1), 0), last_row)
+        for nth, start in enumerate((blue, red)):
+            near_at = uint64(start + near * chroma_bytes + first - (horizontal - 1))
+            far_at = uint64(start + far * chroma_bytes + first - (horizontal - 1))
+            if horizontal == 2 and vertical == 2:
+                widen_and_lengthen(planes, near_at, far_at, sums, doubled[nth], uint64(0), num_samples)
+            elif horizontal == 2:
+                widen(planes, near_at, doubled[nth], uint64(0), num_samples)
+            elif vertical == 2:
+                lengthen(planes, near_at, far_at, 1 + (y & 1), chroma[nth], uint64(0), num_samples)
+        at, to = uint64(luma + y * luma_bytes), uint64((y - top) * num)
+        if horizontal * vertical > 1:
+            skipped = uint64(left & (horizontal - 1))
+            write_coloured(planes, at, chroma[0], skipped, chroma[1], skipped, out, to, num)
+            continue
+        blue_at, red_at = uint64(blue + y * chroma_bytes + left), uint64(red + y * chroma_bytes + left)
+        if frame[IS_RGB]:
+            write_stored(planes, at, planes, blue_at, planes, red_at, out, to, num)
+        else:
+            write_coloured(planes, at, planes, blue_at, planes, red_at, out, to, num)
+
+
+@kernel()
+def decode_region(
+    file, region, size, out, frame, extent, reader, counts, values, quantization, symbols, limits, pairs, skips, blocks,
+    layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums, doubled, chroma,
+):  # fmt: skip
+    """Decode; TAKEN, LEFT to libjpeg-turbo with `out` undefined, or SMALL. The arguments are a `Workspace`'s."""
+    if read_header(file, frame, quantization, counts, values) == LEFT:
+        return LEFT
+    height, width = frame[HEIGHT], frame[WIDTH]
+    left, top, right, bottom = region[0], region[1], region[2], region[3]
+    if height != size[0] or width != size[1]:
+        return LEFT
+    if not (0 <= left < right <= width and 0 <= top < bottom <= height and (right - left) * (bottom - top) <= len(out)):
+        return LEFT
+    find_extent(frame, region, extent)
+    num_stored = (extent[STOP_COLUMN] - extent[FIRST_COLUMN]) * (extent[STOP_ROW] - extent[FIRST_ROW])
+    has_skips = num_stored < extent[MCU_COLUMNS] * extent[MCU_ROWS]
+    if not build_tables(frame, counts, values, symbols, limits, pairs, skips, has_skips):
+        return LEFT
+    num_blocks, num_layers = lay_out(frame, extent, blocks, layers, needed)
+    needed[STREAM] = len(file) - frame[SCAN_START] + COPIED_AT_ONCE + STREAM_PADDING
+    num_intervals, num_mcus = 1, extent[MCU_COLUMNS] * extent[MCU_ROWS]
+    if frame[RESTART_INTERVAL]:
+        num_intervals = (num_mcus + frame[RESTART_INTERVAL] - 1) // frame[RESTART_INTERVAL]
+    needed[INTERVALS] = num_intervals + 1
+    is_small = len(stream) < needed[STREAM] or len(intervals) < needed[INTERVALS]
+    is_small |= len(coefficients) < needed[COEFFICIENTS] or len(planes) < needed[PLANES]
+    if is_small or len(sums) < needed[COLUMNS] or doubled.shape[1] < needed[COLUMNS]:
+        return SMALL
+    end, num_found = unstuffed(file, frame[SCAN_START], stream, intervals)
+    if num_found != num_intervals:
+        return LEFT
+    result = decode_rows(
+        frame, extent, stream, end, intervals, num_intervals, reader, blocks[:num_blocks], layers[:num_layers], values,
+        quantization, symbols, limits, pairs, skips, coefficients, needed[COEFFICIENTS], between, planes,
+    )  # fmt: skip
+    if result == UNSOUND:
+        return LEFT
+    write_pixels(frame, extent, layers, region, plane_bytes, sums, doubled, chroma, out)
+    return TAKEN
+
+
+HAS_WIDE_VECTORS = bool(get_host_cpu_features().get("avx2"))
+"""Whether this CPU decodes so faster than libjpeg-turbo does; measured with AVX2 alone."""
+
+
+class Workspace:
+    """What one thread decodes with; it grows with the images that it meets.
+
+    Args:
+        empty: makes its memory, (num,) of a dtype with any content; for tests.
+    """
+
+    def __init__(self, empty: Callable[[int, type[np.generic]], npt.NDArray[Any]] = np.empty) -> None:
+        self._empty = empty
+        self._region, self._size = np.zeros(4, np.int64), np.zeros(2, np.int64)
+        self._needed = np.zeros(5, np.int64)
+        self._tables = (
+            np.zeros(FRAME_ITEMS, np.int64),
+            np.zeros(10, np.int64),
+            np.zeros(READER_ITEMS, np.int64),
+            np.zeros((NUM_TABLES, 17), np.uint8),
+            np.zeros((NUM_TABLES, 256), np.uint8),
+            np.zeros((4, 64), np.int32),
+            np.zeros(NUM_TABLES << SYMBOL_BITS, np.uint32),
+            np.zeros((NUM_TABLES, 2, 17), np.int64),
+            np.zeros(NUM_TABLES // 2 << PAIR_BITS, np.uint64),
+            np.zeros(NUM_TABLES // 2 << SKIP_BITS, np.uint16),
+            np.zeros((6, 6), np.int64),
+            np.zeros((4, 6), np.int64),
+            np.zeros(BETWEEN_ITEMS, np.int32),
+        )
+        self._memory = self._of_sizes([1 << 14] * 5)
+
+    def decode(
+        self,
+        file: npt.NDArray[np.uint8],
+        height: int,
+        width: int,
+        region: tuple[int, int, int, int],
+        out: npt.NDArray[np.uint8],
+    ) -> bool:
+        """Decode a region to RGBX as libjpeg-turbo would, without the GIL, from one thread at a time.
+
+        Args:
+            file: (n,) uint8, the whole file.
+            height: in pixels, as another reader of the header found; one that says otherwise is not decoded.
+            width: likewise.
+            region: left, top, right, bottom in pixels, right and bottom excluded.
+            out: (4 * pixels of the region,) uint8 or more, C-contiguous, filled; its address is a multiple of 4.
+
+        Returns:
+            False where the file is to be left to libjpeg-turbo, since it is of another kind, or damaged; what `out`
+            holds then is undefined.
+        """
+        self._region[:], self._size[:] = region, (height, width)
+        pixels = out[: len(out) // 4 * 4].view(np.uint32)
+        file = file.view()
+        file.flags.writeable = False  # all are of one type to numba, which compiles for each
+        while True:
+            result = decode_region(file, self._region, self._size, pixels, *self._tables, self._needed, *self._memory)
+            if result != SMALL:
+                return bool(result == TAKEN)
+            sizes = (len(self._memory[i]) for i in (0, 1, 2, 3, 5))
+            # a quarter more: the next image may be a little larger
+            self._memory = self._of_sizes(
+                [
+                    held if held >= need else need * 5 // 4
+                    for held, need in zip(sizes, self._needed.tolist(), strict=True)
+                ]
+            )
+
+    def _of_sizes(self, sizes: list[int]) -> tuple[npt.NDArray[np.generic], ...]:
+        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes."""
+        planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
+        return (
+            self._empty(sizes[STREAM], np.uint8),
+            self._empty(sizes[INTERVALS], np.int64),
+            self._empty(sizes[COEFFICIENTS], np.int16),
+            planes,
+            planes.view(np.uint8),
+            self._empty(sizes[COLUMNS], np.int16),
+            doubled.reshape(2, -1),
+            doubled.view(np.uint8).reshape(2, -1),
+        )
