@@ -31,16 +31,22 @@ class Header:
 
     False for the JPEGs that Pillow decodes: CMYK, YCCK, and chroma sampled in an unusual way.
     """
+    is_progressive: bool = False
+    """Whether each of a JPEG's scans tells a little of all pixels, so that all of it has to be read."""
     tiles: Tiles | None = field(default=None, compare=False)
     """Where the file's tiles lie, for a tile-addressable JPEG; their pixels count as stored, before the orientation."""
 
     @property
-    def may_crop(self) -> bool:
-        """Whether a rectangle may be decoded alone, from what `tiles.extract` gives.
+    def has_tiles(self) -> bool:
+        """Whether a rectangle may be decoded from what `tiles.extract` gives.
 
         Not of a turned one: its rectangles would have to be turned back.
         """
         return self.tiles is not None and self.orientation == 1
+
+    def may_crop(self, dct_factor: int) -> bool:
+        """Whether it is worth while to decode a rectangle alone: of tiles, or by our own decoder at full size."""
+        return self.has_tiles or (self.may_scale and not self.is_progressive and dct_factor == 1)
 
     @property
     def may_scale(self) -> bool:

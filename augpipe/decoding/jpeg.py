@@ -1,6 +1,8 @@
-"""JPEG: reading the frame header, and decoding by libjpeg-turbo."""
+"""JPEG: reading the frame header, and decoding by our own decoder or libjpeg-turbo, which give the same pixels."""
 
-from typing import NamedTuple
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ class Frame(NamedTuple):
     height: int
     width: int
     num_components: int
+    is_progressive: bool
     size_at: int
     """Where height and width stand, in the frame header."""
     restart_interval: int
@@ -45,6 +48,7 @@ def read_frame(data: memoryview) -> Frame:
     """
     position, end = 2, len(data)
     size: tuple[int, int, int] | None = None
+    is_progressive = False
     size_at = restart_interval = 0
     exif = b""
     kept: list[tuple[int, int]] = []
@@ -71,6 +75,7 @@ def read_frame(data: memoryview) -> Frame:
                 height=height,
                 width=width,
                 num_components=components,
+                is_progressive=is_progressive,
                 size_at=size_at,
                 restart_interval=restart_interval,
                 exif=exif,
@@ -88,7 +93,8 @@ def read_frame(data: memoryview) -> Frame:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
             size_at = position + 3
-            if marker == _PROGRESSIVE:
+            is_progressive = marker == _PROGRESSIVE
+            if is_progressive:
                 _check_num_scans(data)
         elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
             exif = bytes(data[position + 2 : stop])
@@ -150,6 +156,8 @@ def decode_stored(
 ) -> npt.NDArray[np.uint8]:
     """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
 
+    Our own decoder takes what it can at full size, and leaves damaged files to libjpeg-turbo, which says why.
+
     Args:
         data: the file.
         height: rows that the header claims.
@@ -161,6 +169,10 @@ def decode_stored(
     Raises:
         ValueError: the reason, without the file's name.
     """
+    if dct_factor == 1:
+        pixels = np.empty(height * width * 4, np.uint8) if out is None else out
+        if decode_region(data, height, width, (0, 0, width, height), pixels):
+            return pixels.reshape(height, width, 4)
     if dct_factor > 1 and _scale_is_ambiguous(height, width, dct_factor):
         small = _box_average(_decode(data, height, width, None, may_end_early), dct_factor)
         if out is None:
@@ -168,6 +180,40 @@ def decode_stored(
         np.copyto(out.reshape(small.shape), small)
         return out.reshape(small.shape)
     return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out, may_end_early)
+
+
+_local = threading.local()
+
+
+def decode_region(
+    data: bytes | memoryview, height: int, width: int, region: Sequence[int], out: npt.NDArray[np.uint8]
+) -> bool:
+    """Decode a region of a JPEG as stored to RGBX by our own decoder; the GIL is released.
+
+    Codes above the region and beside it are read and checked, and those below it are not.
+
+    Args:
+        data: the file.
+        height: rows that the header claims.
+        width: columns that the header claims.
+        region: left, top, right, bottom in pixels, right and bottom excluded; not empty and within the image.
+        out: flat bytes that exactly hold the result.
+
+    Returns:
+        False where the file is damaged or of a kind that it does not decode, or this CPU one on which libjpeg-turbo is
+        as fast; what `out` holds then is undefined.
+    """
+    workspace: Any = getattr(_local, "workspace", None)
+    if workspace is None:
+        from augpipe.gpu_ops.jpeg.decode import HAS_WIDE_VECTORS, Workspace
+
+        if not HAS_WIDE_VECTORS:
+            return False
+        workspace = _local.workspace = Workspace()
+    left, top, right, bottom = region
+    if out.ctypes.data % 4:
+        return False
+    return bool(workspace.decode(np.frombuffer(data, np.uint8), height, width, (left, top, right, bottom), out))
 
 
 def _decode(

@@ -34,6 +34,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
     view = memoryview(data).cast("B")
     kind = _format_of(view)
     tiles = usual_tiles(view) if kind == "JPEG" else None
+    is_progressive = False
     if tiles is not None:
         check_size(tiles.stored_height, tiles.stored_width, max_pixels)
         stored, is_jpeg, orientation = (tiles.height, tiles.width), True, 1
@@ -42,7 +43,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         stored, is_jpeg = (image.height, image.width), False
     else:
         frame = read_frame(view)
-        stored = frame.height, frame.width
+        stored, is_progressive = (frame.height, frame.width), frame.is_progressive
         check_size(*stored, max_pixels)
         orientation = read_orientation(frame.exif) if frame.exif else 1
         tiles = tiles_of(view, frame)
@@ -53,7 +54,15 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         if not is_jpeg:
             open_pillow(bytes(view), kind, max_pixels)
     height, width = reversed(stored) if swaps_sides(orientation) else stored
-    return Header(height=height, width=width, orientation=orientation, format=kind, is_jpeg=is_jpeg, tiles=tiles)
+    return Header(
+        height=height,
+        width=width,
+        orientation=orientation,
+        format=kind,
+        is_jpeg=is_jpeg,
+        is_progressive=is_progressive,
+        tiles=tiles,
+    )
 
 
 def _format_of(data: memoryview) -> Format:

@@ -10,15 +10,21 @@ from PIL import Image
 
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.doctor.finding import Finding
+from augpipe.gpu_ops.jpeg.decode import HAS_WIDE_VECTORS
 
 SHAPE = (48, 64, 3)
 _TOLERANCE = 8  # levels that JPEG may change in a smooth image
 
 
 def decoders() -> list[Finding]:
-    """libjpeg-turbo for JPEGs, Pillow for the rest."""
+    """Our own and libjpeg-turbo for JPEGs, Pillow for the rest."""
+    by = f"simplejpeg {version('simplejpeg')} (libjpeg-turbo)"
+    if HAS_WIDE_VECTORS:
+        by = f"augpipe's own decoder, and {by} for what it leaves"
+    else:
+        by += ", as this CPU has no AVX2 for augpipe's own decoder"
     return [
-        tried("JPEG", f"simplejpeg {version('simplejpeg')} (libjpeg-turbo)", jpeg_bytes()),
+        tried("JPEG", by, jpeg_bytes()),
         tried("other formats", f"Pillow {version('pillow')}", _png_bytes()),
     ]
 

@@ -146,13 +146,13 @@ class DaliStage:
         images = [item.opened for item in items]
         heights, widths = np.array([image.size for image in images], np.int32).T
         everything = np.stack([np.zeros_like(widths), np.zeros_like(heights), widths, heights], axis=1)
-        may_crop = np.array([image.may_crop for image in images])
+        has_tiles = np.array([image.has_tiles for image in images])
         regions = np.array([item.region for item in items], np.int32)
-        wanted = ~may_crop if not takes_regions else np.zeros(len(items), np.bool_)
+        wanted = ~has_tiles if not takes_regions else np.zeros(len(items), np.bool_)
         if self._cache is not None:
             wanted |= [not self._cache.has_no_room_for(image.sample_id, 1) for image in images]
         regions[wanted] = everything[wanted]
-        return regions, (regions == everything).all(axis=1) & ~may_crop
+        return regions, (regions == everything).all(axis=1) & ~has_tiles
 
     def _collect(self, _: BatchInProgress) -> None:
         from augpipe.dali.decoder import DaliDecodeError

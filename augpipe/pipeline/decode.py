@@ -62,7 +62,7 @@ class Decoder:
             return _packed(item.pixels)  # as DALI gave it
         image, cache = item.opened, self._cache
         may_be_cached = cache is not None and not cache.has_no_room_for(image.sample_id, item.factor)
-        if image.may_crop and may_crop and (cache is None or cache.is_on_host or not may_be_cached):
+        if image.may_crop(item.factor) and may_crop and (cache is None or cache.is_on_host or not may_be_cached):
             assert item.region is not None
             return image.region(item.region, item.factor)
         return image.whole(item.factor)

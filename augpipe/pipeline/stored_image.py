@@ -8,7 +8,7 @@ import numpy as np
 
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_stored
+from augpipe.decoding.jpeg import decode_region, decode_stored
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -62,9 +62,13 @@ class StoredImage:
         return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
 
     @property
-    def may_crop(self) -> bool:
-        """Whether a region of it may be decoded alone."""
-        return self.header is not None and self.header.may_crop
+    def has_tiles(self) -> bool:
+        """Whether tiles that hold a region of it may be decoded alone."""
+        return self.header is not None and self.header.has_tiles
+
+    def may_crop(self, factor: int) -> bool:
+        """Whether a region of it at 1/`factor` is worth decoding alone."""
+        return self.header is not None and self.header.may_crop(factor)
 
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
@@ -72,7 +76,7 @@ class StoredImage:
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
     def region(self, region: Sequence[int], factor: int = 1) -> Decodable:
-        """The tiles that hold a region, where `may_crop`.
+        """A region, or the tiles that hold it, where `may_crop`.
 
         Args:
             region: left, top, right, bottom, in pixels of the image at 1/`factor`.
@@ -81,8 +85,13 @@ class StoredImage:
         Raises:
             ValueError: the content is damaged; the reason alone.
         """
-        assert self.header is not None and self.header.tiles is not None and isinstance(self.content, bytes)
-        cut = self.header.tiles.extract(self.content, *(int(side) for side in region), dct_factor=factor)
+        assert self.header is not None
+        left, top, right, bottom = map(int, region)
+        if self.header.tiles is None:
+            decode_part = partial(self._decode_region, (left, top, right, bottom))
+            return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
+        assert isinstance(self.content, bytes)
+        cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
         decode_cut = partial(decode_stored, cut.jpeg, cut.height, cut.width, factor, may_end_early=cut.holds_last)
         return Decodable(
             height=-(-cut.height // factor),
@@ -99,7 +108,7 @@ class StoredImage:
             ValueError: the content is damaged; the reason alone.
         """
         assert isinstance(self.content, bytes)
-        if not self.may_crop:
+        if not self.has_tiles:
             return self.content, 0, 0
         assert self.header is not None and self.header.tiles is not None
         cut = self.header.tiles.extract(self.content, *(int(side) for side in region))
@@ -113,6 +122,15 @@ class StoredImage:
         """
         height, width, channels = self.shape(factor)
         return self._decode_whole(factor, scratch.pixels(height * width * channels))
+
+    def _decode_region(self, region: tuple[int, int, int, int], memory: Pixels) -> Pixels:
+        assert self.content is not None and not isinstance(self.content, np.ndarray)
+        left, top, right, bottom = region
+        pixels = memory.reshape(bottom - top, right - left, 4)
+        if not decode_region(self.content, *self.size, region, memory):
+            whole = self._decode_whole(1, np.empty(self.size[0] * self.size[1] * 4, np.uint8))
+            np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
+        return pixels
 
     def _decode_whole(self, factor: int, memory: Pixels) -> Pixels:
         if isinstance(self.content, np.ndarray):

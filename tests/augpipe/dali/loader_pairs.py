@@ -55,14 +55,21 @@ class Decoders:
 
         from augpipe.pipeline import stored_image
 
-        decode = stored_image.decode
+        decode, decode_region = stored_image.decode, stored_image.decode_region
 
         def decoded(content: Any, *args: Any, **options: Any) -> Any:
             self._ours.append(self._ids[bytes(content)])
             return decode(content, *args, **options)
 
+        def region_decoded(content: Any, *args: Any) -> bool:
+            is_taken = decode_region(content, *args)
+            if is_taken:  # else it is decoded whole
+                self._ours.append(self._ids[bytes(content)])
+            return is_taken
+
         monkeypatch.setattr(DaliDecoder, "submit", submitted)
         monkeypatch.setattr(stored_image, "decode", decoded)
+        monkeypatch.setattr(stored_image, "decode_region", region_decoded)
 
     def look(self) -> tuple[list[int], list[int]]:
         """(DALI's samples, ours), each in ascending order."""

@@ -30,7 +30,14 @@ JPEGS, OTHERS = jpeg_kinds(), other_kinds()
 def test_a_plain_jpeg(kind: str) -> None:
     turned = kind == "exif"
     height, width = (61, 45) if turned else (45, 61)
-    expected = Header(height=height, width=width, orientation=6 if turned else 1, format="JPEG", is_jpeg=True)
+    expected = Header(
+        height=height,
+        width=width,
+        orientation=6 if turned else 1,
+        format="JPEG",
+        is_jpeg=True,
+        is_progressive="progressive" in kind,
+    )
     assert probe(JPEGS[kind], max_pixels=MAX_PIXELS) == expected
     assert probe(memoryview(JPEGS[kind]), max_pixels=MAX_PIXELS) == expected
 

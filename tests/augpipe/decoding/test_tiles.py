@@ -75,7 +75,7 @@ def test_an_orientation_added_later_turns_the_true_image() -> None:
     turned = with_markers(data, b"\xff\xe1" + (len(notes) + 2).to_bytes(2, "big") + notes)
     header = header_of(turned)
     assert (header.height, header.width, header.orientation) == (PADDED_WIDTH, 50, 6)
-    assert header.tiles is not None and not header.may_crop and header_of(data).may_crop
+    assert header.tiles is not None and not header.has_tiles and header_of(data).has_tiles
     np.testing.assert_array_equal(decode(turned, header), np.rot90(upright, -1))
 
 
@@ -83,7 +83,7 @@ def test_an_orientation_added_later_turns_the_true_image() -> None:
 def test_a_file_without_a_table_is_as_before(kind: str) -> None:
     data = jpeg_kinds()[kind]
     assert read_tiles(data) is None
-    assert header_of(data).tiles is None and not header_of(data).may_crop
+    assert header_of(data).tiles is None and not header_of(data).has_tiles
 
 
 def test_an_app9_marker_of_somebody_else_is_a_note() -> None:

@@ -74,7 +74,7 @@ def make(contents: Sequence[Any], recipe: Recipe, **options: Any) -> Loader:
 @contextmanager
 def decoding_whole() -> Iterator[None]:
     """Loaders within take no notice of tables of tiles."""
-    with patch.object(StoredImage, "may_crop", property(lambda _: False)):
+    with patch.object(StoredImage, "may_crop", lambda *_: False):
         yield
 
 
@@ -103,7 +103,16 @@ class Decodes:
             self.factors.add(factor)
             return decode_stored(data, height, width, factor, *args, **options)
 
+        decode_region = stored_image.decode_region
+
+        def plain_region(content: Any, height: int, width: int, box: Any, out: Any) -> bool:
+            is_taken = decode_region(content, height, width, box, out)
+            if is_taken:
+                self._regions.append((box[2] - box[0]) * (box[3] - box[1]))
+            return is_taken
+
         monkeypatch.setattr(stored_image, "decode", decoded)
+        monkeypatch.setattr(stored_image, "decode_region", plain_region)
         monkeypatch.setattr(stored_image, "decode_stored", region)
 
     def look(self) -> tuple[list[int], list[int]]:
