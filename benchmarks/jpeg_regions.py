@@ -1,0 +1,111 @@
+"""What a region of a JPEG costs by our own decoder beside a whole decode by libjpeg-turbo, and what damage is not seen.
+
+Into RGBX, on one thread: whole, and what a RandomResizedCrop, and crops of 224 at a random place of scales 256 and 512
+that are turned by up to ten degrees, look at.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import simplejpeg
+from common import in_turn, photographs, ratio, save, summary
+
+from augpipe import Recipe, plan
+from augpipe.gpu_ops.jpeg.decode import Workspace
+from augpipe.ops import MultiResolutionCrop, Op, RandomResizedCrop, Rotate
+from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.regions import source_regions
+
+ROUNDS = 15
+NUM_CHANGED = 6
+"""Copies of each photograph with one changed byte."""
+
+Region = tuple[int, int, int, int]
+
+
+def whole_by_libjpeg(data: bytes, buffer: object | None = None, *, strict: bool = True) -> np.ndarray:
+    pixels: np.ndarray = simplejpeg.decode_jpeg(
+        data, "RGBX", fastdct=False, fastupsample=False, buffer=buffer, strict=strict
+    )
+    return pixels
+
+
+def regions_of(ops: tuple[Op, ...], sizes: list[tuple[int, int]]) -> list[Region]:
+    """What a recipe looks at of each image."""
+    drawn = plan(Recipe(ops=ops), range(len(sizes)), sizes=sizes)
+    return [tuple(region) for region in source_regions([kernel_rows(drawn.rows)], [(224, 224)]).tolist()]  # type: ignore[misc]
+
+
+def damage(
+    files: list[bytes], sizes: list[tuple[int, int]], regions: list[Region], decoder: Workspace
+) -> dict[str, int]:
+    """How many files with one changed byte are refused: whole by libjpeg-turbo, and of those their regions by us."""
+    chance, found = random.Random(0), Counter[str]()
+    for data, (height, width), region in zip(files, sizes, regions, strict=True):
+        out = np.empty((region[2] - region[0]) * (region[3] - region[1]) * 4, np.uint8)
+        if not decoder.decode(np.frombuffer(data, np.uint8), height, width, region, out):
+            continue
+        sound, coded = out.copy(), data.rindex(b"\xff\xda") + 14
+        for _ in range(NUM_CHANGED):
+            changed = bytearray(data)
+            changed[chance.randrange(coded, len(data) - 2)] ^= chance.randrange(1, 256)
+            try:
+                whole_by_libjpeg(bytes(changed))
+                verdict = "taken whole"
+            except ValueError:
+                verdict = "refused whole"
+            is_taken = decoder.decode(np.frombuffer(changed, np.uint8), height, width, region, out)
+            part = "left" if not is_taken else "as before" if np.array_equal(out, sound) else "other pixels"
+            found[f"{verdict}, region {part}"] += 1
+    return dict(sorted(found.items()))
+
+
+def main() -> None:
+    files, origin = photographs()
+    sizes = [whole_by_libjpeg(data).shape[:2] for data in files]
+    scales = {
+        f"224 of {scale}": (Rotate(max_deg=10), MultiResolutionCrop(size=224, scales=(scale,))) for scale in (256, 512)
+    }
+    ops: dict[str, tuple[Op, ...]] = {"RandomResizedCrop": (RandomResizedCrop(size=224),)} | scales
+    regions = {"whole": [(0, 0, width, height) for height, width in sizes]}
+    regions |= {name: regions_of(of, sizes) for name, of in ops.items()}
+    decoder, out = Workspace(), np.empty(max(height * width for height, width in sizes) * 4, np.uint8)
+    arrays = [np.frombuffer(data, np.uint8) for data in files]
+
+    def libjpegs() -> int:
+        for data, (height, width) in zip(files, sizes, strict=True):
+            whole_by_libjpeg(data, out[: height * width * 4])
+        return len(files)
+
+    def ours(boxes: list[Region]) -> Callable[[], int]:
+        def contender() -> int:
+            for file, size, box in zip(arrays, sizes, boxes, strict=True):
+                decoder.decode(file, *size, box, out)
+            return len(files)
+
+        return contender
+
+    contenders = {"libjpeg-turbo, whole": libjpegs} | {name: ours(boxes) for name, boxes in regions.items()}
+    seconds = in_turn(contenders, ROUNDS)
+    areas = {
+        name: sum((right - left) * (bottom - top) for left, top, right, bottom in boxes)
+        for name, boxes in regions.items()
+    }
+    save(
+        "jpeg_regions",
+        {
+            "what": f"milliseconds a photograph into RGBX on one thread, {origin}",
+            "milliseconds": summary(seconds),
+            "over libjpeg-turbo, whole": {
+                name: round(ratio(seconds, name, "libjpeg-turbo, whole"), 3) for name in regions
+            },
+            "share of the pixels": {name: round(area / areas["whole"], 3) for name, area in areas.items()},
+            "one changed byte": damage(files, sizes, regions["RandomResizedCrop"], decoder),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
