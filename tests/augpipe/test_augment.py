@@ -13,20 +13,17 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from augpipe import Augment, Loader, Plan, Recipe, plan, recipes
+from augpipe import Augment, Plan, Recipe, plan, recipes
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.ops import CenterCrop, Flip, Normalize
+from augpipe.ops import CenterCrop, Normalize
 from tests.augpipe.decoding.image_files import other_kinds, scene
 from tests.augpipe.loader.loader_sources import (
     CENTRE,
-    CONTINUOUS,
     PAPER,
     SEVERAL_VIEWS,
     TIMEOUT_S,
-    MemorySource,
     arrays,
     as_array,
-    run_python,
 )
 
 Array = npt.NDArray[Any]
@@ -65,10 +62,9 @@ def replayed(transform: Augment, image: Any) -> Array:
 # What it takes and gives
 
 
-@pytest.mark.parametrize("recipe", [PAPER, CONTINUOUS], ids=lambda recipe: recipe.name)
 @pytest.mark.parametrize("kind", SAME)
-def test_images_of_every_kind_give_the_same_pixels(kind: str, recipe: Recipe) -> None:
-    transform = Augment(recipe, 3)
+def test_images_of_every_kind_give_the_same_pixels(kind: str) -> None:
+    transform = Augment(PAPER, 3)
     np.testing.assert_array_equal(replayed(transform, SAME[kind]), replayed(transform, RGB), strict=True)
 
 
@@ -170,18 +166,13 @@ def test_a_tensor_by_inheritance_is_a_tensor() -> None:
     np.testing.assert_array_equal(result.numpy(), Augment(CENTRE)(RGB))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
-def test_channels_last_and_dtypes_of_tensors(dtype: Any) -> None:
-    recipe = Recipe(ops=(CenterCrop(size=16), Flip())) if dtype == "uint8" else PAPER
-    last = Augment(recipe, dtype=dtype, layout="channels_last", framework="torch")
-    first = Augment(recipe, dtype=dtype, framework="torch")
-    several = last([RGB, RGB], sample_ids=[1, 2])
-    assert several.dtype == getattr(torch, dtype)
+def test_channels_last_of_one_and_of_several() -> None:
+    last = Augment(PAPER, dtype="bfloat16", layout="channels_last", framework="torch")
+    first = Augment(PAPER, dtype="bfloat16", framework="torch")
+    several, single = last([RGB, RGB], sample_ids=[1, 2]), last(RGB, sample_ids=1)
     assert several.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(several, first([RGB, RGB], sample_ids=[1, 2]))
-    single = last(RGB, sample_ids=1)
-    assert single.shape == (3, 16, 16)
-    assert torch.equal(single, several[0])
+    assert single.shape == (3, 16, 16) and torch.equal(single, several[0])
 
 
 def test_the_input_is_not_changed() -> None:
@@ -242,23 +233,7 @@ def test_a_plan_is_repeated() -> None:
     np.testing.assert_array_equal(transform(RGB, sample_ids=0), Augment(PAPER, 99)(RGB))  # nothing was counted
 
 
-def test_a_loaders_plan_is_repeated_after_it_was_saved(tmp_path: Any) -> None:
-    images = arrays(6)
-    (batch,) = Loader(MemorySource(images), SEVERAL_VIEWS, batch_size=6, framework="numpy", seed=3)
-    batch.plan.save(tmp_path / "plan.npz")
-    repeated = Augment(SEVERAL_VIEWS)([images[i] for i in batch.sample_ids], plan=Plan.load(tmp_path / "plan.npz"))
-    for found, expected in zip(repeated, batch.images, strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
 # Threads and processes
-
-
-@pytest.mark.parametrize("num_threads", [1, 2, 5])
-def test_threads_do_not_change_a_bit(num_threads: int) -> None:
-    images = [scene(30 + i, 60 - i, i) for i in range(9)]
-    expected = np.stack([Augment(PAPER, 3)(image, sample_ids=i) for i, image in enumerate(images)])
-    np.testing.assert_array_equal(Augment(PAPER, 3, num_threads=num_threads)(images), expected)
 
 
 def test_a_call_leaves_no_thread_behind() -> None:
@@ -327,16 +302,6 @@ def test_a_transform_is_pickled_and_copied() -> None:
             assert torch.equal(found, view)
         counted = other(RGB)  # goes on counting where the first one stood
         assert torch.equal(counted[0], transform(RGB, sample_ids=1)[0])
-
-
-def test_a_pickled_transform_is_read_by_another_process() -> None:
-    data = pickle.dumps(Augment(PAPER, 3))
-    code = f"import pickle, sys, numpy as np\ntransform = pickle.loads({data!r})\n"
-    code += "image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)\n"
-    code += "sys.stdout.write(transform(image, sample_ids=7).tobytes().hex())"
-    image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)
-    ended = run_python(code)
-    assert ended.stdout == Augment(PAPER, 3)(image, sample_ids=7).tobytes().hex(), ended.stderr
 
 
 def test_it_says_what_it_is() -> None:
@@ -422,11 +387,6 @@ def test_a_plan_and_ids_at_once_are_refused() -> None:
             {"recipe": "deep_image"},
             r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load",
         ),
-        ({"dtype": "double"}, "dtype='double' is not known"),
-        ({"framework": "jax"}, "framework='jax' is not known"),
-        ({"framework": "numpy", "dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch"'),
-        ({"framework": "numpy", "layout": "channels_last"}, 'layout="channels_last" is a torch memory format'),
-        ({"dtype": "uint8"}, 'dtype="uint8" cannot hold normalised values'),
     ],
 )
 def test_arguments_out_of_range_are_named(arguments: dict[str, Any], message: str) -> None:

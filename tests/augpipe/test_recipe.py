@@ -240,11 +240,6 @@ def test_every_problem_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        Recipe.load(tmp_path / "none.toml")
-
-
 def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(ValueError, match="recipe.toml: not valid TOML"):

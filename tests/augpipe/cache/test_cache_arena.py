@@ -75,14 +75,6 @@ def test_a_budget_of_the_aligned_sizes_holds_everything_and_not_a_byte_less_does
     assert short.allocated_bytes == total - 16  # a budget's odd end holds nothing
 
 
-def test_no_budget_allocates_nothing() -> None:
-    for budget in (0, 1, 15):
-        allocate = Allocator()
-        arena = Arena(budget, 160, allocate)
-        assert arena.take(1) is None and arena.largest_bytes == 0
-        assert allocate.sizes == []
-
-
 def test_what_is_too_large_leaves_room_for_what_is_smaller() -> None:
     arena = Arena(160, 160, Allocator())
     assert arena.take(96) is not None

@@ -1,13 +1,11 @@
-"""What is a CUDA error, what its message says, and what a full device says."""
+"""What is a CUDA error, and what its message says."""
 
 import pickle
-from typing import Any
 
 import pytest
 import torch
 
-from augpipe.cuda import failures
-from augpipe.cuda.failures import KernelError, allocate, first_line, is_cuda_error
+from augpipe.cuda.failures import KernelError, first_line, is_cuda_error
 
 
 class CudaAPIError(Exception):
@@ -51,15 +49,3 @@ def test_the_message_says_what_failed_where_and_what_to_do() -> None:
 def test_the_first_line_is_never_empty() -> None:
     assert first_line(RuntimeError("CUDA error: x.\nAdvice.")) == "CUDA error: x"
     assert first_line(AcceleratorError()) == "AcceleratorError"
-
-
-def test_a_full_device_says_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: Any, **options: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
-
-    monkeypatch.setattr(failures.torch, "empty", full)
-    with pytest.raises(
-        torch.OutOfMemoryError,
-        match="^out of device memory for a batch's images of view 1: 8x3x4x5 float16. Lower .* Tried to allocate 9 GiB",
-    ):
-        allocate((8, 3, 4, 5), torch.float16, torch.device("cpu"), purpose="a batch's images of view 1")

@@ -10,7 +10,7 @@ import pytest
 
 from augpipe.gpu_ops.random.permutation import permute
 from augpipe.gpu_ops.random.philox import philox4x32
-from augpipe.order import rank_positions, rank_seed, sample_ids, sticky_sample_ids
+from augpipe.order import rank_positions, rank_seed, sticky_sample_ids
 
 # Part of a run's reproducibility, as the plain order is: these change with a new major version, and with nothing less.
 GOLDEN = [
@@ -65,17 +65,6 @@ def test_samples_stand_at_the_plain_orders_positions_and_nowhere_else() -> None:
             sticky_sample_ids(wrong, 50, 1, 1, 2, 3)
 
 
-def test_a_rank_without_samples_has_an_empty_order() -> None:
-    assert [first_ids(4, 2, 0, 0, rank, 4) for rank in range(4)] == [[0], [1], [], []]
-    assert sticky_sample_ids(np.empty(0, np.int64), 2, 0, 0, 3, 4).dtype == np.int64
-
-
-def test_one_rank_has_an_order_of_its_own() -> None:
-    ids = first_ids(100, 100, 3, 0, 0, 1)
-    assert sorted(ids) == list(range(100))
-    assert ids != sample_ids(np.arange(100), 100, 3, 0, True).tolist()
-
-
 def test_four_billion_samples_need_no_list() -> None:
     num_samples, world_size = 2**32, 8
     positions = np.concatenate([np.arange(5, 8000, 8), np.arange(num_samples - 8003, num_samples, 8)])
@@ -112,12 +101,3 @@ def test_neighbours_meet_in_a_global_batch_as_rarely_as_others_do() -> None:
     assert abs(counts.sum() - expected) < 4 * math.sqrt(expected)
     # by one seed for both ranks, each pair would meet in each of the 40 epochs
     assert counts.max() < 10
-
-
-def test_every_sample_is_as_frequent_in_every_batch() -> None:
-    num_samples, num_batches, num_epochs = 120, 10, 1500
-    counts = np.zeros((num_samples, num_batches))
-    for epoch in range(num_epochs):
-        counts[np.arange(num_samples), batch_of(num_samples, epoch, 4, 3)] += 1
-    expected = num_epochs / num_batches
-    assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)
