@@ -40,14 +40,6 @@ def test_a_wrong_layout_is_shown_beside_the_official_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
-def test_every_card_refuses_an_empty_folder_and_shows_its_layout(tmp_path: Path, name: str) -> None:
-    for split in load_card(name).splits:
-        with pytest.raises(ValueError, match="The folder holds: nothing.") as caught:
-            open_card(name, tmp_path, split=split)
-        assert "not there" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", sorted(TREES))
 def test_every_need_of_a_split_is_needed(tmp_path: Path, name: str) -> None:
     """Whatever is taken away, what is said is that it is not there: nothing is read halfway."""
     card = load_card(name)

@@ -1,9 +1,8 @@
 """Where images come from: folders, lists, single files and arrays."""
 
 import os
-import pickle
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,8 @@ from augpipe.datasets.formats.file_list import LIST_EXTENSIONS, FileListSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 from augpipe.datasets.open import open_source
-from augpipe.source import Source, is_source
+from augpipe.source import Source
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 
 def put(root: Path, *names: str) -> Path:
@@ -39,44 +39,15 @@ def contents(source: Source) -> list[tuple[str, int]]:
 # --- every source
 
 
-@pytest.fixture(params=["folder", "flat", "list", "single", "arrays"])
-def any_source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
+def test_each_source_keeps_the_protocol(tmp_path: Path) -> None:
     put(tmp_path, "cat/1.jpg", "dog/2.jpg")
     (tmp_path / "list.csv").write_text("cat/1.jpg,3\ndog/2.jpg,-1\n")
-    make: dict[str, Callable[[], Source]] = {
-        "folder": lambda: FolderSource(tmp_path),
-        "flat": lambda: FolderSource(tmp_path / "cat"),
-        "list": lambda: FileListSource(tmp_path / "list.csv"),
-        "single": lambda: SingleSource(tmp_path / "cat" / "1.jpg"),
-        "arrays": lambda: ArraySource(np.zeros((2, 4, 5, 3), np.uint8), [0, 1]),
-    }
-    return make[request.param]()
-
-
-def test_each_source_keeps_the_protocol(any_source: Source) -> None:
-    assert is_source(any_source)
-    labels = any_source.labels()  # type: ignore[attr-defined]
-    assert labels.dtype == np.int64 and labels.shape == (len(any_source),)
-    assert labels.tolist() == [any_source.label(i) for i in range(len(any_source))]
-    assert all(type(any_source.label(i)) is int for i in range(len(any_source)))
-    assert isinstance(any_source.classes, tuple) and max(labels) < max(1, len(any_source.classes))
-    assert all(any_source.name(i) for i in range(len(any_source)))
-    labels[:] = 99  # a copy
-    assert any_source.label(0) != 99
-
-
-@pytest.mark.parametrize("method", ["read", "label", "name"])
-@pytest.mark.parametrize("beyond", [-1, 0, 2**40])
-def test_ids_outside_raise_index_error(any_source: Source, method: str, beyond: int) -> None:
-    sample_id = beyond if beyond < 0 else len(any_source) + beyond
-    with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.{len(any_source) - 1}"):
-        getattr(any_source, method)(sample_id)
-
-
-def test_each_source_can_be_pickled(any_source: Source) -> None:
-    copy = pickle.loads(pickle.dumps(any_source))
-    assert [copy.name(i) for i in range(len(copy))] == [any_source.name(i) for i in range(len(any_source))]
-    assert bytes(copy.read(0)) == bytes(any_source.read(0))
+    files, stack = [b"cat/1.jpg", b"dog/2.jpg"], np.arange(120, dtype=np.uint8).reshape(2, 4, 5, 3)
+    assert_keeps_the_protocol(FolderSource(tmp_path), files, [0, 1])
+    assert_keeps_the_protocol(FolderSource(tmp_path / "cat"), files[:1], [-1])
+    assert_keeps_the_protocol(FileListSource(tmp_path / "list.csv"), files, [3, -1])
+    assert_keeps_the_protocol(SingleSource(tmp_path / "cat" / "1.jpg"), files[:1], [-1])
+    assert_keeps_the_protocol(ArraySource(stack, [0, 1]), stack, [0, 1])
 
 
 # --- names
@@ -133,9 +104,9 @@ def test_flat_folder_has_no_labels(tmp_path: Path) -> None:
     assert source.classes == ()
 
 
-@pytest.mark.parametrize("extension", "jpg jpeg JPEG Jpg png webp gif bmp tif TIFF".split())
-def test_extensions_that_are_found(tmp_path: Path, extension: str) -> None:
-    assert len(FolderSource(put(tmp_path, f"a.{extension}", "b.jpg2", "c.txt", "jpg"))) == 1
+def test_extensions_that_are_found(tmp_path: Path) -> None:
+    found = [f"a.{extension}" for extension in "jpg jpeg JPEG Jpg png webp gif bmp tif TIFF".split()]
+    assert {name for name, _ in contents(FolderSource(put(tmp_path, *found, "b.jpg2", "c.txt", "jpg")))} == set(found)
 
 
 def test_hidden_things_are_ignored(tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from augpipe.datasets.shards.index import index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.writer import ShardWriter
-from augpipe.order import rank_positions, sample_ids
 from tests.augpipe.decoding.image_files import encoded, scene
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,17 +80,6 @@ def test_few_open_files_are_enough_for_many_shards(out: Path, picture: bytes) ->
     assert report["names"] == [
         f"{out}/16/{one // PER_SHARD:06}.tar/{one:09}.jpg" for one in report["ids"][: len(report["names"])]
     ]
-
-
-def test_ranks_share_the_samples_of_all_shards_and_a_resumed_epoch_ends_the_same() -> None:
-    total, batch_size = 10**9, 64
-    consumed = 5 * batch_size * 3  # five global batches by three ranks, then eight ranks go on
-    ranks = [rank_positions(consumed, total, batch_size, rank, 8) for rank in range(8)]
-    assert sorted(np.concatenate(ranks).tolist()) == list(range(consumed, consumed + 8 * batch_size))
-    ids = sample_ids(np.sort(np.concatenate(ranks)), total, 3, 2, True)
-    at_once = sample_ids(np.arange(consumed + 8 * batch_size), total, 3, 2, True)
-    assert ids.tolist() == at_once[consumed:].tolist() and len(set(at_once.tolist())) == len(at_once)
-    assert ids.min() < total // 100 and ids.max() > total - total // 100  # from all over, not from a window
 
 
 def test_all_labels_take_the_memory_that_they_are_returned_in(out: Path) -> None:

@@ -14,11 +14,10 @@ import pytest
 
 from augpipe import Loader, SampleError, recipes
 from augpipe.datasets.files.descriptors import FileSet, most_descriptors
-from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.open import open_source
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
-from augpipe.source import is_source
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 from tests.datasets.shards.shard_sets import (
     CLASSES,
     NUM,
@@ -28,12 +27,9 @@ from tests.datasets.shards.shard_sets import (
     flip,
     forge_index,
     forge_keys,
-    forge_shard,
     jpeg,
     key,
     label,
-    manifest_of,
-    write_shard,
 )
 
 
@@ -51,21 +47,14 @@ JPEGS = [jpeg(i) for i in range(NUM)]
 
 def test_it_is_a_source(out: Path) -> None:
     source = ShardSource(out)
-    assert is_source(source) and len(source) == NUM and source.classes == CLASSES
-    assert read_all(source) == JPEGS
-    assert all(type(source.read(i)) is bytes for i in range(NUM))
-    assert [source.label(i) for i in range(NUM)] == source.labels().tolist() == [label(i) for i in range(NUM)]
-    assert set(source.labels().tolist()) == {-1, 0, 1} and source.labels().dtype == np.int64
+    assert_keeps_the_protocol(source, JPEGS, [label(i) for i in range(NUM)])
+    assert set(source.labels().tolist()) == {-1, 0, 1} and source.classes == CLASSES
     assert [source.size(i) for i in range(NUM)] == [(32, 32 + i) for i in range(NUM)]
+    for sample_id in (-1, NUM, 2**40):
+        with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.11"):
+            source.size(sample_id)
     assert source.name(5) == f"{out}/32/000001.tar/{key(5)}.jpg"
     assert repr(source) == f"ShardSource('{out}', '32': 12 photographs in 3 shards, 2 classes)"
-
-
-@pytest.mark.parametrize("sample_id", [-1, NUM, 2**40])
-@pytest.mark.parametrize("method", ["read", "label", "name", "size"])
-def test_ids_outside_raise_index_error(out: Path, method: str, sample_id: int) -> None:
-    with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.11"):
-        getattr(ShardSource(out), method)(sample_id)
 
 
 def test_scales_hold_the_same_samples(tmp_path: Path) -> None:
@@ -86,35 +75,10 @@ def test_a_path_opens_it(tmp_path: Path) -> None:
         assert isinstance(source, ShardSource) and source.scale == scale
 
 
-def test_images_beside_another_programs_manifest_are_a_folder_of_images(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"name": "an app"}')
-    (tmp_path / "1.jpg").write_bytes(jpeg(0))
-    assert isinstance(open_source(tmp_path), FolderSource)
-
-
 def test_pickled_it_opens_the_shards_anew(out: Path) -> None:
     text = pickle.dumps(ShardSource(out, 32))
     assert len(text) < 500  # no content travels
     assert read_all(pickle.loads(text)) == JPEGS
-
-
-def test_empty_shards_are_passed_over(tmp_path: Path) -> None:
-    out = tmp_path
-    (out / "32").mkdir()
-    shards, first = [], 0
-    for number, num in enumerate([0, 2, 0, 0, 3, 0]):
-        shards.append(write_shard(out / f"32/{number:06}.tar", range(first, first + num)))
-        first += num
-    manifest_of({"32": shards}).save(out)
-    source = ShardSource(out)
-    assert len(source) == 5 and read_all(source) == JPEGS[:5]
-
-
-def test_a_set_without_samples_is_empty(tmp_path: Path) -> None:
-    (tmp_path / "32").mkdir()
-    manifest_of({"32": [write_shard(tmp_path / "32/000000.tar", [])]}).save(tmp_path)
-    source = ShardSource(tmp_path)
-    assert len(source) == 0 and source.labels().tolist() == []
 
 
 def test_many_threads_read_with_fewer_open_files_than_shards(out: Path) -> None:
@@ -195,20 +159,6 @@ def test_a_forked_process_reads_the_same(out: Path) -> None:
     assert found == [JPEGS, JPEGS]
 
 
-def test_a_loader_gives_the_batches_of_the_files(out: Path, tmp_path: Path) -> None:
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    for i in range(NUM):
-        (photos / f"{i:06}.jpg").write_bytes(jpeg(i))
-    recipe = recipes.deep_image(size=16, scales=(24,))
-    batches = [
-        [np.asarray(batch.images) for batch in Loader(source, recipe, batch_size=5, seed=3)]
-        for source in (str(out), str(photos))
-    ]
-    assert len(batches[0]) == len(batches[1]) == 3
-    assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
-
-
 # --- damage
 
 
@@ -248,12 +198,6 @@ def test_damaged_records_never_give_another_samples_bytes(out: Path) -> None:
         assert source.read(PER_SHARD + 3) == JPEGS[PER_SHARD + 3]
         del source
         path.write_bytes(whole)
-
-
-def test_a_label_that_is_no_class_is_refused(out: Path) -> None:
-    forge_index(out / "32/000000.idx", 1, label=2)
-    with pytest.raises(ValueError, match="label 2 is none of the manifest's 2 classes"):
-        ShardSource(out).label(1)
 
 
 def test_keys_that_are_exchanged_are_found(out: Path) -> None:
@@ -319,14 +263,6 @@ def test_absurd_counts_in_the_manifest_cost_nothing(out: Path) -> None:
     manifest.model_copy(update={"scales": scales, "num_samples": 2**50 + NUM - PER_SHARD}).save(out)
     with pytest.raises(ValueError, match="000000.idx belongs to another shard than the manifest's"):
         ShardSource(out)
-
-
-def test_an_offset_that_overlaps_a_header_in_disguise_is_refused(tmp_path: Path) -> None:
-    # the image's own content may look like a header: its name and length are still the index's to match
-    tar = bytes(512) + b"\xff" * 1024
-    forge_shard(tmp_path, tar, [(512, 1024)], ["k"])
-    with pytest.raises(ValueError, match="the index and the shard differ: the index places k.jpg of 1024 bytes at 512"):
-        ShardSource(tmp_path).read(0)
 
 
 def test_bytes_changed_inside_an_image_reach_the_decoder_only(out: Path) -> None:

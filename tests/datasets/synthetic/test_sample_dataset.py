@@ -228,7 +228,7 @@ GOLDEN_SIZES = [(333, 440), (717, 556), (481, 321), (450, 305)]
 
 
 @given(seed=SEEDS, index=st.integers(0, 10**6), kinds=st.sampled_from([("bird", "key"), ("ring", "cross")]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_a_scene_is_a_function_of_seed_and_index_and_the_class_changes_objects_only(
     seed: int, index: int, kinds: tuple[str, str]
 ) -> None:
