@@ -58,13 +58,6 @@ def test_a_crop_of_the_downscaled_image(factor: float) -> None:
         assert error.mean() < 2
 
 
-def test_the_axes_scale_apart() -> None:
-    image = noise(120, 90)
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=(24, 81), p=0.0, ratio=(0.01, 100.0)),))
-    error = np.abs(rendered(recipe, image) - resized_by_pillow(image, 24, 81))
-    assert error[1:-1, 1:-1].max() <= 1
-
-
 def test_real_images(photos_dir: Path) -> None:
     paths = sorted(photos_dir.iterdir())[::25]
     assert len(paths) >= 10

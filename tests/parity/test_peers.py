@@ -60,28 +60,6 @@ def test_rotation_is_pillow_s(degrees: float) -> None:
         assert np.abs(image - expected)[inside].max() <= 1
 
 
-def test_a_stretch_widens_what_is_seen() -> None:
-    """A disc of radius 20 becomes an ellipse of 20 * 1.5 by 20 * 1.2."""
-    y, x = np.mgrid[:101, :101] - 50
-    disc = np.repeat((np.hypot(x, y) < 20)[:, :, None] * np.uint8(255), 3, axis=2)
-    seen = augmented(disc, ops.Stretch(horizontal=(1.5, 1.5), vertical=(1.2, 1.2)))[:, :, 0] > 127
-    assert seen[50].sum() == pytest.approx(39 * 1.5, abs=1.5)
-    assert seen[:, 50].sum() == pytest.approx(39 * 1.2, abs=1.5)
-    across = np.flatnonzero(seen[50])
-    assert across[0] + across[-1] == 100
-
-
-@pytest.mark.parametrize(
-    ("kind", "factors"),
-    [("stretch_horizontal", (1.2, 1.0)), ("stretch_vertical", (1.0, 1.2))],
-    ids=lambda value: str(value),
-)
-def test_lens_stretches_are_stretches(kind: str, factors: tuple[float, float]) -> None:
-    lens = ops.LensDistortion(kinds=(kind,), max_strength=0.2, degrees=1)
-    stretch = ops.Stretch(horizontal=(factors[0],) * 2, vertical=(factors[1],) * 2)
-    np.testing.assert_allclose(augmented(TILE, lens), augmented(TILE, stretch), atol=0.01)
-
-
 @pytest.mark.parametrize(("kind", "sign"), [("barrel", 1), ("pincushion", -1)])
 @pytest.mark.parametrize("size", [(80, 80), (40, 90)])
 def test_the_lens_s_radius_is_1_at_the_corner(kind: str, sign: int, size: tuple[int, int]) -> None:
@@ -205,37 +183,3 @@ def test_tone_acts_on_the_output_s_frame_wherever_it_stands() -> None:
     still = augmented(gray(40, 51, 180), vignette)
     for chosen in ((vignette, *moved), (*moved, vignette), (*moved[:2], vignette, *moved[2:])):
         assert np.abs(augmented(gray(100, 140, 180), *chosen) - still).max() < 1e-3
-
-
-def shift_of(op: ops.ColorCast) -> np.ndarray:
-    return plan(Recipe(ops=(op,)), [0], sizes=[(8, 8)]).rows["drawn"]["color_cast"]["shift"][0]
-
-
-def test_a_cast_adds_to_each_channel_and_saturates() -> None:
-    op = ops.ColorCast(max_shift=200, channel_p=1.0)
-    shift = shift_of(op)
-    image = noise(20, 20)
-    assert np.array_equal(augmented(image, op), np.clip(image + shift, 0, 255))
-    assert len(set(shift)) == 3 and (image + shift).max() > 255 and (image + shift).min() < 0
-
-
-def test_the_order_of_cast_and_vignette_counts() -> None:
-    """Saturation comes before or after the loss of light."""
-    cast, vignette = ops.ColorCast(max_shift=200, channel_p=1.0), ops.Vignette(radii=(0.0, 0.0), strengths=(0.8, 0.8))
-    shift = shift_of(cast)
-    gain = augmented(gray(8, 8, 100), vignette) / 100
-    image = noise(8, 8).astype(np.float64)
-    first = augmented(noise(8, 8), cast, vignette)
-    last = augmented(noise(8, 8), vignette, cast)
-    np.testing.assert_allclose(first, np.clip(image + shift, 0, 255) * gain, atol=1e-3)
-    np.testing.assert_allclose(last, np.clip(image * gain + shift, 0, 255), atol=1e-3)
-    assert np.abs(first - last).max() > 10
-
-
-def test_geometry_keeps_its_order() -> None:
-    """A stretch before a quarter turn is the other stretch after it."""
-    first = (ops.Stretch(horizontal=(1.5, 1.5), vertical=(1.0, 1.0)), ops.Rotate(max_deg=90.0, step=90.0))
-    last = (ops.Rotate(max_deg=90.0, step=90.0), ops.Stretch(horizontal=(1.0, 1.0), vertical=(1.5, 1.5)))
-    swapped = (first[1], first[0])
-    assert np.abs(augmented(TILE, *first) - augmented(TILE, *last)).max() < 0.01
-    assert np.abs(augmented(TILE, *first) - augmented(TILE, *swapped)).max() > 100

@@ -48,26 +48,6 @@ def test_there_and_back_again_is_the_image(size: tuple[int, int], degrees: float
     assert np.abs(augmented(image, [turn, turn], opposite[0], border) - image).max() < TOLERANCE
 
 
-@given(size=SIZES, degrees=st.floats(1.0, 90.0))
-def test_two_turns_add_up(size: tuple[int, int], degrees: float) -> None:
-    photograph = noise(*size)
-    turn, double = ops.Rotate(max_deg=degrees, step=degrees), ops.Rotate(max_deg=2 * degrees, step=2 * degrees)
-    twice = angles(Recipe(ops=(turn, turn)), 12, size)
-    once = angles(Recipe(ops=(double,)), 12, size)
-    sample = next(i for i, (first, last) in enumerate(twice) if first == last)
-    same = next(i for i, (angle,) in enumerate(once) if angle == 2 * twice[sample][0])
-    image, expected = augmented(photograph, [turn, turn], sample), augmented(photograph, [double], same)
-    assert np.abs(image - expected).max() < TOLERANCE
-
-
-@given(size=SIZES, across=FACTORS, down=FACTORS)
-def test_a_stretch_and_its_inverse(size: tuple[int, int], across: float, down: float) -> None:
-    image = noise(*size)
-    there = ops.Stretch(horizontal=(across, across), vertical=(down, down))
-    back = ops.Stretch(horizontal=(1 / across, 1 / across), vertical=(1 / down, 1 / down))
-    assert np.abs(augmented(image, [there, back]) - image).max() < TOLERANCE
-
-
 @given(size=SIZES, across=FACTORS, down=FACTORS, sample_id=IDS, border=BORDER)
 def test_a_flipped_image_gives_the_flipped_image(
     size: tuple[int, int], across: float, down: float, sample_id: int, border: str
@@ -80,14 +60,6 @@ def test_a_flipped_image_gives_the_flipped_image(
     assert np.abs(flipped[:, ::-1] - image).max() < TOLERANCE
     mirrored = augmented(photograph, [*chosen, ops.Flip(p=1.0)], sample_id, border)
     assert np.abs(mirrored[:, ::-1] - image).max() < TOLERANCE
-
-
-@given(size=SIZES, strength=st.floats(0.01, 0.3), kind=st.sampled_from(["barrel", "pincushion"]))
-def test_a_radial_lens_knows_no_axes(size: tuple[int, int], strength: float, kind: str) -> None:
-    photograph = noise(*size)
-    lens = [ops.LensDistortion(kinds=(kind,), max_strength=strength, degrees=1)]
-    image, transposed = augmented(photograph, lens), augmented(photograph.transpose(1, 0, 2), lens)
-    assert np.abs(transposed.transpose(1, 0, 2) - image).max() < TOLERANCE
 
 
 @given(

@@ -23,7 +23,6 @@ from tests.augpipe.loader.loader_sources import (
     Sample,
     arrays,
     as_array,
-    ids_of,
     jpegs,
     samples,
     views_of,
@@ -87,19 +86,6 @@ def test_the_cut_off_end_gives_some_ranks_an_empty_batch_of_the_right_shape(make
             assert [tuple(images.shape) for images in views_of(last)] == [(0, *shape) for shape in shapes]
             assert tuple(last.labels.shape) == (0,)
             assert len(loader) == 3  # 22, 22 and the one that rank 0 has
-
-
-def test_without_shuffling_the_sources_order_is_kept(make: MakeLoader) -> None:
-    assert ids_of(make(PAPER, shuffle=False)) == list(range(NUM))
-    first, second = make(PAPER, shuffle=False, world_size=2), make(PAPER, shuffle=False, world_size=2, rank=1)
-    assert ids_of([next(iter(first))]) == [0, 2, 4, 6, 8, 10, 12]
-    assert ids_of([next(iter(second))]) == [1, 3, 5, 7, 9, 11, 13]
-
-
-def test_the_order_does_not_change_what_is_drawn(
-    references: dict[str, list[tuple[int, Sample]]], make: MakeLoader
-) -> None:
-    assert dict(samples(make(PAPER, shuffle=False))) == dict(references[PAPER.name])
 
 
 @pytest.mark.parametrize("recipe", [PAPER, CONTINUOUS, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)
