@@ -17,14 +17,7 @@ from augpipe import Augment, Plan, Recipe, plan, recipes
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.ops import CenterCrop, Normalize
 from tests.augpipe.decoding.image_files import other_kinds, scene
-from tests.augpipe.loader.loader_sources import (
-    CENTRE,
-    PAPER,
-    SEVERAL_VIEWS,
-    TIMEOUT_S,
-    arrays,
-    as_array,
-)
+from tests.augpipe.loader.loader_sources import CENTRE, PAPER, SEVERAL_VIEWS, arrays, as_array, together
 
 Array = npt.NDArray[Any]
 RGB = scene(40, 52)
@@ -105,6 +98,11 @@ def test_the_shapes_of_one_and_of_several() -> None:
     nhwc = Augment(CENTRE, layout="NHWC")
     assert nhwc(RGB).shape == (16, 16, 3)
     assert nhwc([RGB, RGB]).shape == (2, 16, 16, 3)
+    views = Augment(SEVERAL_VIEWS)
+    assert [view.shape for view in views(RGB)] == [(3, 20, 20), (3, 20, 20), (3, 8, 8)]
+    several = views([RGB, RGB])
+    assert isinstance(several, tuple) and not np.array_equal(several[0], several[1])
+    assert [view.shape for view in several] == [(2, 3, 20, 20), (2, 3, 20, 20), (2, 3, 8, 8)]
 
 
 def test_one_and_several_hold_the_same_pixels() -> None:
@@ -133,15 +131,6 @@ def test_images_of_several_sizes_are_one_batch_with_a_crop_and_a_list_without() 
         np.testing.assert_array_equal(image, np.asarray(picture))
     planar = Augment(recipes.none(), dtype="uint8", framework="torch")(images)
     assert [tuple(image.shape) for image in planar] == [(3, 40, 52), (3, 30, 52), (3, 40, 20), (3, 7, 9)]
-
-
-def test_views_come_as_a_tuple() -> None:
-    transform = Augment(SEVERAL_VIEWS)
-    assert [view.shape for view in transform(RGB)] == [(3, 20, 20), (3, 20, 20), (3, 8, 8)]
-    several = transform([RGB, RGB])
-    assert isinstance(several, tuple)
-    assert [view.shape for view in several] == [(2, 3, 20, 20), (2, 3, 20, 20), (2, 3, 8, 8)]
-    assert not np.array_equal(several[0], several[1])
 
 
 def test_tensors_give_tensors_and_all_else_arrays_unless_told_otherwise() -> None:
@@ -215,14 +204,6 @@ def test_ids_begin_again_after_the_last_one() -> None:
     np.testing.assert_array_equal(transform(RGB), Augment(PAPER, 3)(RGB, sample_ids=1))
 
 
-def test_id_epoch_and_seed_each_change_the_pixels() -> None:
-    def pixels(seed: int, sample_id: int, epoch: int) -> bytes:
-        return bytes(Augment(PAPER, seed)(RGB, sample_ids=sample_id, epoch=epoch).tobytes())
-
-    assert pixels(3, 7, 2) == pixels(3, 7, 2)
-    assert len({pixels(3, 7, 2), pixels(4, 7, 2), pixels(3, 8, 2), pixels(3, 7, 3)}) == 4
-
-
 def test_a_plan_is_repeated() -> None:
     images = arrays(4)
     drawn = plan(PAPER, [5, 6, 7, 8], sizes=[image.shape[:2] for image in images], epoch=1, seed=3)
@@ -240,25 +221,6 @@ def test_a_call_leaves_no_thread_behind() -> None:
     before = threading.active_count()
     Augment(PAPER, num_threads=4)(arrays(8))
     assert threading.active_count() == before
-
-
-def together(num: int, work: Any) -> None:
-    barrier, problems = threading.Barrier(num), []
-
-    def run(number: int) -> None:
-        barrier.wait(TIMEOUT_S)
-        try:
-            work(number)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(num)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-    if problems:
-        raise problems[0]
 
 
 def test_one_transform_may_be_called_from_several_threads() -> None:
@@ -318,24 +280,19 @@ CALL_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
     (RGB.transpose(2, 0, 1), {}, r"^image 0: the array has shape \(3, 40, 52\).* Move its channels last\.$"),
     (torch.from_numpy(RGB).permute(2, 0, 1), {}, r"^image 0: .*Move its channels last"),
     (np.zeros((4, 3, 40, 52), np.uint8), {}, r"^image 0: .*Move its channels last"),
-    (np.zeros((2, 3, 4, 5, 6), np.uint8), {}, r"^image 0: the array has shape \(2, 3, 4, 5, 6\)"),
     (np.zeros((40, 52, 2), np.uint8), {}, r"^image 0: the array has shape \(40, 52, 2\)"),
     (np.zeros((40, 0, 3), np.uint8), {}, r"^image 0: the array has shape \(40, 0, 3\), which holds no pixels\.$"),
-    (np.zeros(7, np.uint8), {}, r"^image 0: the array has shape \(7,\)"),
     ([RGB, "photo.jpg"], {}, r"^image 1 is a str. Give an \(H, W, C\) uint8 array or tensor, or a PIL image\.$"),
     (b"\xff\xd8", {}, "^image 0 is a bytes. Give an"),
-    (None, {}, "^image 0 is a NoneType. Give an"),
     ([[RGB]], {}, "^image 0 is a list. Give an"),
     (torch.zeros(40, 52, 3), {}, "^image 0.*float32.*uint8"),
-    (torch.zeros(40, 52, 3, requires_grad=True), {}, "^image 0.*float32.*uint8"),
-    (torch.zeros(40, 52, 3, dtype=torch.bfloat16), {}, "^image 0.*bfloat16.*uint8"),
+    (torch.zeros(40, 52, 3, dtype=torch.bfloat16, requires_grad=True), {}, "^image 0.*bfloat16.*uint8"),
     (torch.zeros(40, 52, 3, dtype=torch.uint8, device="meta"), {}, r"^image 0 lies on meta.*Call .cpu\(\) first"),
     ([RGB, RGB], {"sample_ids": [1]}, r"^sample_ids holds 1 id for 2 images. Give one each\.$"),
     (RGB, {"sample_ids": [1, 2]}, r"^sample_ids holds 2 ids for 1 image\."),
     (RGB, {"sample_ids": -1}, "sample_ids must lie in"),
     (RGB, {"sample_ids": 2**32}, "sample_ids must lie in"),
     (RGB, {"sample_ids": 1.5}, "sample_ids"),
-    (RGB, {"sample_ids": "seven"}, "sample_ids"),
     (RGB, {"epoch": -1}, "epoch must lie in"),
     (RGB, {"epoch": 2**32}, "epoch must lie in"),
 ]

@@ -149,12 +149,3 @@ def test_several_views_need_a_recipe_of_evaluation() -> None:
         AugmentModule(SEVERAL_VIEWS)
     found = AugmentModule(SEVERAL_VIEWS, CENTRE)(BATCH)
     assert [images.shape[-1] for images in found] == [20, 20, 8]
-
-
-def test_arguments_out_of_range_are_named() -> None:
-    with pytest.raises(ValueError, match="seed=-1"):
-        AugmentModule(PAPER, seed=-1)
-    with pytest.raises(ValueError, match='dtype="uint8" cannot hold normalised values'):
-        AugmentModule(PAPER, dtype="uint8")
-    with pytest.raises(ValueError, match="epoch=-1"):
-        AugmentModule(PAPER).set_epoch(-1)

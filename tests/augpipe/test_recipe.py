@@ -106,31 +106,18 @@ def test_views_are_written_in_place_of_ops(tmp_path: Path) -> None:
 # JSON Schema
 
 
-def schema_problems(recipe: Recipe) -> list[str]:
+def test_views_fit_the_schema() -> None:
+    """And so does every op: property/test_recipe."""
     schema = Recipe.json_schema()
-    return problems(tomllib.loads(recipe.to_toml()), schema, schema)
+    several = Recipe(views=(View(ops=EVERY_OP, count=3), View()))
+    for recipe in (several, *(build() for build in recipes.BY_NAME.values())):
+        assert problems(tomllib.loads(recipe.to_toml()), schema, schema) == []
 
 
 EVERY_OP = (
     *(ops.BrownConrady(), ops.RandomResizedCrop(size=(9, 8)), ops.ColorCast(), ops.Flip(), ops.Rotate()),
     *(ops.Stretch(), ops.Vignette(), ops.Normalize()),
 )
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        recipes.deep_image(),
-        recipes.evaluation(),
-        recipes.none(),
-        Recipe(ops=EVERY_OP),
-        Recipe(views=(View(ops=EVERY_OP, count=3), View())),
-        *(Recipe(ops=(kind(**{field: None}),)) for kind, field in CONTINUOUS),
-    ],
-    ids=lambda recipe: recipe.name,
-)
-def test_what_is_written_fits_the_schema(recipe: Recipe) -> None:
-    assert schema_problems(recipe) == []
 
 
 @pytest.mark.parametrize(
@@ -169,16 +156,14 @@ REFUSED = [
         'boarder = "edge"',
         "'boarder' is not a field of a recipe. Did you mean 'border'\\? Its fields: name, border, fill",
     ),
-    ("zzz = 1", "'zzz' is not a field of a recipe. Its fields: name, border, fill, ops, views"),
     ('border = "mirror"', "border='mirror' must be 'context', 'reflect', 'edge' or 'constant'"),
     ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
-    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
+    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
         '[[ops]]\nop = "rotat"',
         r"ops\[0\]: 'rotat' is not an op. Did you mean 'rotate'\? The ops: .*color_cast.*vignette",
     ),
-    ('[[ops]]\nop = "zzz"', r"ops\[0\]: 'zzz' is not an op. The ops: "),
     ("[[ops]]\nmax_deg = 3", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
     (
         '[[ops]]\nop = "flip"\n[[ops]]\nop = "rotate"\nmax_degrees = 3',
@@ -205,7 +190,6 @@ REFUSED = [
         "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
     ),
     ('[[ops]]\nop = "vignette"\n[[ops]]\nop = "vignette"', "a view takes one vignette and this one holds 2. Keep one"),
-    ('[[ops]]\nop = "color_cast"\n[[ops]]\nop = "color_cast"', "a view takes one color_cast and this one holds 2"),
     ('[[ops]]\nop = "normalize"\n[[ops]]\nop = "normalize"', "a view takes one normalize and this one holds 2"),
     (
         '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
@@ -249,10 +233,6 @@ def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
 def test_from_python_the_same_rules_hold() -> None:
     with pytest.raises(FieldError, match="'boarder' is not a field of a recipe. Did you mean 'border'"):
         Recipe(boarder="edge")  # type: ignore[call-arg]
-    with pytest.raises(FieldError, match="a view takes one lens and this one holds 2"):
-        View(ops=(ops.LensDistortion(), ops.LensDistortion()))
-    with pytest.raises(FieldError, match="a recipe holds either ops or views"):
-        Recipe(ops=(ops.Flip(),), views=(View(),))
     with pytest.raises(FieldError, match="'nmber' is not a field of a view"):
         View(nmber=3)  # type: ignore[call-arg]
 

@@ -11,7 +11,7 @@ from tests.parity.table import CASES, ROWS, expected_image, recipes_of
 
 BORDERS: tuple[Border, ...] = ("context", "reflect", "edge", "constant")
 LEVEL_TOLERANCE = 0.02
-"""Of float32 output on noise: coordinates keep about 1e-5 pixels, and levels change by up to 255 a pixel."""
+"""What float32 is allowed on noise: coordinates keep about 1e-5 pixels, and levels change by up to 255 a pixel."""
 
 
 def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> None:

@@ -39,7 +39,7 @@ def test_two_flips_are_none(size: tuple[int, int], direction: str, border: str) 
 
 @given(size=SIZES, degrees=ANGLES, border=st.sampled_from(["context", "reflect", "edge"]))
 def test_there_and_back_again_is_the_image(size: tuple[int, int], degrees: float, border: str) -> None:
-    """Of a few samples that are turned twice by plus or minus an angle, those whose signs differ."""
+    """A few samples are turned twice by plus or minus an angle: those whose signs differ are as they were."""
     image = noise(*size)
     turn = ops.Rotate(max_deg=degrees, step=degrees)
     recipe = Recipe(border=border, ops=(turn, turn))

@@ -91,7 +91,7 @@ NARROW = Recipe(
         ops.RandomResizedCrop(size=(60, 1), scale=(0.05, 0.05), ratio=(1 / 60, 1 / 60)),
     )
 )
-"""Of a crop one pixel wide the lens sees columns beside it: where that is at an end, further out than further in."""
+"""Beside a crop one pixel wide the lens sees other columns: where that is at an end, further out than further in."""
 
 
 @pytest.mark.parametrize("border", strategies.BORDERS)

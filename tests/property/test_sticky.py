@@ -65,7 +65,7 @@ def test_a_rank_keeps_its_samples(
 
 @given(seed=seeds, epoch=epochs, world_size=worlds, per_rank=st.integers(25, 60))
 def test_epochs_seeds_and_ranks_have_orders_of_their_own(seed: int, epoch: int, world_size: int, per_rank: int) -> None:
-    """Of at least 25! orders, no two of a handful are the same but by a fault."""
+    """There are at least 25! orders: no two of a handful are the same but by a fault."""
     num = per_rank * world_size
     orders = [
         tuple(sample_id // world_size for sample_id in flat(batches(num, s, e, rank, world_size, batch_size=8)))

@@ -15,6 +15,7 @@ import pytest
 
 from augpipe.cache.arena import ALIGNMENT_BYTES, Arena, Place, Segment
 from augpipe.cache.host import host_segment
+from tests.augpipe.loader.loader_sources import together
 
 
 class Allocator:
@@ -169,18 +170,6 @@ def test_out_of_memory_shrinks_the_arena_and_says_so_once(
     assert arena.take(48) is not None, "the ends of its segments are still to be had"
 
 
-def test_an_allocator_that_leaves_memory_to_others_ends_the_arena_without_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    allocate = Allocator(limit=2)
-    arena = Arena(1000, 160, allocate)
-    assert [arena.take(100) is not None for _ in range(4)] == [True, True, False, False]
-    assert arena.budget_bytes == arena.allocated_bytes == 320
-    allocate.limit = 5
-    assert arena.take(100) is None, "it has ended"
-    assert caplog.records == []
-
-
 def test_other_errors_are_not_taken_for_a_lack_of_memory(caplog: pytest.LogCaptureFixture) -> None:
     allocate = Allocator(limit=0, problem=DeviceIsFull("an illegal memory access"))
     arena = Arena(1000, 160, allocate)
@@ -216,28 +205,12 @@ def run_together(num: int, work: Callable[[int], None]) -> None:
         return take_turns
 
     turns = random.Random(num)
-    problems: list[BaseException] = []
-    start = threading.Barrier(num)
-
-    def run(number: int) -> None:
-        start.wait(30)
-        try:
-            work(number)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(num)]
     before = threading.gettrace()
     threading.settrace(take_turns)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive()
+        together(num, work)
     finally:
         threading.settrace(before)
-    assert problems == []
 
 
 def test_threads_get_pieces_of_their_own() -> None:

@@ -110,18 +110,6 @@ def test_a_cancelled_slot_leaves_no_trace() -> None:
     )
 
 
-def test_images_are_rgbx_without_gaps_in_the_arenas_own_memory() -> None:
-    cache = host_cache(9, 100_000)
-    assert all(put(cache, i, 1, 3, 3 + i) for i in range(9))
-    (segment,) = cache.arena.segments
-    for i in range(9):
-        held = cache.find(i, 1)
-        assert held is not None
-        assert held.array.flags.c_contiguous and np.shares_memory(held.array, segment.memory)
-        assert held.address % 16 == 0
-    assert all(holds(cache, i, 1, 3, 3 + i) for i in range(9))
-
-
 # Whole batches
 
 

@@ -1,12 +1,8 @@
 """`require_device`: every bad situation is one message with its remedy, from injected facts; and this machine."""
 
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -16,8 +12,7 @@ from augpipe.cuda import driver, versions
 from augpipe.cuda.device import DeviceError, check_capability, require_device
 from augpipe.cuda.facts import THIS_MACHINE, Facts, Torch
 from augpipe.cuda.versions import Toolkit
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.augpipe.loader.loader_sources import run_python
 
 
 def well(**changes: Any) -> Facts:
@@ -308,10 +303,11 @@ def test_the_device_is_found_without_initialising_cuda() -> None:
         "from augpipe.cuda.device import require_device; import torch\n"
         "assert require_device('cuda') == torch.device('cuda:0') and not torch.cuda.is_initialized()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    ended = run_python(code, options=())
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_importing_it_loads_no_torch_and_no_numba_cuda() -> None:
     code = "import sys, augpipe.cuda.device; assert not {'torch', 'numba.cuda', 'cuda.bindings'} & set(sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
+    ended = run_python(code)
+    assert ended.returncode == 0, ended.stderr

@@ -56,6 +56,8 @@ def test_a_jpeg_is_simplejpegs_bit_for_bit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in OTHERS if "16" not in kind])
 def test_all_else_is_pillows_bit_for_bit(kind: str) -> None:
+    header = header_of(OTHERS[kind])
+    assert header.format.upper() == kind.split()[0] and not header.is_jpeg
     assert np.array_equal(decoded(OTHERS[kind]), pillow_rgb(OTHERS[kind]))
 
 
@@ -63,7 +65,9 @@ def test_all_else_is_pillows_bit_for_bit(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_orientation_is_undone_as_pillow_does(kind: str, orientation: int) -> None:
     data = encoded(scene(24, 40), kind, exif=exif(orientation))
-    assert header_of(data).orientation == orientation
+    header = header_of(data)
+    assert header.orientation == orientation
+    assert header.may_scale == (kind == "JPEG" and orientation == 1)
     with Image.open(io.BytesIO(data)) as image:
         expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     assert np.abs(decoded(data).astype(int) - expected).max() <= (2 if kind == "JPEG" else 0)

@@ -16,7 +16,7 @@ from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, Memor
 
 NUM = 13
 CONTENTS = jpegs(NUM)
-"""Of differing sizes."""
+"""Images of differing sizes."""
 DAMAGED = {0: CONTENTS[0][:-400], 6: CONTENTS[6][: len(CONTENTS[6]) // 2], 12: b"none"}
 
 

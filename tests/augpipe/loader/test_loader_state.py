@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from augpipe import Batch, Loader
-from tests.augpipe.loader.loader_sources import (
-    CENTRE,
-    PAPER,
-    MemorySource,
-    arrays,
-    ids_of,
-    samples,
-)
+from tests.augpipe.loader.loader_sources import CENTRE, PAPER, MemorySource, arrays, ids_of, samples
 
 NUM, BATCH_SIZE = 23, 4
 LENGTH = 6

@@ -11,21 +11,8 @@ from augpipe.preview import over_epochs
 from augpipe.recipes import deep_image
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.decoding.tiled_files import header_of, table_of, tiled, tiles_in, with_table, without_table
-from tests.augpipe.loader.loader_sources import (
-    PAPER,
-    SEVERAL_VIEWS,
-    MemorySource,
-    arrays,
-    jpegs,
-)
-from tests.augpipe.loader.tiled_loaders import (
-    Decodes,
-    decoding_whole,
-    make,
-    tiled_files,
-    turned,
-    whole,
-)
+from tests.augpipe.loader.loader_sources import PAPER, SEVERAL_VIEWS, MemorySource, arrays, jpegs
+from tests.augpipe.loader.tiled_loaders import Decodes, decoding_whole, make, tiled_files, turned, whole
 from tests.contracts.backends import assert_same
 
 FILES = tiled_files(32)
@@ -43,7 +30,7 @@ LARGE = [tiled(scene(512, 640, seed), "4:2:0") for seed in range(6)]
 
 
 ALL_BYTES = sum(header_of(data).height * header_of(data).width * 4 for data in FILES)
-"""Of pixels, before they are scaled."""
+"""The bytes of all pixels, before they are scaled."""
 
 
 # What is decoded

@@ -19,6 +19,7 @@ from tests.augpipe.loader.loader_sources import (
     assert_no_worker_threads,
     run_python,
     samples,
+    together,
     wait_until,
     worker_threads,
 )
@@ -229,19 +230,9 @@ def test_a_loader_holds_neither_source_nor_batches_once_it_is_gone() -> None:
 
 def test_loaders_iterated_in_several_threads_at_once() -> None:
     expected = [samples(make(seed=seed)) for seed in range(4)]
-    found: list[Any] = [None] * 4
-    barrier = threading.Barrier(4)
-
-    def consume(seed: int) -> None:
-        barrier.wait(TIMEOUT_S)
-        found[seed] = samples(make(seed=seed, prefetch=3))
-
-    consumers = [threading.Thread(target=consume, args=(seed,)) for seed in range(4)]
-    for consumer in consumers:
-        consumer.start()
-    for consumer in consumers:
-        consumer.join(TIMEOUT_S)
-    assert found == expected
+    found: dict[int, Any] = {}
+    together(4, lambda seed: found.update({seed: samples(make(seed=seed, prefetch=3))}))
+    assert [found[seed] for seed in range(4)] == expected
 
 
 def test_a_read_in_progress_is_waited_for_and_no_further_one_begun() -> None:

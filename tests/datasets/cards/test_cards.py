@@ -1,4 +1,4 @@
-"""Cards: each reads a miniature tree in exactly the official layout, and says what is wrong with another one."""
+"""Cards: each reads a miniature tree in the official layout, and says what is wrong with another; and their page."""
 
 import gzip
 import pickle
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.datasets.cards.card import ColumnClasses, fill, list_cards, load_card
+from augpipe.datasets.cards.card import Card, ColumnClasses, fill, list_cards, load_card
 from augpipe.datasets.cards.classes import read_classes
 from augpipe.datasets.cards.open_card import open_card
 from augpipe.datasets.cards.source import CardSource
+from augpipe.datasets.cards.table import END, START, cards_as_markdown, updated
 from augpipe.datasets.cards.tree import Tree
 from augpipe.source import Source, is_source
 from tests.datasets.cards.card_trees import SYNSETS, TREES, devkit, put, write_lines
@@ -325,3 +326,27 @@ def test_templates_know_only_their_fields() -> None:
         card["splits"]["test"]["ways"][0]["path"] = bad
         with pytest.raises(ValueError, match="holds a field that is not known"):
             type(load_card("pets")).model_validate(card)
+
+
+PAGE = (Path(__file__).parents[3] / "docs/cards.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert updated(PAGE) == PAGE, "run: python -m augpipe.datasets.cards.table docs/cards.md"
+    for name in list_cards():
+        assert f"### {name}\n" in PAGE
+
+
+def test_what_lies_between_the_marks_is_made_anew() -> None:
+    assert updated(f"a\n{START}\nold\n{END}\nb") == f"a\n{START}\n\n{cards_as_markdown()}\n{END}\nb"
+    with pytest.raises(ValueError, match="the page lacks its marks"):
+        updated(f"a\n{START}\nb")
+
+
+@pytest.mark.parametrize("kind", ["reader", "kind"])
+def test_every_reader_and_every_kind_of_classes_is_named(kind: str) -> None:
+    definitions = Card.model_json_schema()["$defs"].values()
+    names = [entry["properties"][kind]["const"] for entry in definitions if kind in entry["properties"]]
+    assert len(names) >= 6
+    before = PAGE.partition(START)[0]
+    assert [name for name in names if f"`{name}`" not in before] == []

@@ -3,9 +3,7 @@
 import contextlib
 import json
 import pickle
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +18,7 @@ from augpipe.datasets.formats.hugging_face_features import choose_columns
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
 from augpipe.datasets.formats.parquet.source import ParquetSource, _row_counts
 from augpipe.datasets.open import open_source
+from tests.augpipe.loader.loader_sources import run_python, together
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 pa = pytest.importorskip("pyarrow")
@@ -215,7 +214,6 @@ def test_cache_is_bounded_and_shared(tmp_path: Path) -> None:
 
 def test_a_group_is_loaded_once_by_many_threads() -> None:
     loads: list[int] = []
-    started = threading.Barrier(4)
 
     def load(number: int) -> tuple[str, int]:
         loads.append(number)
@@ -225,13 +223,9 @@ def test_a_group_is_loaded_once_by_many_threads() -> None:
 
     cache = GroupCache(load, max_bytes=25)
 
-    def ask(_: int) -> str:
-        started.wait(60)
-        return cache.get(3)
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(4))) == ["group 3"] * 4
-    assert loads == [3]
+    asked: list[str] = []
+    together(4, lambda _: asked.append(cache.get(3)))
+    assert asked == ["group 3"] * 4 and loads == [3]
     for number in (4, 3, 5):  # 4 is the one not asked for longest
         cache.get(number)
     assert cache.num_bytes == 20
@@ -320,8 +314,8 @@ def test_nothing_of_it_is_imported_before_it_is_needed(tmp_path: Path) -> None:
         f"open_source({str(standard(tmp_path / 'p' / 'a.parquet'))!r}); print('pyarrow' in sys.modules)"
     )
     (tmp_path / "a.jpg").write_bytes(b"")
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.split("\n")[:2] == ["[]", "True"]
+    ended = run_python(code, options=())
+    assert ended.stdout.split("\n")[:2] == ["[]", "True"], ended.stderr
 
 
 def test_metadata_of_others_is_passed_over(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from augpipe.datasets.formats.tar.headers import read_members
 from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.metadata.labels import as_integer
 from augpipe.datasets.open import open_source
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
@@ -85,14 +84,6 @@ def test_class_names_are_sorted_and_may_be_given(tmp_path: Path) -> None:
     assert given_classes.labels().tolist() == [2, 1, -1]
     with pytest.raises(ValueError, match=r"a.tar/1.jpg: label 'dog' is none of the 1 classes given \('Ähre'\)"):
         TarSource(path, classes=["Ähre"])
-
-
-def test_numbers_that_no_class_can_have_are_names(tmp_path: Path) -> None:
-    """As ids of 19 digits and more are; Python itself reads no number of 5000."""
-    long = "9" * 19
-    source = TarSource(put(tmp_path / "a.tar", [("1.cls", long.encode()), ("1.jpg", b"")]))
-    assert (source.label(0), source.classes) == (0, (long,))
-    assert [as_integer(text) for text in ("9" * 18, long, "9" * 5000)] == [10**18 - 1, None, None]
 
 
 def test_label_key_and_extension(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import os
 import pickle
 import resource
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,8 @@ from augpipe.datasets.files.descriptors import FileSet, most_descriptors
 from augpipe.datasets.open import open_source
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.writer import ShardWriter
+from tests.augpipe.loader.loader_sources import together
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 from tests.datasets.shards.shard_sets import (
     CLASSES,
@@ -30,6 +31,8 @@ from tests.datasets.shards.shard_sets import (
     jpeg,
     key,
     label,
+    manifest_of,
+    note,
 )
 
 
@@ -85,33 +88,27 @@ def test_many_threads_read_with_fewer_open_files_than_shards(out: Path) -> None:
     source = ShardSource(out)
     source._files = FileSet(source._paths, most=1)
     order = np.random.default_rng(0).integers(0, NUM, 3000).tolist()
-    start = threading.Barrier(8)
-
-    def read(ids: list[int]) -> list[bytes]:
-        start.wait(timeout=30)
-        return [source.read(i) for i in ids]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(read, [order[i::8] for i in range(8)]))
-    for i in range(8):
-        assert found[i] == [JPEGS[k] for k in order[i::8]]
+    found: dict[int, list[bytes]] = {}
+    together(8, lambda i: found.update({i: [source.read(k) for k in order[i::8]]}))
+    assert found == {i: [JPEGS[k] for k in order[i::8]] for i in range(8)}
 
 
 def num_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_descriptors_are_bounded_and_given_back(out: Path) -> None:
+def test_descriptors_are_bounded_and_given_back(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = num_descriptors()
     source = ShardSource(out)
     assert num_descriptors() == before  # opening takes none
     read_all(source)
     assert num_descriptors() == before + NUM_SHARDS
-    source._files = FileSet(source._paths, most=2)
-    read_all(source)
-    assert num_descriptors() == before + 2
     del source
     assert num_descriptors() == before
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (8, 8))
+    source = ShardSource(out)
+    assert read_all(source) == JPEGS
+    assert num_descriptors() == before + 2
 
 
 def test_the_file_that_was_not_read_for_longest_is_closed_first(out: Path) -> None:
@@ -129,6 +126,34 @@ def test_indices_are_opened_some_by_each_thread_and_none_is_left_out(
     for num in (1, 2, 3):
         monkeypatch.setattr("augpipe.datasets.shards.source._SHARDS_A_TASK", num)
         assert read_all(ShardSource(out)) == JPEGS
+
+
+def test_all_labels_take_the_memory_that_they_are_returned_in(tmp_path: Path) -> None:
+    num = 3000
+    (tmp_path / "32").mkdir()
+    with ShardWriter(tmp_path / "32/000000.tar") as writer:
+        for i in range(num):
+            writer.add(key(i), jpeg(0), i % 2, note(0))
+        manifest_of({"32": [writer.close()]}, class_counts=(num // 2, num // 2)).save(tmp_path)
+    source = ShardSource(tmp_path)
+    source.labels()
+    tracemalloc.start()
+    labels = source.labels()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert labels.nbytes == 8 * num and peak < 1.5 * labels.nbytes
+
+
+@pytest.mark.parametrize("order", [(0, 2), (2, 0)])
+def test_of_two_damaged_indices_the_first_is_named(
+    out: Path, order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever was damaged, or found by its thread, first."""
+    monkeypatch.setattr("augpipe.datasets.shards.source._SHARDS_A_TASK", 1)
+    for number in order:
+        (out / f"32/{number:06}.idx").write_bytes(b"AUGPIDX")
+    with pytest.raises(ValueError, match=r"000000\.idx"):
+        ShardSource(out)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,11 @@ from augpipe.datasets.shards.ustar import (
     sample_key,
 )
 from augpipe.datasets.shards.writer import ShardWriter
+from tests.augpipe.loader.loader_sources import run_python
 from tests.datasets.shards.shard_sets import jpeg, key, label, note, write_shard
 
-ROOT = Path(__file__).resolve().parents[3]
 GOLDEN_SHA256 = "8180004f9491f3b62ddeb588650635a3006468675c3c027676ef83acd4d4dcfd"
-"""Of a tar file written in `test_the_bytes_are_these`. A change of it is a new version of the format."""
+"""The sum of a tar file written in `test_the_bytes_are_these`. A change of it is a new version of the format."""
 
 
 def members(path: Path) -> list[tuple[str, bytes]]:
@@ -224,15 +222,13 @@ def test_a_disk_that_fills_up_while_writing_is_named(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys\n"
+        "import os, signal\n"
         "from augpipe.datasets.shards.writer import ShardWriter\n"
-        "writer = ShardWriter(sys.argv[1])\n"
+        f"writer = ShardWriter({str(tmp_path / '000000.tar')!r})\n"
         "writer.add('k', b'\\xff\\xd8\\xff' + bytes(3_000_000), 0, {'height': 1, 'width': 1})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "000000.tar")]
-    ended = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    assert run_python(program).returncode == -signal.SIGKILL
     (left,) = os.listdir(tmp_path)
     assert left.endswith(".tmp")
     write_shard(tmp_path / "000001.tar", [0])

@@ -96,7 +96,7 @@ def test_without_imagehash_a_line_says_so(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_plots_are_images(folder: Path) -> None:
-    """Of many classes and scripts, and of none."""
+    """Plots show many classes in many scripts, or none."""
     pytest.importorskip("matplotlib")
     for number in range(45):
         write_files(folder, {f"many/$写真_{number}/{number}.jpg": encoded(scene(20, 20, number % 30), "JPEG")})
