@@ -161,36 +161,33 @@ REFUSED = [
     ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
-        '[[ops]]\nop = "rotat"',
+        'ops = [{op = "rotat"}]',
         r"ops\[0\]: 'rotat' is not an op. Did you mean 'rotate'\? The ops: .*color_cast.*vignette",
     ),
-    ("[[ops]]\nmax_deg = 3", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
+    ("ops = [{max_deg = 3}]", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
     (
-        '[[ops]]\nop = "flip"\n[[ops]]\nop = "rotate"\nmax_degrees = 3',
+        'ops = [{op = "flip"}, {op = "rotate", max_degrees = 3}]',
         r"ops\[1\].rotate: 'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: max_deg, step",
     ),
+    ('ops = [{op = "rotate", max_deg = "a lot"}]', r"ops\[0\].rotate.max_deg='a lot' must be a number"),
     (
-        '[[ops]]\nop = "rotate"\nmax_deg = "a lot"',
-        r"ops\[0\].rotate.max_deg='a lot' must be a number",
-    ),
-    (
-        '[[ops]]\nop = "multi_resolution_crop"\nsize = 300\nscales = [256]',
+        'ops = [{op = "multi_resolution_crop", size = 300, scales = [256]}]',
         r"ops\[0\].multi_resolution_crop: size=300 is larger than scale=256: a crop cannot exceed the resized image",
     ),
     (
-        '[[ops]]\nop = "stretch"\nhorizontal = [1.2, 0.8]',
+        'ops = [{op = "stretch", horizontal = [1.2, 0.8]}]',
         r"ops\[0\].stretch: horizontal=\(1.2, 0.8\) is no range: its first number is the larger one. Swap them",
     ),
     (
-        '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resized_crop"',
+        'ops = [{op = "center_crop"}, {op = "random_resized_crop"}]',
         "a view takes one crop and this one holds 2: center_crop, random_resized_crop. Keep one",
     ),
     (
-        '[[ops]]\nop = "lens_distortion"\n[[ops]]\nop = "brown_conrady"',
+        'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
         "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
     ),
-    ('[[ops]]\nop = "vignette"\n[[ops]]\nop = "vignette"', "a view takes one vignette and this one holds 2. Keep one"),
-    ('[[ops]]\nop = "normalize"\n[[ops]]\nop = "normalize"', "a view takes one normalize and this one holds 2"),
+    ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
+    ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),
     (
         '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
         r"views\[0\]: a view takes one crop and this one holds 2",

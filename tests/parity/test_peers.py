@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from augpipe import Augment, Recipe, ops, plan
 from augpipe.recipe import Border
-from tests.parity.images import Pixels, gray, noise, smooth
+from tests.parity.images import Pixels, noise, smooth
 
 TILE = noise(64, 64, seed=8)
 
@@ -122,18 +122,6 @@ def test_affine_maps_are_torch_s(border: Border, padding: str) -> None:
     assert np.abs(image - expected[0].numpy()).max() < 0.01
 
 
-def test_the_context_of_a_crop_is_the_image() -> None:
-    """A crop that is turned shows what the turned image shows there."""
-    photograph = noise(101, 121)
-    for angle, image in both_ways(20.0, photograph, "context").items():
-        recipe = Recipe(ops=(ops.Rotate(max_deg=20.0, step=20.0), ops.CenterCrop(size=41)))
-        for sample_id in range(20):
-            drawn = plan(recipe, [sample_id], sizes=[photograph.shape[:2]])
-            if drawn.rows["drawn"]["rotate"]["degrees"][0] == angle:
-                crop = Augment(recipe, layout="NHWC")(photograph, plan=drawn)
-                assert np.abs(crop - image[30:71, 40:81]).max() < 0.01
-
-
 @pytest.mark.parametrize(
     ("border", "mode"), [("context", None), ("reflect", "symmetric"), ("edge", "edge"), ("constant", "constant")]
 )
@@ -155,31 +143,3 @@ def test_what_lies_outside_a_crop(border: Border, mode: str | None) -> None:
     smoothed = sum(kernel[i] * around[i : i + 40 : 2] for i in range(4))
     expected = sum(kernel[i] * smoothed[:, i : i + 40 : 2] for i in range(4))
     assert np.abs(image - expected).max() < 0.01
-
-
-@pytest.mark.parametrize("size", [(90, 90), (64, 101)])
-def test_vignette_keeps_the_middle_and_loses_all_of_it_at_the_corner(size: tuple[int, int]) -> None:
-    radius, strength = 0.5, 0.6
-    vignette = ops.Vignette(radii=(radius, radius), strengths=(strength, strength))
-    image = augmented(gray(*size, 200), vignette)
-    y, x = np.mgrid[: size[0], : size[1]]
-    r = np.hypot(x + 0.5 - size[1] / 2, y + 0.5 - size[0] / 2) / (np.hypot(*size) / 2)
-    assert np.array_equal(image[r <= radius], np.full_like(image[r <= radius], 200.0))
-    assert np.all(image[r > radius + 0.05] < 200.0)
-    expected = 200 * (1 - strength * ((r**2 - radius**2) / (1 - radius**2)) ** 2)
-    assert np.abs(image - expected[:, :, None])[r > radius].max() < 1e-3
-    # the corner's pixel has its centre half a pixel from the corner; extrapolated to r = 1 the loss is `strength`
-    depth = (r[0, 0] ** 2 - radius**2) / (1 - radius**2)
-    assert (1 - image[0, 0, 0] / 200) / depth**2 == pytest.approx(strength, abs=1e-5)
-    # further from the centre nothing gets brighter
-    levels = image[:, :, 1].ravel()[np.argsort(r, axis=None)]
-    assert np.all(np.diff(levels) <= 1e-4)
-
-
-def test_tone_acts_on_the_output_s_frame_wherever_it_stands() -> None:
-    """The vignette's circle stays round and centred under a lens, a rotation and a crop that follow or precede it."""
-    vignette = ops.Vignette(radii=(0.3, 0.3), strengths=(0.8, 0.8))
-    moved = (ops.Rotate(), ops.BrownConrady(), ops.Stretch(), ops.RandomResizedCrop(size=(40, 51)))
-    still = augmented(gray(40, 51, 180), vignette)
-    for chosen in ((vignette, *moved), (*moved, vignette), (*moved[:2], vignette, *moved[2:])):
-        assert np.abs(augmented(gray(100, 140, 180), *chosen) - still).max() < 1e-3

@@ -91,14 +91,6 @@ def test_an_error_names_the_oldest_unfinished_batch() -> None:
     gc.collect()
 
 
-def test_an_error_at_a_launch_names_the_batch_at_hand_where_no_other_is_unfinished() -> None:
-    in_flight = InFlight("paper", 3)
-    with pytest.raises(KernelError, match="sample ids 7, 8"), in_flight.explaining([7, 8]):
-        raise LOST
-    with pytest.raises(ValueError, match="^mine$"), in_flight.explaining([7, 8]):
-        raise ValueError("mine")
-
-
 class CudaAPIError(Exception):
     """As numba's, by name."""
 

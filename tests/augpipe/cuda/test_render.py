@@ -142,15 +142,6 @@ def test_a_launch_that_fails_is_a_kernel_error_of_the_oldest_batch(launches: Lau
     made.drain()
 
 
-def test_an_error_is_met_by_a_later_batch(launches: Launches) -> None:
-    streams = LaterStreams()
-    made = renderer(streams)
-    made.render(*tables(2), [(4, 6)], [], [3, 4])
-    streams.events[0].error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    with pytest.raises(KernelError, match="illegal memory access.*sample ids 3, 4"):
-        made.render(*tables(2), [(4, 6)], [], [5, 6])
-
-
 def test_any_other_error_of_a_launch_comes_as_it_is_and_its_owners_wait(launches: Launches) -> None:
     streams = LaterStreams()
     made = renderer(streams)
@@ -158,25 +149,6 @@ def test_any_other_error_of_a_launch_comes_as_it_is_and_its_owners_wait(launches
     with pytest.raises(TypeError, match="does not compile"):
         made.render(*tables(2), [(4, 6)], [object()], [3, 4])
     assert len(streams.events) == 1  # views before it may be on their way
-
-
-def test_owners_of_further_launches_wait_where_an_error_follows(launches: Launches) -> None:
-    class Owner:
-        pass
-
-    streams, tensor = LaterStreams(), torch.zeros(3)
-    owners: list[Any] = [Owner(), tensor]
-    made, kept = renderer(streams), weakref.ref(owners[0])
-    with pytest.raises(torch.OutOfMemoryError, match="full"), made.launching([7, 8], owners):
-        raise torch.OutOfMemoryError("full")
-    assert [id(tensor) for tensor in streams.lent] == [id(tensor)]
-    del owners
-    gc.collect()
-    assert kept() is not None
-    streams.events[0].has_passed = True
-    made.render(*tables(2), [(4, 6)], [], [1, 2])
-    gc.collect()
-    assert kept() is None
 
 
 def test_images_of_a_transform_wait_where_the_second_one_finds_no_memory(

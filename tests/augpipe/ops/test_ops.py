@@ -111,7 +111,6 @@ def test_table_1_counts() -> None:
     [
         (ops.Rotate(max_deg=3, step=0.5), 12),
         (ops.Rotate(step=None), None),
-        (ops.Stretch(), None),
         (ops.Stretch(horizontal=(0.8, 1.2), vertical=(1.0, 1.0), step=0.1), 5),
         (ops.ColorCast(max_shift=1), 26),
         (ops.ColorCast(step=None), None),
@@ -129,7 +128,6 @@ def test_table_1_counts() -> None:
         (ops.RandomResizedCrop(), None),
         (ops.CenterCrop(), 1),
         (ops.Normalize(), 1),
-        (ops.Flip(), 2),
     ],
 )
 def test_variants(op: ops.Op, variants: int | None) -> None:
@@ -363,23 +361,17 @@ def caption(op: ops.Op, **values: Any) -> str:
 @pytest.mark.parametrize(
     ("op", "values", "text"),
     [
-        (ops.Flip(), {"flipped": True}, "flipped"),
         (ops.Flip(), {"flipped": False}, ""),
-        (ops.Rotate(), {"degrees": -7}, "-7°"),
         (ops.Rotate(), {"degrees": 0}, ""),
         (ops.Stretch(), {"horizontal": 1.2, "vertical": 0.9}, "stretch 1.20 x 0.90"),
-        (ops.LensDistortion(), {"kind": 2, "strength": 0.1}, "stretch horizontal 0.100"),
         (ops.LensDistortion(), {"kind": 2, "strength": 0.0}, ""),
         (ops.BrownConrady(), {"k1": 0.1, "p2": -0.02}, "k1 +0.10 p2 -0.02"),
-        (ops.Vignette(), {"radius": 0.5, "strength": 0.3}, "vignette 0.50 -30%"),
         (ops.Vignette(), {"radius": 0.5}, ""),
-        (ops.ColorCast(), {"shift": [[3, 0, -12]]}, "cast +3 +0 -12"),
         (ops.ColorCast(), {}, ""),
-        (ops.MultiResolutionCrop(), {"scale": 256, "x": 3, "y": 4}, "256 px, at 3,4"),
         (ops.RandomResizedCrop(), {"x": 1, "y": 2, "width": 30, "height": 40}, "30x40 at 1,2"),
     ],
 )
-def test_captions(op: ops.Op, values: dict[str, Any], text: str) -> None:
+def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any], text: str) -> None:
     assert caption(op, **values) == text
 
 
@@ -398,13 +390,11 @@ def test_captions(op: ops.Op, values: dict[str, Any], text: str) -> None:
             "where it begins, 0.02 to 0.98 of the half-diagonal; the loss at the corner, 2% to 80%",
         ),
         (ops.ColorCast(), "three booleans; for each altered channel -20 to 20 levels in steps of 1"),
-        (ops.ColorCast(step=None), "three booleans; for each altered channel -20 to 20 levels"),
         (
             ops.MultiResolutionCrop(),
             "the short side's length (256 or 512 px), a place in whole pixels; variants are of a square photograph",
         ),
         (ops.RandomResizedCrop(), "an area of 8% to 100%, a ratio of 0.75 to 1.33, a place"),
-        (ops.CenterCrop(), "nothing"),
         (ops.Normalize(), "nothing"),
     ],
 )

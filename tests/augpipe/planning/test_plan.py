@@ -236,13 +236,6 @@ def test_the_first_view_draws_as_ops_alone_do_and_more_views_leave_it_alone() ->
     assert not np.array_equal(drawn(swapped, range(30), view=1), alone)
 
 
-def test_count_is_so_many_views() -> None:
-    crop = (ops.RandomResizedCrop(size=8),)
-    counted, listed = Recipe(views=(View(ops=crop, count=3),)), Recipe(views=(View(ops=crop),) * 3)
-    for view in range(3):
-        assert np.array_equal(drawn(counted, range(9), view=view), drawn(listed, range(9), view=view))
-
-
 # records
 
 
@@ -267,11 +260,6 @@ def test_without_ops_the_output_is_the_image() -> None:
     assert row["crop"].tolist() == [0, 0, 60, 50]
     assert row["support"].tolist() == [1, 1]
     assert row["mean"].tolist() == [0, 0, 0] and row["std"] * 255 == pytest.approx([1, 1, 1])
-
-
-def test_an_empty_batch() -> None:
-    made = plan(recipes.deep_image(), [], sizes=[])
-    assert len(made) == 0 and made.rows["drawn"]["rotate"].shape == (0,)
 
 
 # saving

@@ -72,40 +72,37 @@ def test_several_files_count_on(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
-def test_plain_binary_and_texts(tmp_path: Path) -> None:
-    columns = {
-        "id": pa.array(range(3)),
-        "png": pa.array([b"a", b"b", b"c"], pa.large_binary()),
-        "class": pa.array(["dog", None, "cat"]).dictionary_encode(),
-    }
-    source = ParquetSource(put(tmp_path / "a.parquet", columns))
-    assert [source.read(i) for i in range(3)] == [b"a", b"b", b"c"]
-    assert source.classes == ("cat", "dog")
-    assert source.labels().tolist() == [1, -1, 0]
-    given_classes = ParquetSource(tmp_path / "a.parquet", classes=["dog", "cow", "cat"])
-    assert given_classes.labels().tolist() == [0, -1, 2]
+DOGS = pa.array(["dog", None, "cat"])
+DIGITS = {"label": {"_type": "ClassLabel", "names": ["2", "0", "1"]}}
 
 
-def test_without_labels(tmp_path: Path) -> None:
-    source = ParquetSource(put(tmp_path / "a.parquet", {"anything": images([b"a", b"b"]), "text": ["x", "y"]}))
-    assert source.labels().tolist() == [-1, -1]
-    assert source.label(1) == -1
-    assert source.classes == ()
+@pytest.mark.parametrize(
+    ("columns", "features", "labels", "classes"),
+    [
+        ({"id": range(3), "class": DOGS}, None, [1, -1, 0], ("cat", "dog")),
+        ({"class": DOGS.dictionary_encode()}, None, [1, -1, 0], ("cat", "dog")),
+        ({"text": ["x", "y", "z"]}, None, [-1, -1, -1], ()),
+        *(
+            ({"label": pa.array([5, None, 0], kind)}, None, [5, -1, 0], tuple("012345"))
+            for kind in (pa.uint8(), pa.int8(), pa.int64())
+        ),
+        ({"label": [0, 1, 2]}, DIGITS, [0, 1, 2], ("2", "0", "1")),  # digits that are names: the numbers count
+    ],
+)
+@pytest.mark.parametrize("as_binary", [False, True])
+def test_labels_of_every_kind(
+    tmp_path: Path, columns: dict[str, Any], features: Any, labels: list[int], classes: tuple[str, ...], as_binary: bool
+) -> None:
+    contents = [b"a", b"b", b"c"]
+    pixels = pa.array(contents, pa.large_binary()) if as_binary else images(contents)
+    source = ParquetSource(put(tmp_path / "a.parquet", {"png": pixels, **columns}, features))
+    assert_keeps_the_protocol(source, contents, labels)
+    assert source.classes == classes
 
 
-@pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.int64()])
-def test_integers_with_gaps(tmp_path: Path, kind: Any) -> None:
-    columns = {"img": images([b"a", b"b", b"c"]), "label": pa.array([5, None, 0], kind)}
-    source = ParquetSource(put(tmp_path / "a.parquet", columns))
-    assert source.labels().tolist() == [5, -1, 0]
-    assert source.classes == ("0", "1", "2", "3", "4", "5")
-
-
-def test_digits_as_class_names_are_numbers_all_the_same(tmp_path: Path) -> None:
-    features = {"label": {"_type": "ClassLabel", "names": ["2", "0", "1"]}}
-    columns = {"image": images([b"a", b"b"]), "label": pa.array([0, 1])}
-    source = ParquetSource(put(tmp_path / "a.parquet", columns, features))
-    assert source.labels().tolist() == [0, 1]
+def test_classes_that_are_given_number_the_labels(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.parquet", {"png": images([b"a", b"b", b"c"]), "class": DOGS})
+    assert ParquetSource(path, classes=["dog", "cow", "cat"]).labels().tolist() == [0, -1, 2]
 
 
 def test_several_columns_of_classes(tmp_path: Path) -> None:

@@ -53,16 +53,6 @@ def test_any_changed_byte_of_the_header_is_found_when_it_is_opened(path: Path) -
         path.write_bytes(whole)
 
 
-def test_any_changed_byte_of_the_rest_is_found_by_the_sum(path: Path) -> None:
-    whole = path.read_bytes()
-    for at in range(HEADER_BYTES, len(whole)):
-        flip(path, at, 1)
-        index = ShardIndex.open(path)
-        assert not index.is_whole()
-        del index
-        path.write_bytes(whole)
-
-
 @pytest.mark.parametrize("num_bytes", [0, 7, 79, 80, 200, -1])
 def test_a_truncated_index_is_refused(path: Path, num_bytes: int) -> None:
     whole = path.read_bytes()
