@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -152,36 +151,9 @@ def test_the_schema_is_json_and_explains_itself() -> None:
 # what is refused
 
 REFUSED = [
-    (
-        'boarder = "edge"',
-        "'boarder' is not a field of a recipe. Did you mean 'border'\\? Its fields: name, border, fill",
-    ),
-    ('border = "mirror"', "border='mirror' must be 'context', 'reflect', 'edge' or 'constant'"),
     ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
     ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
-    (
-        'ops = [{op = "rotat"}]',
-        r"ops\[0\]: 'rotat' is not an op. Did you mean 'rotate'\? The ops: .*color_cast.*vignette",
-    ),
-    ("ops = [{max_deg = 3}]", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
-    (
-        'ops = [{op = "flip"}, {op = "rotate", max_degrees = 3}]',
-        r"ops\[1\].rotate: 'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: max_deg, step",
-    ),
-    ('ops = [{op = "rotate", max_deg = "a lot"}]', r"ops\[0\].rotate.max_deg='a lot' must be a number"),
-    (
-        'ops = [{op = "multi_resolution_crop", size = 300, scales = [256]}]',
-        r"ops\[0\].multi_resolution_crop: size=300 is larger than scale=256: a crop cannot exceed the resized image",
-    ),
-    (
-        'ops = [{op = "stretch", horizontal = [1.2, 0.8]}]',
-        r"ops\[0\].stretch: horizontal=\(1.2, 0.8\) is no range: its first number is the larger one. Swap them",
-    ),
-    (
-        'ops = [{op = "center_crop"}, {op = "random_resized_crop"}]',
-        "a view takes one crop and this one holds 2: center_crop, random_resized_crop. Keep one",
-    ),
     (
         'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
         "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
@@ -196,10 +168,8 @@ REFUSED = [
         '[[ops]]\nop = "flip"\n[[views]]',
         "a recipe holds either ops or views, and this one has both. Move the ops into a",
     ),
-    ("[[views]]\ncount = 0", r"views\[0\].count=0 must be at least 1"),
     ("[[views]]\ncount = 65", r"views\[0\].count=65 must be at most 64"),
     ("[[views]]\nnumber = 2", r"views\[0\].*number"),
-    ("name = ", "not valid TOML: "),
 ]
 
 
@@ -211,27 +181,10 @@ def test_refused_files(text: str, message: str, tmp_path: Path) -> None:
     assert "pydantic" not in str(caught.value)
 
 
-def test_every_problem_is_named(tmp_path: Path) -> None:
-    text = 'border = "x"\n[[ops]]\nop = "rotate"\nmax_deg = 0\np = 3\n[[ops]]\nop = "flap"'
-    with pytest.raises(ValueError, match="not a valid recipe") as caught:
-        load(text, tmp_path)
-    lines = str(caught.value).splitlines()
-    assert [re.split("[:=]", line)[0].strip() for line in lines[1:]] == [
-        *("border", "ops[0].rotate.max_deg", "ops[0].rotate.p", "ops[1]")
-    ]
-
-
 def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(ValueError, match="recipe.toml: not valid TOML"):
         Recipe.load(tmp_path / "recipe.toml")
-
-
-def test_from_python_the_same_rules_hold() -> None:
-    with pytest.raises(FieldError, match="'boarder' is not a field of a recipe. Did you mean 'border'"):
-        Recipe(boarder="edge")  # type: ignore[call-arg]
-    with pytest.raises(FieldError, match="'nmber' is not a field of a view"):
-        View(nmber=3)  # type: ignore[call-arg]
 
 
 def test_a_mistake_travels_between_processes() -> None:

@@ -96,15 +96,6 @@ def test_notes_that_come_and_go_do_not_matter() -> None:
     assert b"note" not in bytes(cut.jpeg) and b"augpipe" not in bytes(cut.jpeg)
 
 
-@pytest.mark.parametrize(
-    ("rectangle", "expected"),
-    [((250, 120, 300, 130), True), ((0, 120, 20, 130), False), ((250, 0, 300, 20), False), ((0, 0, 300, 130), True)],
-)
-def test_a_cut_says_whether_it_holds_the_last_tile(rectangle: tuple[int, int, int, int], expected: bool) -> None:
-    data = tiled(noise(130, 300), "4:2:0")
-    assert tiles_in(data).extract(data, *rectangle).holds_last is expected
-
-
 def test_a_file_that_changed_since_is_refused() -> None:
     data = tiled(noise(130, 300), "4:2:0")
     tiles = tiles_in(data)

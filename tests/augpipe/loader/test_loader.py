@@ -62,9 +62,6 @@ FORMAT_ERRORS = [
     ({"dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch".*Or choose "float16"'),
     ({"layout": "channels_last"}, 'layout="channels_last" is a torch memory format.*choose "NHWC"'),
     ({"dtype": "float64"}, "dtype='float64' is not known. Choose one of 'float32', 'float16', 'bfloat16', 'uint8'."),
-    ({"dtype": torch.float32}, "dtype=torch.float32 is not known"),
-    ({"layout": "CHW"}, "layout='CHW' is not known. Choose one of 'NCHW', 'NHWC', 'channels_last'."),
-    ({"framework": "jax"}, "framework='jax' is not known. Choose one of 'torch', 'numpy'."),
 ]
 
 
@@ -160,26 +157,16 @@ def test_a_source_may_hand_out_a_view_of_a_mapped_file(tmp_path: Path) -> None:
 # Arguments
 
 ARGUMENT_ERRORS = [
-    ({"batch_size": 0}, "batch_size=0 must be at least 1"),
-    ({"batch_size": 2.0}, "batch_size"),
     ({"prefetch": 0}, "prefetch=0 must be at least 1"),
     ({"world_size": 0}, "world_size=0 must be at least 1"),
-    ({"rank": 2, "world_size": 2}, r"rank=2 must lie in 0..world_size - 1, which is 0..1"),
     ({"rank": -1}, "rank=-1 must lie in"),
     ({"num_threads": 0}, "num_threads=0 must be at least 1. Leave it out for one thread a core"),
-    ({"seed": -1}, r"seed=-1 must lie in 0..2\^64 - 1"),
     ({"seed": 2**64}, "seed=18446744073709551616 must lie in"),
     ({"seed": None}, "seed"),
     ({"backend": "cuda"}, "backend='cuda' is not known. Choose one of 'auto', 'native', 'dali'"),
-    ({"device": "gpu"}, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
-    ({"on_error": "ignore"}, "on_error='ignore' is not known. Choose one of 'raise', 'skip'"),
     ({"max_pixels": 0}, "max_pixels"),
     ({"max_pixels": None}, "max_pixels"),
-    ({"cache": "gpu"}, "cache='gpu' is not known. Choose one of 'off', 'device', 'host'."),
     ({"cache": "host", "cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
-    ({"cache": "host", "cache_bytes": 1.5e9}, "cache_bytes=1500000000.0 is a float, and must be a whole number"),
-    ({"cache_bytes": 9}, 'cache_bytes=9 sizes a cache that is off. Choose cache="device" or cache="host"'),
-    ({"shuffle": "stick"}, "shuffle='stick' is not known. Choose one of True, False, 'sticky'."),
 ]
 
 
@@ -187,15 +174,6 @@ ARGUMENT_ERRORS = [
 def test_arguments_out_of_range_are_named_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**options)
-
-
-def test_what_is_no_recipe_or_source_is_named() -> None:
-    with pytest.raises(ValueError, match=r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load"):
-        make("deep_image")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is not a source of photographs"):
-        Loader(42, PAPER, batch_size=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="does not exist"):
-        Loader("no/such/folder", PAPER, batch_size=1)
 
 
 def test_an_empty_source_is_refused() -> None:

@@ -333,7 +333,6 @@ def test_plans_of_another_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sample_ids": [1, 2], "sizes": [(5, 5)]}, "sizes holds 1 entries for 2 sample_ids. Give one .height, width."),
         ({"sample_ids": [1], "sizes": [(5, 0)]}, "sizes holds 0: heights and widths are at least 1 pixel"),
         ({"sample_ids": [-1], "sizes": [(5, 5)]}, r"sample_ids must lie in 0..4294967295, but holds -1"),
         ({"sample_ids": [2**32], "sizes": [(5, 5)]}, r"sample_ids must lie in 0..4294967295, but holds 4294967296"),

@@ -57,9 +57,7 @@ def test_every_need_of_a_split_is_needed(tmp_path: Path, name: str) -> None:
         assert f"  {need:<40} not there" in str(caught.value)
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere does not exist; card 'pets' takes the folder"):
-        open_card("pets", tmp_path / "nowhere")
+def test_an_archive_in_place_of_its_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "images.tar.gz").write_bytes(b"x")
     with pytest.raises(ValueError, match="images.tar.gz is a file; card 'pets' takes the folder"):
         open_card("pets", tmp_path / "images.tar.gz")

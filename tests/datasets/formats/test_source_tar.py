@@ -122,16 +122,12 @@ def test_sets_of_tar_files_count_on(tmp_path: Path) -> None:
 
 def test_patterns_that_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "s-0.tar", samples(0, 1))
-    with pytest.raises(ValueError, match=r"names 3 files, and 2 of them are not there: '.*s-1.tar', '.*s-2.tar'"):
-        open_source(f"{tmp_path}/s-{{0..2}}.tar")
     with pytest.raises(ValueError, match=r"the range \{2..0\} counts down. Write \{0..2\}"):
         open_source(f"{tmp_path}/s-{{2..0}}.tar")
     with pytest.raises(ValueError, match=r"\{0\} is neither a range such as \{000..123\} nor a list"):
         open_source(f"{tmp_path}/s-{{0}}.tar")
     with pytest.raises(ValueError, match="names more than 100000 files"):
         open_source(f"{tmp_path}/s-{{0..99999999999}}.tar")
-    with pytest.raises(ValueError, match=r"s-\*.zip' matches no file \(the current folder is .*\). Check the spelling"):
-        open_source(f"{tmp_path}/s-*.zip")
     (tmp_path / "s-1.bin").write_bytes(b"")
     with pytest.raises(ValueError, match=r"names 2 files .* only one kind of \*.tar, \*.parquet, \*.bin is taken"):
         open_source(f"{tmp_path}/s-*")
@@ -421,9 +417,6 @@ def test_contents_that_are_refused(tmp_path: Path, members: Members, message: st
 
 
 def test_files_that_are_no_tar(tmp_path: Path) -> None:
-    (tmp_path / "text.tar").write_bytes(b"hello " * 200)
-    with pytest.raises(ValueError, match="text.tar: what stands at byte 0 is no tar header"):
-        open_source(tmp_path / "text.tar")
     (tmp_path / "empty.tar").write_bytes(b"")
     with pytest.raises(ValueError, match="empty.tar: it ends within a header, after 0 of its 512 bytes"):
         open_source(tmp_path / "empty.tar")

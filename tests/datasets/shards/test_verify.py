@@ -455,8 +455,3 @@ def test_the_command_prints_json(out: Path) -> None:
     assert code == 1 and ill["is_well"] is False
     assert ill["faults"][0]["path"] == TAR and ill["faults"][0]["sample_id"] == PER_SHARD
     assert ill["faults"][0]["key"] == key(PER_SHARD) and ill["faults"][1]["key"] is None
-
-
-def test_the_command_refuses_what_is_no_data_set(tmp_path: Path) -> None:
-    code, text, errors = invoke(str(tmp_path))
-    assert (code, text) == (2, "") and "holds no manifest.json" in errors and errors.count("\n") == 1
