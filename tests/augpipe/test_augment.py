@@ -13,21 +13,11 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from augpipe import Augment, Loader, Plan, Recipe, plan, recipes
+from augpipe import Augment, Plan, Recipe, plan, recipes
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.ops import CenterCrop, Flip, Normalize
+from augpipe.ops import CenterCrop, Normalize
 from tests.augpipe.decoding.image_files import other_kinds, scene
-from tests.augpipe.loader.loader_sources import (
-    CENTRE,
-    CONTINUOUS,
-    PAPER,
-    SEVERAL_VIEWS,
-    TIMEOUT_S,
-    MemorySource,
-    arrays,
-    as_array,
-    run_python,
-)
+from tests.augpipe.loader.loader_sources import CENTRE, PAPER, SEVERAL_VIEWS, arrays, as_array, together
 
 Array = npt.NDArray[Any]
 RGB = scene(40, 52)
@@ -65,10 +55,9 @@ def replayed(transform: Augment, image: Any) -> Array:
 # What it takes and gives
 
 
-@pytest.mark.parametrize("recipe", [PAPER, CONTINUOUS], ids=lambda recipe: recipe.name)
 @pytest.mark.parametrize("kind", SAME)
-def test_images_of_every_kind_give_the_same_pixels(kind: str, recipe: Recipe) -> None:
-    transform = Augment(recipe, 3)
+def test_images_of_every_kind_give_the_same_pixels(kind: str) -> None:
+    transform = Augment(PAPER, 3)
     np.testing.assert_array_equal(replayed(transform, SAME[kind]), replayed(transform, RGB), strict=True)
 
 
@@ -109,6 +98,11 @@ def test_the_shapes_of_one_and_of_several() -> None:
     nhwc = Augment(CENTRE, layout="NHWC")
     assert nhwc(RGB).shape == (16, 16, 3)
     assert nhwc([RGB, RGB]).shape == (2, 16, 16, 3)
+    views = Augment(SEVERAL_VIEWS)
+    assert [view.shape for view in views(RGB)] == [(3, 20, 20), (3, 20, 20), (3, 8, 8)]
+    several = views([RGB, RGB])
+    assert isinstance(several, tuple) and not np.array_equal(several[0], several[1])
+    assert [view.shape for view in several] == [(2, 3, 20, 20), (2, 3, 20, 20), (2, 3, 8, 8)]
 
 
 def test_one_and_several_hold_the_same_pixels() -> None:
@@ -139,15 +133,6 @@ def test_images_of_several_sizes_are_one_batch_with_a_crop_and_a_list_without() 
     assert [tuple(image.shape) for image in planar] == [(3, 40, 52), (3, 30, 52), (3, 40, 20), (3, 7, 9)]
 
 
-def test_views_come_as_a_tuple() -> None:
-    transform = Augment(SEVERAL_VIEWS)
-    assert [view.shape for view in transform(RGB)] == [(3, 20, 20), (3, 20, 20), (3, 8, 8)]
-    several = transform([RGB, RGB])
-    assert isinstance(several, tuple)
-    assert [view.shape for view in several] == [(2, 3, 20, 20), (2, 3, 20, 20), (2, 3, 8, 8)]
-    assert not np.array_equal(several[0], several[1])
-
-
 def test_tensors_give_tensors_and_all_else_arrays_unless_told_otherwise() -> None:
     tensor = torch.from_numpy(RGB)
     for given, expected in ((RGB, np.ndarray), (Image.fromarray(RGB), np.ndarray), (tensor, torch.Tensor)):
@@ -170,18 +155,13 @@ def test_a_tensor_by_inheritance_is_a_tensor() -> None:
     np.testing.assert_array_equal(result.numpy(), Augment(CENTRE)(RGB))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
-def test_channels_last_and_dtypes_of_tensors(dtype: Any) -> None:
-    recipe = Recipe(ops=(CenterCrop(size=16), Flip())) if dtype == "uint8" else PAPER
-    last = Augment(recipe, dtype=dtype, layout="channels_last", framework="torch")
-    first = Augment(recipe, dtype=dtype, framework="torch")
-    several = last([RGB, RGB], sample_ids=[1, 2])
-    assert several.dtype == getattr(torch, dtype)
+def test_channels_last_of_one_and_of_several() -> None:
+    last = Augment(PAPER, dtype="bfloat16", layout="channels_last", framework="torch")
+    first = Augment(PAPER, dtype="bfloat16", framework="torch")
+    several, single = last([RGB, RGB], sample_ids=[1, 2]), last(RGB, sample_ids=1)
     assert several.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(several, first([RGB, RGB], sample_ids=[1, 2]))
-    single = last(RGB, sample_ids=1)
-    assert single.shape == (3, 16, 16)
-    assert torch.equal(single, several[0])
+    assert single.shape == (3, 16, 16) and torch.equal(single, several[0])
 
 
 def test_the_input_is_not_changed() -> None:
@@ -224,14 +204,6 @@ def test_ids_begin_again_after_the_last_one() -> None:
     np.testing.assert_array_equal(transform(RGB), Augment(PAPER, 3)(RGB, sample_ids=1))
 
 
-def test_id_epoch_and_seed_each_change_the_pixels() -> None:
-    def pixels(seed: int, sample_id: int, epoch: int) -> bytes:
-        return bytes(Augment(PAPER, seed)(RGB, sample_ids=sample_id, epoch=epoch).tobytes())
-
-    assert pixels(3, 7, 2) == pixels(3, 7, 2)
-    assert len({pixels(3, 7, 2), pixels(4, 7, 2), pixels(3, 8, 2), pixels(3, 7, 3)}) == 4
-
-
 def test_a_plan_is_repeated() -> None:
     images = arrays(4)
     drawn = plan(PAPER, [5, 6, 7, 8], sizes=[image.shape[:2] for image in images], epoch=1, seed=3)
@@ -242,48 +214,13 @@ def test_a_plan_is_repeated() -> None:
     np.testing.assert_array_equal(transform(RGB, sample_ids=0), Augment(PAPER, 99)(RGB))  # nothing was counted
 
 
-def test_a_loaders_plan_is_repeated_after_it_was_saved(tmp_path: Any) -> None:
-    images = arrays(6)
-    (batch,) = Loader(MemorySource(images), SEVERAL_VIEWS, batch_size=6, framework="numpy", seed=3)
-    batch.plan.save(tmp_path / "plan.npz")
-    repeated = Augment(SEVERAL_VIEWS)([images[i] for i in batch.sample_ids], plan=Plan.load(tmp_path / "plan.npz"))
-    for found, expected in zip(repeated, batch.images, strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
 # Threads and processes
-
-
-@pytest.mark.parametrize("num_threads", [1, 2, 5])
-def test_threads_do_not_change_a_bit(num_threads: int) -> None:
-    images = [scene(30 + i, 60 - i, i) for i in range(9)]
-    expected = np.stack([Augment(PAPER, 3)(image, sample_ids=i) for i, image in enumerate(images)])
-    np.testing.assert_array_equal(Augment(PAPER, 3, num_threads=num_threads)(images), expected)
 
 
 def test_a_call_leaves_no_thread_behind() -> None:
     before = threading.active_count()
     Augment(PAPER, num_threads=4)(arrays(8))
     assert threading.active_count() == before
-
-
-def together(num: int, work: Any) -> None:
-    barrier, problems = threading.Barrier(num), []
-
-    def run(number: int) -> None:
-        barrier.wait(TIMEOUT_S)
-        try:
-            work(number)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(num)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-    if problems:
-        raise problems[0]
 
 
 def test_one_transform_may_be_called_from_several_threads() -> None:
@@ -329,16 +266,6 @@ def test_a_transform_is_pickled_and_copied() -> None:
         assert torch.equal(counted[0], transform(RGB, sample_ids=1)[0])
 
 
-def test_a_pickled_transform_is_read_by_another_process() -> None:
-    data = pickle.dumps(Augment(PAPER, 3))
-    code = f"import pickle, sys, numpy as np\ntransform = pickle.loads({data!r})\n"
-    code += "image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)\n"
-    code += "sys.stdout.write(transform(image, sample_ids=7).tobytes().hex())"
-    image = np.arange(40 * 52 * 3).astype(np.uint8).reshape(40, 52, 3)
-    ended = run_python(code)
-    assert ended.stdout == Augment(PAPER, 3)(image, sample_ids=7).tobytes().hex(), ended.stderr
-
-
 def test_it_says_what_it_is() -> None:
     assert repr(Augment(PAPER, 3)) == "Augment('deep_image', seed=3)"
     assert "CenterCrop" in repr(Augment(Recipe(ops=(CenterCrop(size=4),))))
@@ -348,29 +275,20 @@ def test_it_says_what_it_is() -> None:
 
 SMALL = Recipe(ops=(CenterCrop(size=50), Normalize()))
 CALL_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
-    (RGB.astype(np.float32), {}, r"^image 0: the array is float32, and must be uint8 with values in 0..255\.$"),
     ([RGB, RGB / 255], {}, r"^image 1: the array is float64, and must be uint8"),
-    (RGB.transpose(2, 0, 1), {}, r"^image 0: the array has shape \(3, 40, 52\).* Move its channels last\.$"),
     (torch.from_numpy(RGB).permute(2, 0, 1), {}, r"^image 0: .*Move its channels last"),
     (np.zeros((4, 3, 40, 52), np.uint8), {}, r"^image 0: .*Move its channels last"),
-    (np.zeros((2, 3, 4, 5, 6), np.uint8), {}, r"^image 0: the array has shape \(2, 3, 4, 5, 6\)"),
     (np.zeros((40, 52, 2), np.uint8), {}, r"^image 0: the array has shape \(40, 52, 2\)"),
     (np.zeros((40, 0, 3), np.uint8), {}, r"^image 0: the array has shape \(40, 0, 3\), which holds no pixels\.$"),
-    (np.zeros(7, np.uint8), {}, r"^image 0: the array has shape \(7,\)"),
-    ([RGB, "photo.jpg"], {}, r"^image 1 is a str. Give an \(H, W, C\) uint8 array or tensor, or a PIL image\.$"),
     (b"\xff\xd8", {}, "^image 0 is a bytes. Give an"),
-    (None, {}, "^image 0 is a NoneType. Give an"),
     ([[RGB]], {}, "^image 0 is a list. Give an"),
     (torch.zeros(40, 52, 3), {}, "^image 0.*float32.*uint8"),
-    (torch.zeros(40, 52, 3, requires_grad=True), {}, "^image 0.*float32.*uint8"),
-    (torch.zeros(40, 52, 3, dtype=torch.bfloat16), {}, "^image 0.*bfloat16.*uint8"),
+    (torch.zeros(40, 52, 3, dtype=torch.bfloat16, requires_grad=True), {}, "^image 0.*bfloat16.*uint8"),
     (torch.zeros(40, 52, 3, dtype=torch.uint8, device="meta"), {}, r"^image 0 lies on meta.*Call .cpu\(\) first"),
-    ([RGB, RGB], {"sample_ids": [1]}, r"^sample_ids holds 1 id for 2 images. Give one each\.$"),
     (RGB, {"sample_ids": [1, 2]}, r"^sample_ids holds 2 ids for 1 image\."),
     (RGB, {"sample_ids": -1}, "sample_ids must lie in"),
     (RGB, {"sample_ids": 2**32}, "sample_ids must lie in"),
     (RGB, {"sample_ids": 1.5}, "sample_ids"),
-    (RGB, {"sample_ids": "seven"}, "sample_ids"),
     (RGB, {"epoch": -1}, "epoch must lie in"),
     (RGB, {"epoch": 2**32}, "epoch must lie in"),
 ]
@@ -418,15 +336,6 @@ def test_a_plan_and_ids_at_once_are_refused() -> None:
         ({"seed": 0.5}, "seed"),
         ({"num_threads": 0}, "num_threads=0 must be at least 1"),
         ({"num_threads": -3}, "num_threads=-3 must be at least 1"),
-        (
-            {"recipe": "deep_image"},
-            r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load",
-        ),
-        ({"dtype": "double"}, "dtype='double' is not known"),
-        ({"framework": "jax"}, "framework='jax' is not known"),
-        ({"framework": "numpy", "dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch"'),
-        ({"framework": "numpy", "layout": "channels_last"}, 'layout="channels_last" is a torch memory format'),
-        ({"dtype": "uint8"}, 'dtype="uint8" cannot hold normalised values'),
     ],
 )
 def test_arguments_out_of_range_are_named(arguments: dict[str, Any], message: str) -> None:

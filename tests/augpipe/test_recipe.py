@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -106,31 +105,18 @@ def test_views_are_written_in_place_of_ops(tmp_path: Path) -> None:
 # JSON Schema
 
 
-def schema_problems(recipe: Recipe) -> list[str]:
+def test_views_fit_the_schema() -> None:
+    """And so does every op: property/test_recipe."""
     schema = Recipe.json_schema()
-    return problems(tomllib.loads(recipe.to_toml()), schema, schema)
+    several = Recipe(views=(View(ops=EVERY_OP, count=3), View()))
+    for recipe in (several, *(build() for build in recipes.BY_NAME.values())):
+        assert problems(tomllib.loads(recipe.to_toml()), schema, schema) == []
 
 
 EVERY_OP = (
     *(ops.BrownConrady(), ops.RandomResizedCrop(size=(9, 8)), ops.ColorCast(), ops.Flip(), ops.Rotate()),
     *(ops.Stretch(), ops.Vignette(), ops.Normalize()),
 )
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        recipes.deep_image(),
-        recipes.evaluation(),
-        recipes.none(),
-        Recipe(ops=EVERY_OP),
-        Recipe(views=(View(ops=EVERY_OP, count=3), View())),
-        *(Recipe(ops=(kind(**{field: None}),)) for kind, field in CONTINUOUS),
-    ],
-    ids=lambda recipe: recipe.name,
-)
-def test_what_is_written_fits_the_schema(recipe: Recipe) -> None:
-    assert schema_problems(recipe) == []
 
 
 @pytest.mark.parametrize(
@@ -165,48 +151,15 @@ def test_the_schema_is_json_and_explains_itself() -> None:
 # what is refused
 
 REFUSED = [
-    (
-        'boarder = "edge"',
-        "'boarder' is not a field of a recipe. Did you mean 'border'\\? Its fields: name, border, fill",
-    ),
-    ("zzz = 1", "'zzz' is not a field of a recipe. Its fields: name, border, fill, ops, views"),
-    ('border = "mirror"', "border='mirror' must be 'context', 'reflect', 'edge' or 'constant'"),
     ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
-    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
+    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
-        '[[ops]]\nop = "rotat"',
-        r"ops\[0\]: 'rotat' is not an op. Did you mean 'rotate'\? The ops: .*color_cast.*vignette",
-    ),
-    ('[[ops]]\nop = "zzz"', r"ops\[0\]: 'zzz' is not an op. The ops: "),
-    ("[[ops]]\nmax_deg = 3", r'ops\[0\]: every op names its kind, as in op = "color_cast"'),
-    (
-        '[[ops]]\nop = "flip"\n[[ops]]\nop = "rotate"\nmax_degrees = 3',
-        r"ops\[1\].rotate: 'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: max_deg, step",
-    ),
-    (
-        '[[ops]]\nop = "rotate"\nmax_deg = "a lot"',
-        r"ops\[0\].rotate.max_deg='a lot' must be a number",
-    ),
-    (
-        '[[ops]]\nop = "multi_resolution_crop"\nsize = 300\nscales = [256]',
-        r"ops\[0\].multi_resolution_crop: size=300 is larger than scale=256: a crop cannot exceed the resized image",
-    ),
-    (
-        '[[ops]]\nop = "stretch"\nhorizontal = [1.2, 0.8]',
-        r"ops\[0\].stretch: horizontal=\(1.2, 0.8\) is no range: its first number is the larger one. Swap them",
-    ),
-    (
-        '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resized_crop"',
-        "a view takes one crop and this one holds 2: center_crop, random_resized_crop. Keep one",
-    ),
-    (
-        '[[ops]]\nop = "lens_distortion"\n[[ops]]\nop = "brown_conrady"',
+        'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
         "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
     ),
-    ('[[ops]]\nop = "vignette"\n[[ops]]\nop = "vignette"', "a view takes one vignette and this one holds 2. Keep one"),
-    ('[[ops]]\nop = "color_cast"\n[[ops]]\nop = "color_cast"', "a view takes one color_cast and this one holds 2"),
-    ('[[ops]]\nop = "normalize"\n[[ops]]\nop = "normalize"', "a view takes one normalize and this one holds 2"),
+    ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
+    ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),
     (
         '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
         r"views\[0\]: a view takes one crop and this one holds 2",
@@ -215,10 +168,8 @@ REFUSED = [
         '[[ops]]\nop = "flip"\n[[views]]',
         "a recipe holds either ops or views, and this one has both. Move the ops into a",
     ),
-    ("[[views]]\ncount = 0", r"views\[0\].count=0 must be at least 1"),
     ("[[views]]\ncount = 65", r"views\[0\].count=65 must be at most 64"),
     ("[[views]]\nnumber = 2", r"views\[0\].*number"),
-    ("name = ", "not valid TOML: "),
 ]
 
 
@@ -230,36 +181,10 @@ def test_refused_files(text: str, message: str, tmp_path: Path) -> None:
     assert "pydantic" not in str(caught.value)
 
 
-def test_every_problem_is_named(tmp_path: Path) -> None:
-    text = 'border = "x"\n[[ops]]\nop = "rotate"\nmax_deg = 0\np = 3\n[[ops]]\nop = "flap"'
-    with pytest.raises(ValueError, match="not a valid recipe") as caught:
-        load(text, tmp_path)
-    lines = str(caught.value).splitlines()
-    assert [re.split("[:=]", line)[0].strip() for line in lines[1:]] == [
-        *("border", "ops[0].rotate.max_deg", "ops[0].rotate.p", "ops[1]")
-    ]
-
-
-def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        Recipe.load(tmp_path / "none.toml")
-
-
 def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(ValueError, match="recipe.toml: not valid TOML"):
         Recipe.load(tmp_path / "recipe.toml")
-
-
-def test_from_python_the_same_rules_hold() -> None:
-    with pytest.raises(FieldError, match="'boarder' is not a field of a recipe. Did you mean 'border'"):
-        Recipe(boarder="edge")  # type: ignore[call-arg]
-    with pytest.raises(FieldError, match="a view takes one lens and this one holds 2"):
-        View(ops=(ops.LensDistortion(), ops.LensDistortion()))
-    with pytest.raises(FieldError, match="a recipe holds either ops or views"):
-        Recipe(ops=(ops.Flip(),), views=(View(),))
-    with pytest.raises(FieldError, match="'nmber' is not a field of a view"):
-        View(nmber=3)  # type: ignore[call-arg]
 
 
 def test_a_mistake_travels_between_processes() -> None:

@@ -1,7 +1,5 @@
 """Antialiased downscaling against Pillow, and an image that was decoded at a DCT scale."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -56,31 +54,6 @@ def test_a_crop_of_the_downscaled_image(factor: float) -> None:
         error = np.abs(image - expected[y : y + 33, x : x + 50]).max(axis=2)
         assert error[~frame[y : y + 33, x : x + 50]].max() <= 1
         assert error.mean() < 2
-
-
-def test_the_axes_scale_apart() -> None:
-    image = noise(120, 90)
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=(24, 81), p=0.0, ratio=(0.01, 100.0)),))
-    error = np.abs(rendered(recipe, image) - resized_by_pillow(image, 24, 81))
-    assert error[1:-1, 1:-1].max() <= 1
-
-
-def test_real_images(photos_dir: Path) -> None:
-    paths = sorted(photos_dir.iterdir())[::25]
-    assert len(paths) >= 10
-    for path in paths:
-        with Image.open(path) as file:
-            photograph = np.asarray(file.convert("RGB"))
-        height, width = photograph.shape[:2]
-        scale = min(height, width) * 2 // 5
-        out = height * scale // min(height, width), width * scale // min(height, width)
-        expected = resized_by_pillow(photograph, *out)
-        size = scale - 6
-        top, left = round((out[0] - size) / 2), round((out[1] - size) / 2)
-        image = rendered(Recipe(ops=(ops.CenterCrop(size=size, scale=scale),)), photograph)
-        error = np.abs(image - expected[top : top + size, left : left + size])
-        assert error.mean() < 0.5
-        assert error.max() <= 1
 
 
 def render_reduced(recipe: Recipe, reduced: Pixels, drawn: object, factor: int) -> np.ndarray:

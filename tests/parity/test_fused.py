@@ -5,13 +5,13 @@ import pytest
 
 from augpipe import Augment, Recipe, ops, plan
 from augpipe.recipe import Border
-from tests.parity.images import noise, smooth
+from tests.parity.images import noise
 from tests.parity.oracle import averaged, interpolated
 from tests.parity.table import CASES, ROWS, expected_image, recipes_of
 
 BORDERS: tuple[Border, ...] = ("context", "reflect", "edge", "constant")
 LEVEL_TOLERANCE = 0.02
-"""Of float32 output on noise: coordinates keep about 1e-5 pixels, and levels change by up to 255 a pixel."""
+"""What float32 is allowed on noise: coordinates keep about 1e-5 pixels, and levels change by up to 255 a pixel."""
 
 
 def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> None:
@@ -75,11 +75,6 @@ def test_far_from_the_image_s_corner() -> None:
         compare(Recipe(ops=chosen), [noise(500, 9000, seed=4)], seed=seed)
 
 
-def test_a_large_output() -> None:
-    chosen = (ops.Rotate(), ops.BrownConrady(), ops.CenterCrop(size=(700, 1000)))
-    compare(Recipe(ops=chosen), [smooth(720, 1100)])
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("border", BORDERS)
 def test_what_changes_nothing_gives_the_very_pixels(border: Border, dtype: str) -> None:
@@ -108,20 +103,6 @@ def test_a_crop_alone_gives_the_very_pixels(size: tuple[int, int], border: Borde
         image = Augment(recipe, dtype="float32", layout="NHWC")(photograph, plan=drawn)
         left, top = (int(drawn.rows["drawn"]["multi_resolution_crop"][name][0]) for name in ("x", "y"))
         assert np.array_equal(image, photograph[top : top + size[0], left : left + size[1]])
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (2, 2), (5, 3)])
-def test_tiny_images_unchanged(shape: tuple[int, int]) -> None:
-    image = noise(*shape)
-    assert np.array_equal(Augment(Recipe(), dtype="uint8", layout="NHWC")(image), image)
-
-
-def test_normalised_values_are_those_of_torchvision() -> None:
-    """(level / 255 - mean) / std, as torchvision's ToTensor and Normalize give them."""
-    photograph = noise(20, 30)
-    image = Augment(Recipe(ops=(ops.Normalize(),)), layout="NHWC")(photograph)
-    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    np.testing.assert_allclose(image, (photograph / 255 - mean) / std, atol=1e-6)
 
 
 @pytest.mark.parametrize("border", BORDERS)

@@ -68,13 +68,6 @@ def test_levels_stay_levels(recipe: Recipe, height: int, width: int, sample_id: 
     assert np.array_equal(levels, np.floor(image + np.float32(0.5)).astype(np.uint8))
 
 
-@given(recipe=recipes(), sample_id=IDS, first=IDS, epoch=IDS)
-def test_what_is_drawn_does_not_depend_on_the_batch(recipe: Recipe, sample_id: int, first: int, epoch: int) -> None:
-    alone = plan(recipe, [sample_id], sizes=[(40, 60)], epoch=epoch, seed=5)
-    among = plan(recipe, [first, sample_id, 3], sizes=[(7, 9), (40, 60), (500, 1)], epoch=epoch, seed=5)
-    assert alone.rows[0].tobytes() == among.rows[1].tobytes()
-
-
 @settings(max_examples=300)
 @given(lens=LENSES, sample_id=IDS)
 def test_no_lens_folds_the_image(lens: ops.Op, sample_id: int) -> None:

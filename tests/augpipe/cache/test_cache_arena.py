@@ -15,6 +15,7 @@ import pytest
 
 from augpipe.cache.arena import ALIGNMENT_BYTES, Arena, Place, Segment
 from augpipe.cache.host import host_segment
+from tests.augpipe.loader.loader_sources import together
 
 
 class Allocator:
@@ -75,39 +76,24 @@ def test_a_budget_of_the_aligned_sizes_holds_everything_and_not_a_byte_less_does
     assert short.allocated_bytes == total - 16  # a budget's odd end holds nothing
 
 
-def test_no_budget_allocates_nothing() -> None:
-    for budget in (0, 1, 15):
-        allocate = Allocator()
-        arena = Arena(budget, 160, allocate)
-        assert arena.take(1) is None and arena.largest_bytes == 0
-        assert allocate.sizes == []
-
-
-def test_what_is_too_large_leaves_room_for_what_is_smaller() -> None:
-    arena = Arena(160, 160, Allocator())
-    assert arena.take(96) is not None
-    assert [arena.take(size) is not None for size in (80, 64, 80, 1)] == [False, True, False, False]
-
-
-def test_the_ends_of_full_segments_are_used() -> None:
+@pytest.mark.parametrize(
+    ("budget", "sizes", "are_taken", "segments"),
+    [
+        # what is too large leaves room for what is smaller
+        (160, [96, 80, 64, 80, 1], [True, False, True, False, False], [160]),
+        # the ends of full segments are used
+        (320, [112, 112, 48, 48, 1], [True, True, True, True, False], [160, 160]),
+        # a large piece gets a segment of its own, a later one the first one's end, and the last segment what is left
+        (600, [10, 400, 140, 20, 32], [True, True, True, True, False], [160, 400, 32]),
+    ],
+)
+def test_where_pieces_go(budget: int, sizes: list[int], are_taken: list[bool], segments: list[int]) -> None:
     allocate = Allocator()
-    arena = Arena(320, 160, allocate)
-    first, second, third, fourth = take_all(arena, [112, 112, 48, 48])
-    assert allocate.sizes == [160, 160]
-    assert second.segment is third.segment and first.segment is fourth.segment
-    assert_apart([first, second, third, fourth])
-    assert arena.take(1) is None
-
-
-def test_a_large_piece_gets_a_segment_of_its_own_and_the_last_segment_is_what_is_left() -> None:
-    allocate = Allocator()
-    arena = Arena(600, 160, allocate)
-    take_all(arena, [10, 400, 140])
-    assert allocate.sizes == [160, 400]  # 140 went to the first one
-    assert arena.take(20) is not None
-    assert allocate.sizes == [160, 400, 32]
-    assert arena.allocated_bytes == 592 <= arena.budget_bytes == 600
-    assert arena.take(32) is None
+    arena = Arena(budget, 160, allocate)
+    places = [arena.take(size) for size in sizes]
+    assert [place is not None for place in places] == are_taken
+    assert allocate.sizes == segments and arena.allocated_bytes == sum(segments) <= arena.budget_bytes == budget
+    assert_apart([place for place in places if place is not None])
 
 
 def test_the_segments_never_take_more_than_the_budget() -> None:
@@ -177,18 +163,6 @@ def test_out_of_memory_shrinks_the_arena_and_says_so_once(
     assert arena.take(48) is not None, "the ends of its segments are still to be had"
 
 
-def test_an_allocator_that_leaves_memory_to_others_ends_the_arena_without_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    allocate = Allocator(limit=2)
-    arena = Arena(1000, 160, allocate)
-    assert [arena.take(100) is not None for _ in range(4)] == [True, True, False, False]
-    assert arena.budget_bytes == arena.allocated_bytes == 320
-    allocate.limit = 5
-    assert arena.take(100) is None, "it has ended"
-    assert caplog.records == []
-
-
 def test_other_errors_are_not_taken_for_a_lack_of_memory(caplog: pytest.LogCaptureFixture) -> None:
     allocate = Allocator(limit=0, problem=DeviceIsFull("an illegal memory access"))
     arena = Arena(1000, 160, allocate)
@@ -224,28 +198,12 @@ def run_together(num: int, work: Callable[[int], None]) -> None:
         return take_turns
 
     turns = random.Random(num)
-    problems: list[BaseException] = []
-    start = threading.Barrier(num)
-
-    def run(number: int) -> None:
-        start.wait(30)
-        try:
-            work(number)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(num)]
     before = threading.gettrace()
     threading.settrace(take_turns)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive()
+        together(num, work)
     finally:
         threading.settrace(before)
-    assert problems == []
 
 
 def test_threads_get_pieces_of_their_own() -> None:

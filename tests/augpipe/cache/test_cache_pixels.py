@@ -110,18 +110,6 @@ def test_a_cancelled_slot_leaves_no_trace() -> None:
     )
 
 
-def test_images_are_rgbx_without_gaps_in_the_arenas_own_memory() -> None:
-    cache = host_cache(9, 100_000)
-    assert all(put(cache, i, 1, 3, 3 + i) for i in range(9))
-    (segment,) = cache.arena.segments
-    for i in range(9):
-        held = cache.find(i, 1)
-        assert held is not None
-        assert held.array.flags.c_contiguous and np.shares_memory(held.array, segment.memory)
-        assert held.address % 16 == 0
-    assert all(holds(cache, i, 1, 3, 3 + i) for i in range(9))
-
-
 # Whole batches
 
 
@@ -152,55 +140,12 @@ def test_an_empty_batch_is_looked_up() -> None:
 # Budgets
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_a_budget_of_exactly_what_there_is(factor: int) -> None:
-    sizes = [(20 + 3 * i, 31 + i) for i in range(12)]
-    needed = sum(-(-picture(0, factor, *size).size // 16) * 16 for size in sizes)
-    for budget, num in ((needed, 12), (needed - 1, 11)):
-        cache = host_cache(12, budget)
-        assert sum(put(cache, i, factor, *size) for i, size in enumerate(sizes)) == num
-        assert [holds(cache, i, factor, *size) for i, size in enumerate(sizes)] == [i < num for i in range(12)]
-        last = -(-picture(0, factor, *sizes[-1]).size // 16) * 16
-        assert cache.statistics() == dataclasses.replace(
-            EMPTY,
-            num_held=num,
-            held_bytes=needed - (12 - num) * last,
-            budget_bytes=budget,
-            allocated_bytes=budget // 16 * 16,
-            num_did_not_fit=12 - num,
-            did_not_fit_bytes=(12 - num) * last,
-        )
-
-
-def test_first_come_first_kept_epoch_after_epoch() -> None:
-    cache = host_cache(10, 4 * 2400)
-    rng = np.random.default_rng(2)
-    order = rng.permutation(10).tolist()
-    kept = set(order[:4])
-    for _ in range(3):
-        for sample_id in order:
-            assert holds(cache, sample_id) or not put(cache, sample_id) or sample_id in kept
-        assert {i for i in range(10) if holds(cache, i)} == kept
-        statistics = cache.statistics()
-        assert (statistics.num_held, statistics.held_bytes) == (4, 4 * 2400)
-        assert (statistics.num_did_not_fit, statistics.did_not_fit_bytes) == (6, 6 * 2400), "each counts once"
-        order = rng.permutation(10).tolist()
-
-
 def test_images_at_two_factors_that_do_not_fit_are_two() -> None:
     cache = host_cache(2, 16)
     for _ in range(2):
         assert not put(cache, 0, 1) and not put(cache, 0, 2)
     statistics = cache.statistics()
     assert (statistics.num_did_not_fit, statistics.did_not_fit_bytes) == (2, 2400 + 608)
-
-
-def test_no_budget_holds_nothing() -> None:
-    cache = host_cache(3, 0)
-    assert not any(put(cache, i) for i in (0, 1, 2, 0))
-    assert not cache.takes_more
-    assert all(cache.size_of(i) is None for i in range(3))
-    assert cache.statistics() == dataclasses.replace(EMPTY, num_did_not_fit=3, did_not_fit_bytes=3 * 2400)
 
 
 def test_it_takes_more_until_there_is_no_room_for_an_average_image() -> None:
@@ -211,26 +156,6 @@ def test_it_takes_more_until_there_is_no_room_for_an_average_image() -> None:
         put(cache, i)
     assert answers == [True, True, True, False]
     assert put(cache, 5, 1, 10, 10), "a smaller one still fits"
-
-
-def test_memory_that_runs_out_while_the_cache_fills(caplog: pytest.LogCaptureFixture) -> None:
-    def allocate(num_bytes: int) -> Segment:
-        if allocated:
-            raise MemoryError
-        allocated.append(num_bytes)
-        return host_segment(num_bytes)
-
-    allocated: list[int] = []
-    cache = PixelCache(9, Arena(100_000, 7400, allocate), is_on_host=True)
-    assert [put(cache, i) for i in range(9)] == [True] * 3 + [False] * 6
-    assert [holds(cache, i) for i in range(9)] == [True] * 3 + [False] * 6
-    assert not cache.takes_more
-    statistics = cache.statistics()
-    assert statistics.budget_bytes == statistics.allocated_bytes == allocated[0] == 7408
-    assert (statistics.num_held, statistics.num_did_not_fit) == (3, 6)
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "the cache holds 7408 bytes and stops growing"
-    ]
 
 
 # Where it is kept
@@ -276,26 +201,6 @@ def test_what_is_not_held_takes_a_few_bytes_a_sample() -> None:
 
 
 # Counting
-
-
-def test_hits_and_misses_are_those_of_finished_batches() -> None:
-    cache = host_cache(3, 10_000)
-    put(cache, 0)
-    cache.find(0, 1)
-    cache.find(1, 1)
-    assert cache.statistics().hits == cache.statistics().misses == 0
-    cache.count(hits=3, misses=1)
-    cache.count(hits=0, misses=4)
-    statistics = cache.statistics()
-    assert (statistics.hits, statistics.misses, statistics.hit_rate) == (3, 5, 0.375)
-
-
-def test_statistics_are_of_their_moment() -> None:
-    cache = host_cache(3, 10_000)
-    before = cache.statistics()
-    put(cache, 0)
-    assert before.num_held == 0 and cache.statistics().num_held == 1
-    assert before.hit_rate == 0
 
 
 MIB, GIB = 2**20, 2**30
@@ -369,16 +274,3 @@ def test_threads_that_fill_and_read_see_whole_images_and_exact_numbers() -> None
     assert statistics.held_bytes == sum(-(-shapes[i][0] * shapes[i][1] * 4 // 16) * 16 for i in held) <= budget
     assert statistics.num_did_not_fit == num - len(held)
     assert statistics.held_bytes + statistics.did_not_fit_bytes == needed
-
-
-def test_of_threads_that_want_to_write_one_image_one_does() -> None:
-    cache = host_cache(60, 10_000_000)
-    written = [0] * 6
-
-    def work(number: int) -> None:
-        for sample_id in range(60):
-            written[number] += put(cache, sample_id)
-
-    run_together(6, work)
-    assert sum(written) == 60 == cache.statistics().num_held
-    assert all(holds(cache, i) for i in range(60))

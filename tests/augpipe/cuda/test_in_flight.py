@@ -1,12 +1,14 @@
 """Owners live until their batch's event has passed, the host never waits without need, and errors name the batch."""
 
 import gc
+import pickle
 import weakref
 
 import numpy as np
 import pytest
+import torch
 
-from augpipe.cuda.failures import KernelError
+from augpipe.cuda.failures import KernelError, first_line, is_cuda_error
 from augpipe.cuda.in_flight import InFlight
 from tests.augpipe.cuda.fakes import LaterEvent
 
@@ -89,9 +91,44 @@ def test_an_error_names_the_oldest_unfinished_batch() -> None:
     gc.collect()
 
 
-def test_an_error_at_a_launch_names_the_batch_at_hand_where_no_other_is_unfinished() -> None:
-    in_flight = InFlight("paper", 3)
-    with pytest.raises(KernelError, match="sample ids 7, 8"), in_flight.explaining([7, 8]):
-        raise LOST
-    with pytest.raises(ValueError, match="^mine$"), in_flight.explaining([7, 8]):
-        raise ValueError("mine")
+class CudaAPIError(Exception):
+    """As numba's, by name."""
+
+
+class AcceleratorError(RuntimeError):
+    """As torch's, by name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (AcceleratorError("an illegal memory access was encountered"), True),
+        (CudaAPIError("[700] Call to cuLaunchKernel results in CUDA_ERROR_ILLEGAL_ADDRESS"), True),
+        (torch.OutOfMemoryError("CUDA out of memory."), False),
+        (torch.OutOfMemoryError("CUDA error: out of memory"), False),
+        (KernelError("CUDA error: told already", "", [1]), False),
+        (RuntimeError("the linker failed"), False),
+        (ValueError("CUDA error: of a user's"), False),
+    ],
+)
+def test_what_is_a_cuda_error(error: Exception, expected: bool) -> None:
+    assert is_cuda_error(error) is expected
+
+
+def test_the_message_says_what_failed_where_and_what_to_do() -> None:
+    error = KernelError("CUDA error: unspecified launch failure", "", range(20))
+    assert str(error) == (
+        "CUDA error: unspecified launch failure. CUDA reports an error late; the oldest batch that was unfinished then "
+        "is of the recipe 'unnamed', sample ids 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 4 more. This "
+        "process cannot use the device any more. Run it again with CUDA_LAUNCH_BLOCKING=1 in its environment: the "
+        "error then arises where it is made, which may be another library's kernel."
+    )
+    assert error.sample_ids == list(range(20))
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == str(error) and copy.sample_ids == error.sample_ids
+
+
+def test_the_first_line_is_never_empty() -> None:
+    assert first_line(RuntimeError("CUDA error: x.\nAdvice.")) == "CUDA error: x"
+    assert first_line(AcceleratorError()) == "AcceleratorError"

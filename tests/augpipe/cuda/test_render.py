@@ -74,22 +74,6 @@ def test_every_view_is_launched_with_its_tables_and_size(launches: Launches) -> 
         assert call == expected
 
 
-@pytest.mark.parametrize(
-    ("dtype", "layout", "shape"),
-    [
-        ("bfloat16", "NCHW", (2, 3, 4, 6)),
-        ("float16", "NHWC", (2, 4, 6, 3)),
-        ("float16", "channels_last", (2, 3, 4, 6)),
-    ],
-)
-def test_dtypes_and_layouts(launches: Launches, dtype: str, layout: str, shape: tuple[int, ...]) -> None:
-    (images,) = renderer(LaterStreams(), dtype, layout).render(*tables(2), [(4, 6)], [], [1, 2])
-    assert images.dtype == getattr(torch, dtype) and images.shape == shape
-    assert launches.calls[0]["held_as"] == dtype and launches.calls[0]["planar"] == (layout == "NCHW")
-    if layout == "channels_last":
-        assert images.is_contiguous(memory_format=torch.channels_last)
-
-
 def test_an_empty_batch_has_its_shape_and_no_launch(launches: Launches) -> None:
     streams = LaterStreams()
     (images,) = renderer(streams).render(*tables(0), [(4, 6)], [], [])
@@ -158,15 +142,6 @@ def test_a_launch_that_fails_is_a_kernel_error_of_the_oldest_batch(launches: Lau
     made.drain()
 
 
-def test_an_error_is_met_by_a_later_batch(launches: Launches) -> None:
-    streams = LaterStreams()
-    made = renderer(streams)
-    made.render(*tables(2), [(4, 6)], [], [3, 4])
-    streams.events[0].error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    with pytest.raises(KernelError, match="illegal memory access.*sample ids 3, 4"):
-        made.render(*tables(2), [(4, 6)], [], [5, 6])
-
-
 def test_any_other_error_of_a_launch_comes_as_it_is_and_its_owners_wait(launches: Launches) -> None:
     streams = LaterStreams()
     made = renderer(streams)
@@ -174,25 +149,6 @@ def test_any_other_error_of_a_launch_comes_as_it_is_and_its_owners_wait(launches
     with pytest.raises(TypeError, match="does not compile"):
         made.render(*tables(2), [(4, 6)], [object()], [3, 4])
     assert len(streams.events) == 1  # views before it may be on their way
-
-
-def test_owners_of_further_launches_wait_where_an_error_follows(launches: Launches) -> None:
-    class Owner:
-        pass
-
-    streams, tensor = LaterStreams(), torch.zeros(3)
-    owners: list[Any] = [Owner(), tensor]
-    made, kept = renderer(streams), weakref.ref(owners[0])
-    with pytest.raises(torch.OutOfMemoryError, match="full"), made.launching([7, 8], owners):
-        raise torch.OutOfMemoryError("full")
-    assert [id(tensor) for tensor in streams.lent] == [id(tensor)]
-    del owners
-    gc.collect()
-    assert kept() is not None
-    streams.events[0].has_passed = True
-    made.render(*tables(2), [(4, 6)], [], [1, 2])
-    gc.collect()
-    assert kept() is None
 
 
 def test_images_of_a_transform_wait_where_the_second_one_finds_no_memory(
@@ -221,11 +177,12 @@ def test_a_full_device_names_the_batch(launches: Launches, monkeypatch: pytest.M
 
     def full(*args: Any, **options: Any) -> torch.Tensor:
         if len(args[0]) == 4:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
         return empty(*args, **options)
 
     monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(torch.OutOfMemoryError, match="for a batch's images of view 0: 2x3x4x6 uint8"):
+    message = "^out of device memory for a batch's images of view 0: 2x3x4x6 uint8. Lower .* Tried to allocate 9 GiB"
+    with pytest.raises(torch.OutOfMemoryError, match=message):
         made.render(*tables(2), [(4, 6)], [], [1, 2])
 
 

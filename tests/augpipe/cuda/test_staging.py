@@ -1,8 +1,7 @@
-"""Images that threads put into a batch arrive where its addresses say, in copies beside the consumer's work."""
+"""Images and tables arrive where their addresses say, whole and aligned, in copies beside the consumer's work."""
 
 import ctypes
 import gc
-import threading
 import weakref
 from itertools import pairwise
 
@@ -10,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from augpipe.cuda import upload
 from augpipe.cuda.staging import ALIGNMENT_BYTES, StagingPool
+from augpipe.cuda.upload import MIN_SLOT_BYTES, UploadRing
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from tests.augpipe.cuda.fakes import LaterStreams
+from tests.augpipe.loader.loader_sources import together
 
 CPU = torch.device("cpu")
 
@@ -26,17 +29,13 @@ def test_threads_fill_rooms_of_any_size() -> None:
     streams = LaterStreams()
     batch = pool(streams).take()
 
-    def fill(positions: range) -> None:
-        for position in positions:
+    def fill(first: int) -> None:
+        for position in range(first, 40, 4):
             room = batch.room(position, len(contents[position]))
             assert room.dtype == np.uint8 and room.shape == (len(contents[position]),)
             room[:] = np.frombuffer(contents[position], np.uint8)
 
-    threads = [threading.Thread(target=fill, args=(range(first, 40, 4),)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    together(4, fill)
     batch.copy()
     for position, content in enumerate(contents):
         assert ctypes.string_at(batch.address(position), len(content)) == content
@@ -120,3 +119,39 @@ def test_pinned_memory_is_given_up_with_the_copy_and_device_memory_with_the_batc
     gc.collect()
     assert kept[0]() is None
     assert batch.address(0)
+
+
+@pytest.fixture
+def ring() -> UploadRing:
+    return UploadRing(LaterStreams())
+
+
+def test_tables_arrive_as_they_were_at_aligned_addresses(ring: UploadRing) -> None:
+    generator = np.random.default_rng(0)
+    rows = np.frombuffer(generator.bytes(3 * KERNEL_ROW.itemsize), KERNEL_ROW)
+    tables = [generator.integers(0, 2**60, (3, 5)), rows, generator.integers(0, 2**60, (6, 5))[::2]]
+    slot = ring.take(tables)
+    addresses = slot.upload(tables)
+    for table, address in zip(tables, addresses, strict=True):
+        assert (address - addresses[0]) % upload.ALIGNMENT_BYTES == 0
+        assert ctypes.string_at(address, table.nbytes) == table.tobytes()
+
+
+def test_a_lent_slot_is_not_lent_again_until_it_is_back(ring: UploadRing) -> None:
+    tables = [np.arange(5)]
+    first, second = ring.take(tables), ring.take(tables)
+    assert first is not second
+    ring.give_back(first)
+    assert ring.take(tables) is first
+    assert ring.take(tables) not in (first, second)
+
+
+def test_a_slot_that_is_too_small_makes_way_for_a_larger_one(ring: UploadRing) -> None:
+    small, large = [np.zeros(5, np.int64)], [np.zeros(MIN_SLOT_BYTES, np.int64)]
+    slot = ring.take(small)
+    assert slot.num_bytes == MIN_SLOT_BYTES
+    ring.give_back(slot)
+    larger = ring.take(large)
+    assert larger.num_bytes == MIN_SLOT_BYTES * 8
+    ring.give_back(larger)
+    assert ring.take(small) is larger

@@ -1,7 +1,6 @@
 """`decode`: the right pixels, from every format, mode, orientation and scale."""
 
 import io
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from tests.augpipe.decoding.image_files import (
     encoded,
     exif,
     jpeg_kinds,
-    odd_files,
     odd_sampling_jpeg,
     other_kinds,
     png_16_bit_rgb,
@@ -56,44 +54,23 @@ def test_a_jpeg_is_simplejpegs_bit_for_bit(kind: str) -> None:
     assert np.array_equal(decoded(JPEGS[kind]), simplejpeg.decode_jpeg(JPEGS[kind], "RGB"))
 
 
-@pytest.mark.parametrize("kind", JPEGS)
-def test_a_jpeg_is_near_pillows(kind: str) -> None:
-    difference = np.abs(decoded(JPEGS[kind]).astype(int) - pillow_rgb(JPEGS[kind]))
-    assert difference.max() <= 2  # the two may be built with different libjpeg-turbo versions
-
-
 @pytest.mark.parametrize("kind", [kind for kind in OTHERS if "16" not in kind])
 def test_all_else_is_pillows_bit_for_bit(kind: str) -> None:
+    header = header_of(OTHERS[kind])
+    assert header.format.upper() == kind.split()[0] and not header.is_jpeg
     assert np.array_equal(decoded(OTHERS[kind]), pillow_rgb(OTHERS[kind]))
-
-
-def test_lossless_formats_give_the_pixels_that_went_in() -> None:
-    pixels = scene(45, 61)
-    for kind in ("PNG rgb", "BMP rgb", "TIFF rgb", "TIFF lzw", "TIFF big", "TIFF pages", "PNG animated"):
-        assert np.array_equal(decoded(OTHERS[kind]), pixels), kind
-    assert np.array_equal(decoded(encoded(pixels, "WEBP", lossless=True)), pixels)
-
-
-def test_alpha_is_dropped_and_not_blended() -> None:
-    pixels = scene(9, 7)
-    see_through = np.dstack([pixels, np.zeros((9, 7), np.uint8)])
-    assert np.array_equal(decoded(encoded(see_through, "PNG")), pixels)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_orientation_is_undone_as_pillow_does(kind: str, orientation: int) -> None:
     data = encoded(scene(24, 40), kind, exif=exif(orientation))
-    assert header_of(data).orientation == orientation
+    header = header_of(data)
+    assert header.orientation == orientation
+    assert header.may_scale == (kind == "JPEG" and orientation == 1)
     with Image.open(io.BytesIO(data)) as image:
         expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     assert np.abs(decoded(data).astype(int) - expected).max() <= (2 if kind == "JPEG" else 0)
-
-
-def test_a_cmyk_jpeg_looks_like_the_image_it_was_made_of() -> None:
-    pixels = scene(45, 61)
-    for kind in ("JPEG cmyk", "TIFF cmyk"):
-        assert np.abs(decoded(OTHERS[kind]).astype(int) - pixels).mean() < 3, kind
 
 
 def test_sixteen_bits_keep_the_high_byte() -> None:
@@ -125,11 +102,6 @@ def test_modes_without_a_fixed_range_are_refused(mode: str) -> None:
     data = encoded(image.convert(mode) if mode == "LAB" else image.convert("L").convert(mode), "TIFF")
     with pytest.raises(ValueError, match=f"^its mode '{mode}' .* save it as 8-bit or unsigned 16-bit gray or RGB$"):
         decode(data, header_of(data))
-
-
-@pytest.mark.parametrize(("name", "file"), [*odd_files().items()])
-def test_odd_files_decode(name: str, file: tuple[bytes, tuple[int, int]]) -> None:
-    assert decoded(file[0]).shape[:2] == file[1]
 
 
 def box_average(pixels: Bytes, factor: int) -> Bytes:
@@ -200,24 +172,16 @@ def test_a_dct_factor_is_refused_where_it_cannot_be() -> None:
         decode(JPEGS["420"], header_of(JPEGS["420"]), dct_factor=3)
 
 
-@pytest.mark.parametrize(("kind", "data"), [*JPEGS.items(), *OTHERS.items()])
-def test_a_buffer_is_used_and_holds_the_same_pixels(kind: str, data: bytes) -> None:
+@pytest.mark.parametrize("data", [*JPEGS.values(), *OTHERS.values(), encoded(scene(3, 3), "JPEG")])
+def test_a_buffer_is_used_and_holds_the_same_pixels(data: bytes) -> None:
     header = header_of(data)
-    for factor in (1, 8) if header.is_jpeg else (1,):
+    for factor in (1, 2, 8) if header.is_jpeg else (1,):
         fresh = decode(data, header, dct_factor=factor)
         buffer = np.full(fresh.size + 9, 77, np.uint8)
         reused = decode(data, header, dct_factor=factor, buffer=buffer)
         assert np.shares_memory(reused, buffer)
         assert np.array_equal(reused, fresh)
         assert (buffer[fresh.size :] == 77).all()  # not a byte behind it
-
-
-def test_a_buffer_serves_tiny_images_at_a_dct_factor() -> None:
-    data = encoded(scene(3, 3), "JPEG")
-    buffer = np.zeros(16, np.uint8)
-    reused = decode(data, header_of(data), dct_factor=2, buffer=buffer)
-    assert np.shares_memory(reused, buffer)
-    assert np.array_equal(reused[..., :3], decoded(data, 2))
 
 
 def test_a_buffer_that_cannot_hold_the_image_is_refused() -> None:
@@ -242,14 +206,6 @@ def test_a_header_of_another_file_is_noticed() -> None:
     png, larger_png = encoded(scene(30, 40), "PNG"), encoded(scene(50, 60), "PNG")
     with pytest.raises(ValueError, match="^damaged PNG: its header claims 60x50 pixels, and 40x30 came out$"):
         decode(png, header_of(larger_png))
-
-
-def test_threads_decode_what_one_thread_decodes() -> None:
-    files = [*JPEGS.values(), *OTHERS.values()] * 3
-    with ThreadPoolExecutor(6) as pool:
-        together = list(pool.map(decoded, files))
-    for data, pixels in zip(files, together, strict=True):
-        assert np.array_equal(decoded(data), pixels)
 
 
 def test_all_real_images_decode(photos_dir: Path) -> None:

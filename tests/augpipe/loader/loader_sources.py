@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,18 @@ def wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < ends, "it never came about"
         time.sleep(0.005)
+
+
+def together(num: int, work: Callable[[int], object]) -> None:
+    """`work(number)` in `num` threads that start at once; raises what one of them raises."""
+    start = threading.Barrier(num)
+
+    def run(number: int) -> None:
+        start.wait(TIMEOUT_S)
+        work(number)
+
+    with ThreadPoolExecutor(num) as threads:
+        list(threads.map(run, range(num)))
 
 
 def run_python(

@@ -1,6 +1,5 @@
 """What a loader hands out and takes: batches, dtypes, layouts, frameworks, labels, sources, arguments."""
 
-import io
 import logging
 import mmap
 import weakref
@@ -10,23 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from augpipe import Augment, Batch, Loader, Recipe, SampleError
+from augpipe import Augment, Batch, Loader, Recipe
 from augpipe.datasets.formats.arrays import ArraySource
-from augpipe.ops import CenterCrop
 from tests.augpipe.decoding.image_files import encoded, scene
-from tests.augpipe.loader.loader_sources import (
-    CENTRE,
-    PAPER,
-    SEVERAL_VIEWS,
-    MemorySource,
-    arrays,
-    ids_of,
-    jpegs,
-    run_python,
-    samples,
-)
+from tests.augpipe.loader.loader_sources import CENTRE, PAPER, MemorySource, arrays, ids_of, run_python, samples
 
 IMAGES = arrays(10)
 
@@ -67,13 +54,6 @@ def test_labels_are_int64_and_minus_one_where_there_are_none(framework: Any) -> 
         assert labels.tolist() == expected
 
 
-def test_the_framework_is_torch_unless_told_otherwise() -> None:
-    batch = first(Loader(MemorySource(IMAGES), PAPER, batch_size=2))
-    assert isinstance(batch.images, torch.Tensor) and isinstance(batch.labels, torch.Tensor)
-    assert batch.images.dtype == torch.float32 and batch.images.device.type == "cpu"
-    assert batch.images.is_contiguous() and not batch.images.requires_grad
-
-
 # dtype x layout x framework
 
 
@@ -82,9 +62,6 @@ FORMAT_ERRORS = [
     ({"dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch".*Or choose "float16"'),
     ({"layout": "channels_last"}, 'layout="channels_last" is a torch memory format.*choose "NHWC"'),
     ({"dtype": "float64"}, "dtype='float64' is not known. Choose one of 'float32', 'float16', 'bfloat16', 'uint8'."),
-    ({"dtype": torch.float32}, "dtype=torch.float32 is not known"),
-    ({"layout": "CHW"}, "layout='CHW' is not known. Choose one of 'NCHW', 'NHWC', 'channels_last'."),
-    ({"framework": "jax"}, "framework='jax' is not known. Choose one of 'torch', 'numpy'."),
 ]
 
 
@@ -92,9 +69,8 @@ FORMAT_ERRORS = [
 def test_formats_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**options)
-    if "framework" not in options and options not in ({"dtype": "bfloat16"}, {"layout": "channels_last"}):
-        with pytest.raises(ValueError, match=message):
-            Augment(PAPER, **options)
+    with pytest.raises(ValueError, match=message):
+        Augment(PAPER, **({"framework": "numpy"} | options))
 
 
 WITHOUT_TORCH = """
@@ -178,59 +154,19 @@ def test_a_source_may_hand_out_a_view_of_a_mapped_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(images[0], images[1])
 
 
-def test_the_loader_does_not_write_to_the_sources_pixels() -> None:
-    images = arrays(6)
-    copies = [image.copy() for image in images]
-    list(make(pictures=images))
-    for image, copy in zip(images, copies, strict=True):
-        np.testing.assert_array_equal(image, copy)
-
-
-def test_exif_orientation_is_applied() -> None:
-    upright = Image.fromarray(scene(40, 60))
-    notes = Image.Exif()
-    notes[0x0112] = 6  # shown turned clockwise
-    file = io.BytesIO()
-    upright.rotate(90, expand=True).save(file, "PNG", exif=notes)
-    images = first(make(CENTRE, [file.getvalue(), np.asarray(upright)], batch_size=2, shuffle=False)).images
-    np.testing.assert_array_equal(images[0], images[1])
-
-
-def test_an_image_smaller_than_the_crop_is_enlarged_by_a_scale_and_refused_without() -> None:
-    small = [scene(5, 9)]
-    assert first(make(CENTRE, small, batch_size=1)).images.shape == (1, 3, 16, 16)
-    with pytest.raises(SampleError, match="photo 0.jpg: the photograph is 5x9 pixels, smaller than the crop of 16x16"):
-        list(make(Recipe(ops=(CenterCrop(size=16),)), small, batch_size=1))
-
-
 # Arguments
 
 ARGUMENT_ERRORS = [
-    ({"batch_size": 0}, "batch_size=0 must be at least 1"),
-    ({"batch_size": 2.0}, "batch_size"),
-    ({"batch_size": "8"}, "batch_size"),
     ({"prefetch": 0}, "prefetch=0 must be at least 1"),
-    ({"prefetch": 1.5}, "prefetch"),
     ({"world_size": 0}, "world_size=0 must be at least 1"),
-    ({"rank": 2, "world_size": 2}, r"rank=2 must lie in 0..world_size - 1, which is 0..1"),
     ({"rank": -1}, "rank=-1 must lie in"),
-    ({"rank": 0.5, "world_size": 2}, "rank"),
     ({"num_threads": 0}, "num_threads=0 must be at least 1. Leave it out for one thread a core"),
-    ({"num_threads": 1.5}, "num_threads"),
-    ({"seed": -1}, r"seed=-1 must lie in 0..2\^64 - 1"),
     ({"seed": 2**64}, "seed=18446744073709551616 must lie in"),
-    ({"seed": 1.0}, "seed"),
     ({"seed": None}, "seed"),
     ({"backend": "cuda"}, "backend='cuda' is not known. Choose one of 'auto', 'native', 'dali'"),
-    ({"device": "gpu"}, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
-    ({"on_error": "ignore"}, "on_error='ignore' is not known. Choose one of 'raise', 'skip'"),
     ({"max_pixels": 0}, "max_pixels"),
     ({"max_pixels": None}, "max_pixels"),
-    ({"cache": "gpu"}, "cache='gpu' is not known. Choose one of 'off', 'device', 'host'."),
     ({"cache": "host", "cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
-    ({"cache": "host", "cache_bytes": 1.5e9}, "cache_bytes=1500000000.0 is a float, and must be a whole number"),
-    ({"cache_bytes": 9}, 'cache_bytes=9 sizes a cache that is off. Choose cache="device" or cache="host"'),
-    ({"shuffle": "stick"}, "shuffle='stick' is not known. Choose one of True, False, 'sticky'."),
 ]
 
 
@@ -238,22 +174,6 @@ ARGUMENT_ERRORS = [
 def test_arguments_out_of_range_are_named_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**options)
-
-
-def test_the_cache_takes_a_part_of_what_is_available_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("augpipe.cache.host.available_host_bytes", lambda: 2_000_000)
-    loader = make(cache="host")
-    list(loader)
-    assert loader.cache_statistics is not None and loader.cache_statistics.budget_bytes == 1_000_000
-
-
-def test_what_is_no_recipe_or_source_is_named() -> None:
-    with pytest.raises(ValueError, match=r"recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load"):
-        make("deep_image")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is not a source of photographs"):
-        Loader(42, PAPER, batch_size=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="does not exist"):
-        Loader("no/such/folder", PAPER, batch_size=1)
 
 
 def test_an_empty_source_is_refused() -> None:
@@ -264,10 +184,6 @@ def test_an_empty_source_is_refused() -> None:
 def test_numpy_integers_are_integers() -> None:
     numbers = {"batch_size": np.int64(4), "seed": np.uint64(3), "num_threads": np.int32(2), "prefetch": np.int8(2)}
     assert samples(make(**numbers)) == samples(make())
-
-
-def test_the_largest_seed_works() -> None:
-    assert samples(make(seed=2**64 - 1)) != samples(make(seed=2**64 - 2))
 
 
 def test_the_backend_chosen_is_told_in_one_line(
@@ -325,17 +241,6 @@ def test_what_was_rendered_is_let_go_of_at_once() -> None:
     assert source.num_alive == [0] * 12
 
 
-def test_one_source_serves_several_loaders() -> None:
-    source = MemorySource(jpegs(12))
-    loaders = [Loader(source, PAPER, batch_size=4, framework="numpy", seed=seed) for seed in (1, 1, 2)]
-    first_seen, second_seen, other = ([*map(samples, [[batch]])] for batch in map(first, loaders))
-    assert first_seen == second_seen != other
-
-
-def test_the_order_is_the_same_for_every_recipe_of_a_seed() -> None:
-    assert ids_of(make(PAPER)) == ids_of(make(SEVERAL_VIEWS))
-
-
 def test_the_global_random_states_are_left_alone() -> None:
     import random
 
@@ -353,15 +258,9 @@ def test_dropping_the_only_batch_is_refused_at_once() -> None:
     assert len(Loader(ArraySource(IMAGES), PAPER, batch_size=5, world_size=2, drop_last=True)) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_size": 2, "shuffle": True}])
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_size": 2, "shuffle": True}, {"num_workers": 1}])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_data_loader_around_it_is_told_what_to_write(options: dict[str, Any]) -> None:
     around = torch.utils.data.DataLoader(make(), **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="write `for images, labels in loader`, with no DataLoader around it"):
-        next(iter(around))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_data_loader_with_processes_around_it_is_told_so_too() -> None:
-    around = torch.utils.data.DataLoader(make(), num_workers=1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="with no DataLoader around it"):
         next(iter(around))

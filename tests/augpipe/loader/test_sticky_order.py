@@ -1,16 +1,13 @@
 """The sticky order: golden values, its definition, seeds of ranks, memory, and how samples of two ranks meet."""
 
-import math
-import tracemalloc
 import zlib
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from augpipe.gpu_ops.random.permutation import permute
 from augpipe.gpu_ops.random.philox import philox4x32
-from augpipe.order import rank_positions, rank_seed, sample_ids, sticky_sample_ids
+from augpipe.order import rank_positions, rank_seed, sticky_sample_ids
 
 # Part of a run's reproducibility, as the plain order is: these change with a new major version, and with nothing less.
 GOLDEN = [
@@ -63,61 +60,3 @@ def test_samples_stand_at_the_plain_orders_positions_and_nowhere_else() -> None:
     for wrong in (positions + 1, np.array([2, 5, 7])):
         with pytest.raises(AssertionError, match="cut by one world size"):
             sticky_sample_ids(wrong, 50, 1, 1, 2, 3)
-
-
-def test_a_rank_without_samples_has_an_empty_order() -> None:
-    assert [first_ids(4, 2, 0, 0, rank, 4) for rank in range(4)] == [[0], [1], [], []]
-    assert sticky_sample_ids(np.empty(0, np.int64), 2, 0, 0, 3, 4).dtype == np.int64
-
-
-def test_one_rank_has_an_order_of_its_own() -> None:
-    ids = first_ids(100, 100, 3, 0, 0, 1)
-    assert sorted(ids) == list(range(100))
-    assert ids != sample_ids(np.arange(100), 100, 3, 0, True).tolist()
-
-
-def test_four_billion_samples_need_no_list() -> None:
-    num_samples, world_size = 2**32, 8
-    positions = np.concatenate([np.arange(5, 8000, 8), np.arange(num_samples - 8003, num_samples, 8)])
-    sticky_sample_ids(positions, num_samples, 0, 0, 5, world_size)  # compiling takes memory of its own
-    tracemalloc.start()
-    try:
-        ids = sticky_sample_ids(positions, num_samples, 0, 0, 5, world_size)
-        peak_bytes = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak_bytes < 1_000_000
-    assert len(np.unique(ids)) == len(positions) and np.all(ids % world_size == 5)
-    assert ids.min() >= 0 and ids.max() < num_samples
-
-
-def batch_of(num_samples: int, epoch: int, batch_size: int, world_size: int) -> npt.NDArray[np.int64]:
-    """(num_samples,) the number of the global batch in which each sample of an epoch stands."""
-    found = np.empty(num_samples, np.int64)
-    for rank in range(world_size):
-        positions = np.arange(rank, num_samples, world_size)
-        ids = sticky_sample_ids(positions, num_samples, 8, epoch, rank, world_size)
-        found[ids] = positions // (batch_size * world_size)
-    return found
-
-
-def test_neighbours_meet_in_a_global_batch_as_rarely_as_others_do() -> None:
-    """Samples 2k and 2k + 1 belong to two ranks; each pair meets in one batch of `num_batches`."""
-    num_samples, num_batches, num_epochs = 2000, 50, 40
-    counts = np.zeros(num_samples // 2, np.int64)
-    for epoch in range(num_epochs):
-        batches = batch_of(num_samples, epoch, num_samples // (2 * num_batches), 2)
-        counts += batches[::2] == batches[1::2]
-    expected = num_epochs * num_samples / 2 / num_batches
-    assert abs(counts.sum() - expected) < 4 * math.sqrt(expected)
-    # by one seed for both ranks, each pair would meet in each of the 40 epochs
-    assert counts.max() < 10
-
-
-def test_every_sample_is_as_frequent_in_every_batch() -> None:
-    num_samples, num_batches, num_epochs = 120, 10, 1500
-    counts = np.zeros((num_samples, num_batches))
-    for epoch in range(num_epochs):
-        counts[np.arange(num_samples), batch_of(num_samples, epoch, 4, 3)] += 1
-    expected = num_epochs / num_batches
-    assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from augpipe import Loader
@@ -18,9 +17,9 @@ from tests.augpipe.loader.loader_sources import (
     MemorySource,
     arrays,
     assert_no_worker_threads,
-    ids_of,
     run_python,
     samples,
+    together,
     wait_until,
     worker_threads,
 )
@@ -201,25 +200,12 @@ def test_an_exception_in_the_loops_body_ends_the_threads_at_once(error: type[Bas
     assert caught.tb is not None
 
 
-def test_break_ends_the_threads_at_once() -> None:
-    for _ in make():
-        break
-    assert worker_threads() == []
-
-
 def test_a_dropped_iterator_ends_its_threads_at_once() -> None:
     loader = make()
     iterator = running(loader)
     del iterator
     assert worker_threads() == []
     assert loader.epoch == 0
-
-
-def test_a_closed_iterator_ends_its_threads_and_hands_out_no_more() -> None:
-    iterator = running(make())
-    iterator.close()
-    assert worker_threads() == []
-    assert next(iterator, None) is None
 
 
 def test_a_collected_loader_ends_its_threads() -> None:
@@ -233,15 +219,6 @@ def test_a_collected_loader_ends_its_threads() -> None:
     assert worker_threads() == []
 
 
-def test_a_pass_that_is_finished_by_next_alone() -> None:
-    loader = make()
-    iterator = iter(loader)
-    for _ in range(len(loader)):
-        next(iterator)
-    assert next(iterator, None) is None
-    assert worker_threads() == []
-
-
 def test_a_loader_holds_neither_source_nor_batches_once_it_is_gone() -> None:
     loader = make()
     source = weakref.ref(loader.source)
@@ -251,32 +228,11 @@ def test_a_loader_holds_neither_source_nor_batches_once_it_is_gone() -> None:
     assert source() is None
 
 
-def test_a_loader_iterated_in_another_thread() -> None:
-    expected = samples(make())
-    found: list[Any] = []
-    loader = make()
-    consumer = threading.Thread(target=lambda: found.extend(samples(loader)))
-    consumer.start()
-    consumer.join(TIMEOUT_S)
-    assert found == expected
-    assert loader.epoch == 1
-
-
 def test_loaders_iterated_in_several_threads_at_once() -> None:
     expected = [samples(make(seed=seed)) for seed in range(4)]
-    found: list[Any] = [None] * 4
-    barrier = threading.Barrier(4)
-
-    def consume(seed: int) -> None:
-        barrier.wait(TIMEOUT_S)
-        found[seed] = samples(make(seed=seed, prefetch=3))
-
-    consumers = [threading.Thread(target=consume, args=(seed,)) for seed in range(4)]
-    for consumer in consumers:
-        consumer.start()
-    for consumer in consumers:
-        consumer.join(TIMEOUT_S)
-    assert found == expected
+    found: dict[int, Any] = {}
+    together(4, lambda seed: found.update({seed: samples(make(seed=seed, prefetch=3))}))
+    assert [found[seed] for seed in range(4)] == expected
 
 
 def test_a_read_in_progress_is_waited_for_and_no_further_one_begun() -> None:
@@ -313,19 +269,3 @@ def test_the_interpreter_ends_once_running_tasks_have() -> None:
     )
     ended = run_python(code)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended", "")
-
-
-def test_the_rest_of_a_pass_survives_a_garbage_collection_in_every_thread() -> None:
-    thresholds = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        assert ids_of(make(num_threads=3)) == ids_of(make(num_threads=1))
-    finally:
-        gc.set_threshold(*thresholds)
-
-
-def test_arrays_are_not_shared_between_passes() -> None:
-    first, second = list(make()), list(make())
-    for one, other in zip(first, second, strict=True):
-        assert not np.shares_memory(one.images, other.images)
-        np.testing.assert_array_equal(one.images, other.images)

@@ -15,7 +15,7 @@ from augpipe.ops.random_words import RandomWords
 NUM = 30_000
 SIZE = (512, 512)
 LEAST_P = 1e-4
-"""Of the statistical tests; seeds are fixed, so they fail for ever or never."""
+"""The significance of the statistical tests; seeds are fixed, so they fail for ever or never."""
 
 
 def drawn(op: ops.Op, num: int = NUM, size: tuple[int, int] = SIZE, seed: int = 0) -> Any:
@@ -111,7 +111,6 @@ def test_table_1_counts() -> None:
     [
         (ops.Rotate(max_deg=3, step=0.5), 12),
         (ops.Rotate(step=None), None),
-        (ops.Stretch(), None),
         (ops.Stretch(horizontal=(0.8, 1.2), vertical=(1.0, 1.0), step=0.1), 5),
         (ops.ColorCast(max_shift=1), 26),
         (ops.ColorCast(step=None), None),
@@ -129,7 +128,6 @@ def test_table_1_counts() -> None:
         (ops.RandomResizedCrop(), None),
         (ops.CenterCrop(), 1),
         (ops.Normalize(), 1),
-        (ops.Flip(), 2),
     ],
 )
 def test_variants(op: ops.Op, variants: int | None) -> None:
@@ -248,10 +246,6 @@ def test_never_and_always_are_exact() -> None:
     assert words.happens(0, 1.0).tolist() == [True] * 4
 
 
-def test_none_of_three_channels_by_chance() -> None:
-    assert not drawn(ops.ColorCast(channel_p=0.0))["shift"].any()
-
-
 # crops
 
 
@@ -367,23 +361,17 @@ def caption(op: ops.Op, **values: Any) -> str:
 @pytest.mark.parametrize(
     ("op", "values", "text"),
     [
-        (ops.Flip(), {"flipped": True}, "flipped"),
         (ops.Flip(), {"flipped": False}, ""),
-        (ops.Rotate(), {"degrees": -7}, "-7°"),
         (ops.Rotate(), {"degrees": 0}, ""),
         (ops.Stretch(), {"horizontal": 1.2, "vertical": 0.9}, "stretch 1.20 x 0.90"),
-        (ops.LensDistortion(), {"kind": 2, "strength": 0.1}, "stretch horizontal 0.100"),
         (ops.LensDistortion(), {"kind": 2, "strength": 0.0}, ""),
         (ops.BrownConrady(), {"k1": 0.1, "p2": -0.02}, "k1 +0.10 p2 -0.02"),
-        (ops.Vignette(), {"radius": 0.5, "strength": 0.3}, "vignette 0.50 -30%"),
         (ops.Vignette(), {"radius": 0.5}, ""),
-        (ops.ColorCast(), {"shift": [[3, 0, -12]]}, "cast +3 +0 -12"),
         (ops.ColorCast(), {}, ""),
-        (ops.MultiResolutionCrop(), {"scale": 256, "x": 3, "y": 4}, "256 px, at 3,4"),
         (ops.RandomResizedCrop(), {"x": 1, "y": 2, "width": 30, "height": 40}, "30x40 at 1,2"),
     ],
 )
-def test_captions(op: ops.Op, values: dict[str, Any], text: str) -> None:
+def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any], text: str) -> None:
     assert caption(op, **values) == text
 
 
@@ -402,13 +390,11 @@ def test_captions(op: ops.Op, values: dict[str, Any], text: str) -> None:
             "where it begins, 0.02 to 0.98 of the half-diagonal; the loss at the corner, 2% to 80%",
         ),
         (ops.ColorCast(), "three booleans; for each altered channel -20 to 20 levels in steps of 1"),
-        (ops.ColorCast(step=None), "three booleans; for each altered channel -20 to 20 levels"),
         (
             ops.MultiResolutionCrop(),
             "the short side's length (256 or 512 px), a place in whole pixels; variants are of a square photograph",
         ),
         (ops.RandomResizedCrop(), "an area of 8% to 100%, a ratio of 0.75 to 1.33, a place"),
-        (ops.CenterCrop(), "nothing"),
         (ops.Normalize(), "nothing"),
     ],
 )
@@ -428,72 +414,32 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (ops.Rotate, {"max_deg": 10, "step": 3}, r"max_deg=\(0.0, 10.0\) is not a whole number of steps of 3.0 wide"),
         (ops.Rotate, {"max_deg": 10, "step": 0}, "the step of max_deg is 0.0, and must be above 0. Leave it out"),
-        (ops.Rotate, {"max_deg": 10, "step": -1}, "the step of max_deg is -1.0, and must be above 0"),
         (ops.Rotate, {"max_deg": 0}, "must be above 0"),
-        (ops.Rotate, {"max_deg": 181}, "max_deg=181 must be at most 180"),
-        (ops.Rotate, {"max_deg": 1, "step": 2_000_000}, "not a whole number of steps"),
-        (
-            ops.Stretch,
-            {"horizontal": (1.2, 0.8)},
-            r"horizontal=\(1.2, 0.8\) is no range: its first number is the larger",
-        ),
         (ops.Stretch, {"vertical": (0.01, 1)}, r"vertical=\(0.01, 1.0\) leaves 0.05..20. Choose factors nearer to 1"),
         (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
         (ops.Stretch, {"vertical": (1, math.nan)}, "must be two finite numbers"),
         (ops.Stretch, {"step": 0.4}, r"horizontal=\(0.8, 1.25\) is not a whole number of steps of 0.4 wide \(1.125 of"),
-        (ops.ColorCast, {"max_shift": 256}, "max_shift=256 must be at most 255"),
         (ops.ColorCast, {"max_shift": 1, "step": 2}, "Choose a step that divides the range, or None for a continuous"),
-        (ops.ColorCast, {"p": 1.5}, r"p=1\.5 must be a probability in 0\.\.1, as p=0\.5 for half"),
         (ops.ColorCast, {"channel_p": -0.1}, "channel_p=-0.1 must be a probability in 0..1, as channel_p=0.5"),
         (ops.Vignette, {"radii": (0.5, 1.0)}, r"radii=\(0.5, 1.0\) leaves 0..0.999. Choose a range within it"),
         (ops.Vignette, {"strengths": (-0.1, 0.5)}, r"strengths=\(-0.1, 0.5\) leaves 0..1. Choose"),
-        (ops.Vignette, {"strengths": (0.5, 0.1)}, "is no range"),
         (ops.Vignette, {"radius_step": 0.7}, "radii=.* is not a whole number of steps"),
         (ops.Vignette, {"strength_step": 0.7}, "strengths=.* is not a whole number of steps"),
         (ops.LensDistortion, {"kinds": ()}, "must be a list of some of 'barrel', 'pincushion'"),
         (ops.LensDistortion, {"kinds": ("barrel", "barrel")}, "names one kind twice. Name each once"),
-        (ops.LensDistortion, {"kinds": ("fisheye",)}, r"must be a list of some of .*: kinds=\['barrel'\]"),
         (ops.LensDistortion, {"max_strength": 0.34}, "max_strength=0.34 must be below 0.333"),
         (ops.LensDistortion, {"degrees": 0}, "degrees=0 must be at least 1"),
-        (ops.BrownConrady, {"k1": (0.2, -0.2)}, r"k1=\(0.2, -0.2\) is no range"),
         (ops.BrownConrady, {"k1": (-0.4, 0.0)}, "fold the picture over itself before its corner. Narrow the ranges"),
         (ops.BrownConrady, {"k3": (-0.2, 0.0)}, "fold the picture"),
         (ops.BrownConrady, {"p1": (0.0, 0.2)}, "fold the picture"),
         (ops.BrownConrady, {"steps": 1}, "steps=1 must be at least 2"),
-        (
-            ops.MultiResolutionCrop,
-            {"size": 300, "scales": (512, 256)},
-            "size=300 is larger than scale=256: a crop cannot exceed the resized image. "
-            "Lower size, or raise scale to at least 300.",
-        ),
-        (ops.MultiResolutionCrop, {"size": (100, 300), "scales": (256,)}, "size=300 is larger than scale=256"),
+        (ops.MultiResolutionCrop, {"size": (9, 300), "scales": (256,)}, "Lower size, or raise scale to at least 300."),
         (ops.MultiResolutionCrop, {"size": 0}, "size=0 must be a whole number of pixels in 1..65535, or two of them"),
         (ops.MultiResolutionCrop, {"scales": ()}, r"must be a list of short sides in pixels.*: scales=\[256\]"),
-        (ops.CenterCrop, {"size": 300, "scale": 256}, "size=300 is larger than scale=256. *a crop cannot exceed"),
-        (ops.RandomResizedCrop, {"scale": (0.5, 1.5)}, r"scale=\(0.5, 1.5\) is no range within 0..1. Give the smaller"),
         (ops.RandomResizedCrop, {"scale": (0.0, 0.5)}, "is no range within 0..1"),
         (ops.RandomResizedCrop, {"ratio": (2.0, 1.0)}, r"ratio=\(2.0, 1.0\) is no range within 0..1000"),
-        (ops.Normalize, {"std": (0.0, 1, 1)}, r"std=\(0.0, 1.0, 1.0\) must be above 0 in every channel"),
-        (
-            ops.Normalize,
-            {"mean": (123.7, 116.3, 103.5)},
-            "are given in 0..1, as in torchvision. Divide 8-bit values by 255",
-        ),
         (ops.Normalize, {"std": (58.4, 57.1, 57.4)}, "are given in 0..1"),
-        (ops.Normalize, {"mean": (0.5, 0.5)}, r"must be three finite numbers.*: mean=\[0.5, 0.5, 0.5\]"),
-        (ops.Flip, {"direction": "diagonal"}, "direction='diagonal' must be 'horizontal' or 'vertical'"),
-        (
-            ops.Flip,
-            {"directon": "vertical"},
-            r"'directon' is not a field of Flip. Did you mean 'direction'\? Its fields: ",
-        ),
-        (
-            ops.Rotate,
-            {"max_degrees": 5},
-            r"'max_degrees' is not a field of Rotate. Did you mean 'max_deg'\? Its fields: m",
-        ),
         (ops.Rotate, {"zzz": 5}, r"'zzz' is not a field of Rotate. Its fields: max_deg, step, p\."),
     ],
 )
@@ -508,10 +454,3 @@ def test_a_tangential_lens_that_folds_is_refused() -> None:
         with pytest.raises(FieldError, match="fold the picture"):
             ops.BrownConrady(k1=(0, 0), p1=(p1, p1), p2=(p2, p2))
     ops.BrownConrady(k1=(0, 0), p1=(0.11, 0.11), p2=(-0.11, -0.11))
-
-
-def test_ops_are_frozen() -> None:
-    op = ops.Rotate()
-    with pytest.raises(FieldError, match="frozen"):
-        op.max_deg = 3.0  # type: ignore[misc]
-    assert op == ops.Rotate(max_deg=10.0) and hash(op) == hash(ops.Rotate())

@@ -1,4 +1,4 @@
-"""Cards: each reads a miniature tree in exactly the official layout, and says what is wrong with another one."""
+"""Cards: each reads a miniature tree in the official layout, and says what is wrong with another; and their page."""
 
 import gzip
 import pickle
@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe import Loader, Recipe
-from augpipe.datasets.cards.card import ColumnClasses, fill, list_cards, load_card
+from augpipe.datasets.cards.card import Card, ColumnClasses, fill, list_cards, load_card
 from augpipe.datasets.cards.classes import read_classes
 from augpipe.datasets.cards.open_card import open_card
 from augpipe.datasets.cards.source import CardSource
+from augpipe.datasets.cards.table import END, START, cards_as_markdown, updated
 from augpipe.datasets.cards.tree import Tree
-from augpipe.ops import CenterCrop
-from augpipe.source import Source, is_source
+from augpipe.source import Source
 from tests.datasets.cards.card_trees import SYNSETS, TREES, devkit, put, write_lines
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 OFFICIAL = {  # split -> samples, and classes: from the datasets' papers and home pages
     "aircraft": ({"train": 3_334, "val": 3_333, "trainval": 6_667, "test": 3_333}, 100),
@@ -53,13 +53,10 @@ def opened(name: str, folder: Path, split: str | None = None) -> Source:
 
 def files(source: Source, folder: Path) -> list[tuple[str, int]]:
     """Each sample's path below `folder`, and its label; the file is what is read."""
-    assert isinstance(source, CardSource) and is_source(source)
-    found = []
-    for sample_id in range(len(source)):
-        path = Path(source.name(sample_id))
-        assert source.read(sample_id) == path.read_bytes()
-        found.append((path.relative_to(folder).as_posix(), source.label(sample_id)))
-    return found
+    assert isinstance(source, CardSource)
+    paths, labels = [Path(source.name(i)) for i in range(len(source))], source.labels().tolist()
+    assert_keeps_the_protocol(source, [path.read_bytes() for path in paths], labels)
+    return [(path.relative_to(folder).as_posix(), label) for path, label in zip(paths, labels, strict=True)]
 
 
 # --- the cards
@@ -74,31 +71,58 @@ def test_every_card_has_a_tree_and_the_official_counts() -> None:
         assert len(card.layout.splitlines()) > 2 and card.home.startswith("http")
 
 
-def test_cards_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        load_card("pets").name = "dogs"  # type: ignore[misc]
-
-
 # --- each in its official layout
 
 
-def test_imagenet_train_takes_its_labels_from_the_synsets(tmp_path: Path) -> None:
-    TREES["imagenet"](tmp_path)
-    source = opened("imagenet", tmp_path)
-    names = [f"train/{synset}/{synset}_{number}.JPEG" for synset in SYNSETS for number in (18, 9)]
-    assert files(source, tmp_path) == [(name, index // 2) for index, name in enumerate(names)]
-    assert source.classes == SYNSETS
+BREEDS = ("Abyssinian", "american_bulldog", "Egyptian_Mau")
+FLOWERS = tuple(str(number) for number in range(1, 103))
+ROOMS = ("airport_inside", "kitchen", "tv_studio")
+VARIANTS = ("707-320", "Boeing 717", "F/A-18")
+PETS = [("american_bulldog_2", 1), ("Abyssinian_100", 0), ("Egyptian_Mau_2", 2), ("Egyptian_Mau_34", 2)]
+PLACES = [("kitchen/int474", 1), ("airport_inside/airport_inside_0001", 0), ("tv_studio/a", 2)]
+SYNSET_IMAGES = [(f"{synset}/{synset}_{number}", i) for i, synset in enumerate(SYNSETS) for number in (18, 9)]
+PLANES = [(1025794 + n, n % 3) for n in range(8)]
 
 
-def test_imagenet_val_maps_the_devkits_ids_to_synsets(tmp_path: Path) -> None:
-    TREES["imagenet"](tmp_path)
-    source = opened("imagenet", tmp_path, "val")
-    # ILSVRC2012_IDs 1, 2, 3, 4, 1 are SYNSETS 1, 3, 0, 2, 1
-    labels = [1, 3, 0, 2, 1]
-    assert files(source, tmp_path) == [
-        (f"val/ILSVRC2012_val_{n:08d}.JPEG", label) for n, label in enumerate(labels, start=1)
-    ]
-    assert source.classes == SYNSETS
+@pytest.mark.parametrize(
+    ("name", "split", "classes", "path", "samples"),
+    [
+        ("imagenet", "train", SYNSETS, "train/{}.JPEG", SYNSET_IMAGES),
+        # ILSVRC2012_IDs 1, 2, 3, 4, 1 are SYNSETS 1, 3, 0, 2, 1
+        ("imagenet", "val", SYNSETS, "val/ILSVRC2012_val_{:08d}.JPEG", [(1, 1), (2, 3), (3, 0), (4, 2), (5, 1)]),
+        ("imagenet", "test", (), "test/ILSVRC2012_test_{:08d}.JPEG", [(1, -1), (2, -1), (3, -1)]),
+        ("flowers102", "train", FLOWERS, "jpg/image_{:05d}.jpg", [(7, 4), (1, 76), (3, 0)]),
+        ("flowers102", "val", FLOWERS, "jpg/image_{:05d}.jpg", [(2, 76), (5, 101)]),
+        ("flowers102", "test", FLOWERS, "jpg/image_{:05d}.jpg", [(8, 4), (4, 0), (6, 101)]),
+        ("pets", None, BREEDS, "images/{}.jpg", PETS),
+        ("aircraft", "train", VARIANTS, "data/images/{}.jpg", PLANES[:3]),
+        ("aircraft", "val", VARIANTS, "data/images/{}.jpg", PLANES[3:5]),
+        ("aircraft", "trainval", VARIANTS, "data/images/{}.jpg", PLANES[:5]),
+        ("aircraft", "test", VARIANTS, "data/images/{}.jpg", PLANES[5:]),
+        ("indoor67", "train", ROOMS, "Images/{}.jpg", PLACES),
+        ("indoor67", "test", ROOMS, "Images/{}.jpg", [("kitchen/cocina 05", 1)]),
+    ],
+)
+def test_the_samples_of_a_split(
+    tmp_path: Path, name: str, split: str | None, classes: tuple[str, ...], path: str, samples: list[tuple[Any, int]]
+) -> None:
+    TREES[name](tmp_path)
+    source = opened(name, tmp_path, split)
+    assert source.classes == classes
+    assert files(source, tmp_path) == [(path.format(file), label) for file, label in samples]
+
+
+def test_other_splits_hold_the_rest(tmp_path: Path) -> None:
+    for name, split, num in (("pets", "test", 5), ("indoor67", "all", 5)):
+        TREES[name](tmp_path / name)
+        assert len(opened(name, tmp_path / name, split)) == num
+
+
+def test_boxes_of_corners_are_counted_from_1_and_include_them(tmp_path: Path) -> None:
+    TREES["aircraft"](tmp_path)
+    source = opened("aircraft", tmp_path, "test")
+    assert isinstance(source, CardSource)
+    assert source.box(0) == (2.0, 4.0, 20.0, 10.0)  # corners (3, 5) and (22, 14)
 
 
 def test_imagenet_val_in_synset_folders_has_the_same_labels(tmp_path: Path) -> None:
@@ -125,13 +149,6 @@ def test_imagenet_val_follows_the_training_folders_where_nothing_else_is_there(t
     assert files(opened("imagenet", tmp_path, "val"), tmp_path) == [("val/n02123045/c.JPEG", 0)]
 
 
-def test_imagenet_test_has_no_labels(tmp_path: Path) -> None:
-    TREES["imagenet"](tmp_path)
-    source = opened("imagenet", tmp_path, "test")
-    assert files(source, tmp_path) == [(f"test/ILSVRC2012_test_{n:08d}.JPEG", -1) for n in (1, 2, 3)]
-    assert source.classes == ()
-
-
 @pytest.mark.parametrize("below", ["", "CUB_200_2011"])
 def test_cub200_joins_its_tables_by_image_id(tmp_path: Path, below: str) -> None:
     """Given the archive's folder, or the one that it was unpacked in."""
@@ -150,52 +167,9 @@ def test_cub200_joins_its_tables_by_image_id(tmp_path: Path, below: str) -> None
     boxes = test.boxes()
     assert boxes is not None and boxes.dtype == np.float32
     assert boxes.tolist() == [[3, 27, 325.5, 304], [6, 27, 325.5, 304], [9, 27, 325.5, 304]]
-    assert train.box(2) == (4.0, 27.0, 325.5, 304.0)
+    assert train.box(2) == pickle.loads(pickle.dumps(train)).box(2) == (4.0, 27.0, 325.5, 304.0)
     with pytest.raises(IndexError, match="out of range"):
         train.box(6)
-
-
-def test_flowers102_reads_the_matlab_arrays(tmp_path: Path) -> None:
-    TREES["flowers102"](tmp_path)
-    expected = {"train": [(7, 4), (1, 76), (3, 0)], "val": [(2, 76), (5, 101)], "test": [(8, 4), (4, 0), (6, 101)]}
-    for split, samples in expected.items():
-        source = opened("flowers102", tmp_path, split)
-        assert files(source, tmp_path) == [(f"jpg/image_{number:05d}.jpg", label) for number, label in samples]
-        assert source.classes == tuple(str(number) for number in range(1, 103))
-
-
-def test_pets_classes_are_the_names_without_numbers_in_the_order_of_their_ids(tmp_path: Path) -> None:
-    TREES["pets"](tmp_path)
-    source = opened("pets", tmp_path)
-    assert source.classes == ("Abyssinian", "american_bulldog", "Egyptian_Mau")
-    names = [("american_bulldog_2", 1), ("Abyssinian_100", 0), ("Egyptian_Mau_2", 2), ("Egyptian_Mau_34", 2)]
-    assert files(source, tmp_path) == [(f"images/{name}.jpg", label) for name, label in names]
-    assert len(opened("pets", tmp_path, "test")) == 5
-
-
-def test_aircraft_variants_may_hold_blanks_and_slashes(tmp_path: Path) -> None:
-    TREES["aircraft"](tmp_path)
-    sources = {split: opened("aircraft", tmp_path, split) for split in ("train", "val", "trainval", "test")}
-    assert sources["train"].classes == ("707-320", "Boeing 717", "F/A-18")
-    first = 1025794
-    for split, part in {"train": (0, 3), "val": (3, 5), "trainval": (0, 5), "test": (5, 8)}.items():
-        assert files(sources[split], tmp_path) == [(f"data/images/{first + n}.jpg", n % 3) for n in range(*part)]
-    test = sources["test"]
-    assert isinstance(test, CardSource)
-    assert test.box(0) == (2.0, 4.0, 20.0, 10.0)  # corners (3, 5) and (22, 14), counted from 1 and included
-
-
-def test_indoor67_takes_the_label_from_the_path(tmp_path: Path) -> None:
-    TREES["indoor67"](tmp_path)
-    train, test = opened("indoor67", tmp_path, "train"), opened("indoor67", tmp_path, "test")
-    assert train.classes == test.classes == ("airport_inside", "kitchen", "tv_studio")
-    assert files(train, tmp_path) == [
-        ("Images/kitchen/int474.jpg", 1),
-        ("Images/airport_inside/airport_inside_0001.jpg", 0),
-        ("Images/tv_studio/a.jpg", 2),
-    ]
-    assert files(test, tmp_path) == [("Images/kitchen/cocina 05.jpg", 1)]
-    assert len(opened("indoor67", tmp_path, "all")) == 5
 
 
 def test_mvso_keeps_the_labels_of_pairs_whose_images_are_not_there(tmp_path: Path) -> None:
@@ -233,23 +207,6 @@ def test_cifar10_reads_the_binary_batches_one_after_the_other(tmp_path: Path) ->
 
 
 # --- what is done with them
-
-
-def test_a_loader_takes_a_card(tmp_path: Path) -> None:
-    TREES["cub200"](tmp_path)
-    recipe = Recipe(ops=(CenterCrop(size=8, scale=8),))
-    loader = Loader(opened("cub200", tmp_path), recipe, batch_size=6, shuffle=False, framework="numpy")
-    (batch,) = loader
-    assert batch.images.shape == (6, 3, 8, 8)
-    assert batch.labels.tolist() == [0, 0, 1, 1, 2, 2]
-
-
-def test_a_source_of_a_card_can_be_pickled(tmp_path: Path) -> None:
-    TREES["cub200"](tmp_path)
-    source = opened("cub200", tmp_path)
-    again = pickle.loads(pickle.dumps(source))
-    assert files(again, tmp_path) == files(source, tmp_path)
-    assert again.box(5) == (8.0, 27.0, 325.5, 304.0)
 
 
 def test_an_image_may_lack_its_box(tmp_path: Path) -> None:
@@ -317,20 +274,9 @@ def test_a_card_that_is_not_valid_is_refused(tmp_path: Path, text: Any, reason: 
         load_card(path)
 
 
-def test_a_card_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="card 'flower' is not known. Did you mean 'flowers102'\\? Known: aircraft, cifar10, .*, pets;"
-    ):
-        load_card("flower")
-    with pytest.raises(ValueError, match="none.toml' does not exist"):
-        load_card(tmp_path / "none.toml")
+def test_a_card_is_no_path_without_its_ending() -> None:
     with pytest.raises(ValueError, match="'../cards/pets' is not known"):
         load_card("../cards/pets")
-
-
-def test_a_split_that_is_not_known_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="card 'pets' has no split 'train'. Its splits: trainval, test."):
-        open_card("pets", tmp_path, split="train")
 
 
 def test_templates_know_only_their_fields() -> None:
@@ -341,3 +287,27 @@ def test_templates_know_only_their_fields() -> None:
         card["splits"]["test"]["ways"][0]["path"] = bad
         with pytest.raises(ValueError, match="holds a field that is not known"):
             type(load_card("pets")).model_validate(card)
+
+
+PAGE = (Path(__file__).parents[3] / "docs/cards.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert updated(PAGE) == PAGE, "run: python -m augpipe.datasets.cards.table docs/cards.md"
+    for name in list_cards():
+        assert f"### {name}\n" in PAGE
+
+
+def test_what_lies_between_the_marks_is_made_anew() -> None:
+    assert updated(f"a\n{START}\nold\n{END}\nb") == f"a\n{START}\n\n{cards_as_markdown()}\n{END}\nb"
+    with pytest.raises(ValueError, match="the page lacks its marks"):
+        updated(f"a\n{START}\nb")
+
+
+@pytest.mark.parametrize("kind", ["reader", "kind"])
+def test_every_reader_and_every_kind_of_classes_is_named(kind: str) -> None:
+    definitions = Card.model_json_schema()["$defs"].values()
+    names = [entry["properties"][kind]["const"] for entry in definitions if kind in entry["properties"]]
+    assert len(names) >= 6
+    before = PAGE.partition(START)[0]
+    assert [name for name in names if f"`{name}`" not in before] == []

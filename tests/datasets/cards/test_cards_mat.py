@@ -111,7 +111,7 @@ def changed(draw: Any, data: bytes) -> bytes:
     return bytes(out[: draw(st.one_of(st.just(len(out)), st.integers(0, len(out))))])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), st.sampled_from(SOUND))
 def test_damaged_files_end_in_errors_or_in_values(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sound: bytes

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,14 +39,6 @@ def test_a_wrong_layout_is_shown_beside_the_official_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
-def test_every_card_refuses_an_empty_folder_and_shows_its_layout(tmp_path: Path, name: str) -> None:
-    for split in load_card(name).splits:
-        with pytest.raises(ValueError, match="The folder holds: nothing.") as caught:
-            open_card(name, tmp_path, split=split)
-        assert "not there" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", sorted(TREES))
 def test_every_need_of_a_split_is_needed(tmp_path: Path, name: str) -> None:
     """Whatever is taken away, what is said is that it is not there: nothing is read halfway."""
     card = load_card(name)
@@ -66,9 +57,7 @@ def test_every_need_of_a_split_is_needed(tmp_path: Path, name: str) -> None:
         assert f"  {need:<40} not there" in str(caught.value)
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere does not exist; card 'pets' takes the folder"):
-        open_card("pets", tmp_path / "nowhere")
+def test_an_archive_in_place_of_its_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "images.tar.gz").write_bytes(b"x")
     with pytest.raises(ValueError, match="images.tar.gz is a file; card 'pets' takes the folder"):
         open_card("pets", tmp_path / "images.tar.gz")
@@ -104,28 +93,6 @@ def test_an_address_whose_file_name_is_dots_is_refused(tmp_path: Path) -> None:
         open_card("mvso", tmp_path)
 
 
-def file_link(root: Path, outside: Path) -> None:
-    target = root / "images/Abyssinian_100.jpg"
-    target.unlink()
-    target.symlink_to(outside / "secret.jpg")
-
-
-def folder_link(root: Path, outside: Path) -> None:
-    (root / "images").rename(outside / "images")
-    (root / "images").symlink_to(outside / "images")
-
-
-def list_link(root: Path, outside: Path) -> None:
-    (root / "annotations/list.txt").rename(outside / "list.txt")
-    (root / "annotations/list.txt").symlink_to(outside / "list.txt")
-
-
-def relative_link(root: Path, outside: Path) -> None:
-    target = root / "images/american_bulldog_2.jpg"
-    target.unlink()
-    target.symlink_to(os.path.relpath(outside / "secret.jpg", target.parent))
-
-
 @pytest.mark.parametrize(
     ("name", "file"),
     [
@@ -134,28 +101,23 @@ def relative_link(root: Path, outside: Path) -> None:
         ("mnist", "train-labels-idx1-ubyte"),
         ("flowers102", "imagelabels.mat"),
         ("mvso", "image_url_mappings/english.csv"),
+        ("pets", "annotations/list.txt"),
+        ("pets", "images/Abyssinian_100.jpg"),
+        ("pets", "images"),
     ],
 )
-def test_a_link_in_the_place_of_any_file_is_refused(tmp_path: Path, name: str, file: str) -> None:
-    root, outside = tmp_path / "root", tmp_path / "outside"
+@pytest.mark.parametrize("outside_name", ["outside", "root outside"])
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_link_that_leaves_the_folder_is_refused(
+    tmp_path: Path, name: str, file: str, outside_name: str, is_relative: bool
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / outside_name
     TREES[name](root)
-    (root / file).rename(outside)
-    (root / file).symlink_to(outside)
+    link = root / file
+    link.rename(outside)
+    link.symlink_to(os.path.relpath(outside, link.parent) if is_relative else outside)
     with pytest.raises(ValueError, match="is a link that leaves the folder, to .*outside"):
         open_card(name, root)
-
-
-@pytest.mark.parametrize("name", ["outside", "pets outside"])
-@pytest.mark.parametrize("spoil", [file_link, folder_link, list_link, relative_link])
-def test_a_link_that_leaves_the_folder_is_refused(
-    tmp_path: Path, spoil: Callable[[Path, Path], None], name: str
-) -> None:
-    outside, root = tmp_path / name, tmp_path / "pets"
-    put(outside, ["secret.jpg"])
-    TREES["pets"](root)
-    spoil(root, outside)
-    with pytest.raises(ValueError, match="is a link that leaves the folder, to .*outside"):
-        open_card("pets", root)
 
 
 def test_a_link_that_stays_in_the_folder_is_followed(tmp_path: Path) -> None:
@@ -205,20 +167,8 @@ def test_a_tree_lists_a_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("name", "file", "old", "new", "reason"),
     [
         ("cub200", "images.txt", "3 001.", "003.", r"images.txt, line 3: 2 columns are needed"),
-        (
-            "cub200",
-            "image_class_labels.txt",
-            "2 1\n",
-            "",
-            r"images.txt, line 2: image id '2' does not occur in im",
-        ),
-        (
-            "cub200",
-            "image_class_labels.txt",
-            "2 1\n",
-            "1 2\n",
-            r"image_class_labels.txt, line 2: id '1' comes a",
-        ),
+        ("cub200", "image_class_labels.txt", "2 1\n", "", r"images.txt, line 2: image id '2' does not occur in im"),
+        ("cub200", "image_class_labels.txt", "2 1\n", "1 2\n", r"image_class_labels.txt, line 2: id '1' comes a"),
         ("cub200", "image_class_labels.txt", "1 1\n", "1 9\n", r"has the label '9', which is the id of none of the 3"),
         ("cub200", "bounding_boxes.txt", "27.0", "left", r"bounding_boxes.txt, line 1: four numbers are needed"),
         ("cub200", "classes.txt", "2 002", "1 002", r"class id '1' stands for 2 classes"),

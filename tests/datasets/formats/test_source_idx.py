@@ -4,7 +4,6 @@ import gzip
 import os
 import pickle
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from augpipe import Loader
 from augpipe.datasets.formats.idx import IdxArray, IdxSource
 from augpipe.datasets.open import open_source
 from augpipe.recipes import evaluation
-from augpipe.source import is_source
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 
 def idx(array: Any, kind: int = 0x08) -> bytes:
@@ -45,20 +44,12 @@ def test_images_and_labels(tmp_path: Path, packed: bool) -> None:
     path = put(tmp_path, PIXELS, LABELS, packed=packed)
     for given_path in (path, tmp_path):
         source = open_source(given_path)
-        assert isinstance(source, IdxSource)
-        assert is_source(source)
-        assert source.classes == ("0", "1", "2", "3")
-        np.testing.assert_array_equal(np.stack([source.read(i) for i in range(5)]), PIXELS)
-        assert [source.label(i) for i in range(5)] == LABELS.tolist()
+        assert isinstance(source, IdxSource) and source.classes == ("0", "1", "2", "3")
+        assert_keeps_the_protocol(source, PIXELS, LABELS.tolist())
         assert source.name(4) == f"{path}, image 4"
-        with pytest.raises(IndexError, match="sample_id=5 is out of range"):
-            source.name(5)
-    copy = pickle.loads(pickle.dumps(source))
     assert len(pickle.dumps(source)) < 1000
-    with ThreadPoolExecutor(4) as pool:
-        np.testing.assert_array_equal(np.stack(list(pool.map(copy.read, range(5)))), PIXELS)
     with pytest.raises(ValueError, match="read-only"):
-        copy.read(0)[0, 0] = 1
+        source.read(0)[0, 0] = 1
 
 
 def test_labels_are_found_given_or_left_out(tmp_path: Path) -> None:
@@ -141,18 +132,3 @@ def test_images_as_narrow_as_colours_are_gray(tmp_path: Path) -> None:
         path = put(tmp_path / str(width), pixels, LABELS[:2])
         batch = next(iter(Loader(str(path), evaluation(1, 1), batch_size=2, shuffle=False, framework="numpy")))
         assert batch.images.shape == (2, 3, 1, 1)
-
-
-def test_real_digits_and_a_loader(tmp_path: Path) -> None:
-    data = os.environ.get("AUGPIPE_DATA")
-    if not data:
-        pytest.skip("AUGPIPE_DATA is unset: no real photographs")
-    with np.load(Path(data) / "mnist.npz") as arrays:
-        pixels, labels = arrays["test_images"], arrays["test_labels"].astype(np.uint8)
-    source = open_source(put(tmp_path, pixels, labels, split="t10k", packed=True))
-    assert len(source) == 10000
-    np.testing.assert_array_equal(source.read(4321), pixels[4321])
-    assert source.classes == tuple("0123456789")
-    batch = next(iter(Loader(source, evaluation(28, 28), batch_size=8, shuffle=False, framework="numpy")))
-    assert batch.images.shape == (8, 3, 28, 28)
-    assert batch.labels.tolist() == labels[:8].tolist()

@@ -3,9 +3,7 @@
 import contextlib
 import json
 import pickle
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,14 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import Loader
 from augpipe.datasets.formats.hugging_face_features import choose_columns
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
 from augpipe.datasets.formats.parquet.source import ParquetSource, _row_counts
 from augpipe.datasets.open import open_source
-from augpipe.recipes import evaluation
-from augpipe.source import is_source
-from tests.augpipe.decoding.image_files import encoded, scene
+from tests.augpipe.loader.loader_sources import run_python, together
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -58,15 +54,9 @@ def standard(path: Path, first: int = 0, count: int = 10) -> Path:
 def test_as_hugging_face_writes_it(tmp_path: Path) -> None:
     path = standard(tmp_path / "train-00000-of-00001.parquet")
     source = open_source(path)
-    assert isinstance(source, ParquetSource)
-    assert is_source(source)
-    assert source.classes == ("ant", "bee", "cat")
-    assert [source.read(i) for i in range(10)] == [b"image %d" % i for i in range(10)]
-    assert [source.label(i) for i in range(10)] == source.labels().tolist() == [i % 3 for i in range(10)]
+    assert isinstance(source, ParquetSource) and source.classes == ("ant", "bee", "cat")
+    assert_keeps_the_protocol(source, [b"image %d" % i for i in range(10)], [i % 3 for i in range(10)])
     assert source.name(7) == f"{path}, row 7"
-    for method in (source.read, source.label, source.name):
-        with pytest.raises(IndexError, match="sample_id=10 is out of range: this source holds 10"):
-            method(10)
 
 
 def test_several_files_count_on(tmp_path: Path) -> None:
@@ -82,40 +72,37 @@ def test_several_files_count_on(tmp_path: Path) -> None:
         open_source(tmp_path)
 
 
-def test_plain_binary_and_texts(tmp_path: Path) -> None:
-    columns = {
-        "id": pa.array(range(3)),
-        "png": pa.array([b"a", b"b", b"c"], pa.large_binary()),
-        "class": pa.array(["dog", None, "cat"]).dictionary_encode(),
-    }
-    source = ParquetSource(put(tmp_path / "a.parquet", columns))
-    assert [source.read(i) for i in range(3)] == [b"a", b"b", b"c"]
-    assert source.classes == ("cat", "dog")
-    assert source.labels().tolist() == [1, -1, 0]
-    given_classes = ParquetSource(tmp_path / "a.parquet", classes=["dog", "cow", "cat"])
-    assert given_classes.labels().tolist() == [0, -1, 2]
+DOGS = pa.array(["dog", None, "cat"])
+DIGITS = {"label": {"_type": "ClassLabel", "names": ["2", "0", "1"]}}
 
 
-def test_without_labels(tmp_path: Path) -> None:
-    source = ParquetSource(put(tmp_path / "a.parquet", {"anything": images([b"a", b"b"]), "text": ["x", "y"]}))
-    assert source.labels().tolist() == [-1, -1]
-    assert source.label(1) == -1
-    assert source.classes == ()
+@pytest.mark.parametrize(
+    ("columns", "features", "labels", "classes"),
+    [
+        ({"id": range(3), "class": DOGS}, None, [1, -1, 0], ("cat", "dog")),
+        ({"class": DOGS.dictionary_encode()}, None, [1, -1, 0], ("cat", "dog")),
+        ({"text": ["x", "y", "z"]}, None, [-1, -1, -1], ()),
+        *(
+            ({"label": pa.array([5, None, 0], kind)}, None, [5, -1, 0], tuple("012345"))
+            for kind in (pa.uint8(), pa.int8(), pa.int64())
+        ),
+        ({"label": [0, 1, 2]}, DIGITS, [0, 1, 2], ("2", "0", "1")),  # digits that are names: the numbers count
+    ],
+)
+@pytest.mark.parametrize("as_binary", [False, True])
+def test_labels_of_every_kind(
+    tmp_path: Path, columns: dict[str, Any], features: Any, labels: list[int], classes: tuple[str, ...], as_binary: bool
+) -> None:
+    contents = [b"a", b"b", b"c"]
+    pixels = pa.array(contents, pa.large_binary()) if as_binary else images(contents)
+    source = ParquetSource(put(tmp_path / "a.parquet", {"png": pixels, **columns}, features))
+    assert_keeps_the_protocol(source, contents, labels)
+    assert source.classes == classes
 
 
-@pytest.mark.parametrize("kind", [pa.uint8(), pa.int8(), pa.int64()])
-def test_integers_with_gaps(tmp_path: Path, kind: Any) -> None:
-    columns = {"img": images([b"a", b"b", b"c"]), "label": pa.array([5, None, 0], kind)}
-    source = ParquetSource(put(tmp_path / "a.parquet", columns))
-    assert source.labels().tolist() == [5, -1, 0]
-    assert source.classes == ("0", "1", "2", "3", "4", "5")
-
-
-def test_digits_as_class_names_are_numbers_all_the_same(tmp_path: Path) -> None:
-    features = {"label": {"_type": "ClassLabel", "names": ["2", "0", "1"]}}
-    columns = {"image": images([b"a", b"b"]), "label": pa.array([0, 1])}
-    source = ParquetSource(put(tmp_path / "a.parquet", columns, features))
-    assert source.labels().tolist() == [0, 1]
+def test_classes_that_are_given_number_the_labels(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.parquet", {"png": images([b"a", b"b", b"c"]), "class": DOGS})
+    assert ParquetSource(path, classes=["dog", "cow", "cat"]).labels().tolist() == [0, -1, 2]
 
 
 def test_several_columns_of_classes(tmp_path: Path) -> None:
@@ -224,7 +211,6 @@ def test_cache_is_bounded_and_shared(tmp_path: Path) -> None:
 
 def test_a_group_is_loaded_once_by_many_threads() -> None:
     loads: list[int] = []
-    started = threading.Barrier(4)
 
     def load(number: int) -> tuple[str, int]:
         loads.append(number)
@@ -234,13 +220,9 @@ def test_a_group_is_loaded_once_by_many_threads() -> None:
 
     cache = GroupCache(load, max_bytes=25)
 
-    def ask(_: int) -> str:
-        started.wait(60)
-        return cache.get(3)
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(4))) == ["group 3"] * 4
-    assert loads == [3]
+    asked: list[str] = []
+    together(4, lambda _: asked.append(cache.get(3)))
+    assert asked == ["group 3"] * 4 and loads == [3]
     for number in (4, 3, 5):  # 4 is the one not asked for longest
         cache.get(number)
     assert cache.num_bytes == 20
@@ -258,13 +240,6 @@ def test_cache_keeps_the_last_group_whatever_its_size() -> None:
     cache = GroupCache(lambda number: (number, 100), max_bytes=10)
     assert [cache.get(0), cache.get(1)] == [0, 1]
     assert cache.num_bytes == 100
-
-
-def test_loader_reads_from_it(tmp_path: Path) -> None:
-    contents = [encoded(scene(40, 50, i), "PNG") for i in range(6)]
-    path = put(tmp_path / "a.parquet", {"image": images(contents), "label": [i % 2 for i in range(6)]})
-    loader = Loader(str(path), evaluation(16, 20), batch_size=3, shuffle=False, framework="numpy")
-    assert [label for batch in loader for label in batch.labels.tolist()] == [0, 1, 0, 1, 0, 1]
 
 
 # --- what is refused
@@ -294,7 +269,7 @@ def test_files_that_are_no_parquet(tmp_path: Path) -> None:
         ParquetSource([])
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(data=st.data())
 def test_changed_bytes_end_in_clear_errors_or_in_samples(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     path = tmp_path_factory.getbasetemp() / "changed.parquet"
@@ -336,8 +311,8 @@ def test_nothing_of_it_is_imported_before_it_is_needed(tmp_path: Path) -> None:
         f"open_source({str(standard(tmp_path / 'p' / 'a.parquet'))!r}); print('pyarrow' in sys.modules)"
     )
     (tmp_path / "a.jpg").write_bytes(b"")
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.split("\n")[:2] == ["[]", "True"]
+    ended = run_python(code, options=())
+    assert ended.stdout.split("\n")[:2] == ["[]", "True"], ended.stderr
 
 
 def test_metadata_of_others_is_passed_over(tmp_path: Path) -> None:

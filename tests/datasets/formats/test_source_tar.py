@@ -7,11 +7,9 @@ import io
 import lzma
 import os
 import pickle
-import shutil
 import tarfile
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import Loader
 from augpipe.datasets.formats.tar.headers import read_members
 from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.metadata.labels import as_integer
 from augpipe.datasets.open import open_source
-from augpipe.recipes import evaluation
-from augpipe.source import is_source
-from tests.augpipe.decoding.image_files import encoded, scene
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 Members = Sequence[tuple[str, bytes]]
 
@@ -75,14 +69,9 @@ def test_samples_labels_names_and_ids(tmp_path: Path) -> None:
         ],
     )
     source = TarSource(path)
-    assert is_source(source)
-    assert [source.read(i) for i in range(len(source))] == [b"one", b"two", b"three"]
-    assert [source.label(i) for i in range(3)] == source.labels().tolist() == [2, 1, -1]
+    assert_keeps_the_protocol(source, [b"one", b"two", b"three"], [2, 1, -1])
     assert source.classes == ("0", "1", "2")
     assert source.name(1) == f"{path}/x/2.png"
-    for method in (source.read, source.label, source.name):
-        with pytest.raises(IndexError, match="sample_id=3 is out of range: this source holds 3"):
-            method(3)
 
 
 def test_class_names_are_sorted_and_may_be_given(tmp_path: Path) -> None:
@@ -95,14 +84,6 @@ def test_class_names_are_sorted_and_may_be_given(tmp_path: Path) -> None:
     assert given_classes.labels().tolist() == [2, 1, -1]
     with pytest.raises(ValueError, match=r"a.tar/1.jpg: label 'dog' is none of the 1 classes given \('Ähre'\)"):
         TarSource(path, classes=["Ähre"])
-
-
-def test_numbers_that_no_class_can_have_are_names(tmp_path: Path) -> None:
-    """As ids of 19 digits and more are; Python itself reads no number of 5000."""
-    long = "9" * 19
-    source = TarSource(put(tmp_path / "a.tar", [("1.cls", long.encode()), ("1.jpg", b"")]))
-    assert (source.label(0), source.classes) == (0, (long,))
-    assert [as_integer(text) for text in ("9" * 18, long, "9" * 5000)] == [10**18 - 1, None, None]
 
 
 def test_label_key_and_extension(tmp_path: Path) -> None:
@@ -141,16 +122,12 @@ def test_sets_of_tar_files_count_on(tmp_path: Path) -> None:
 
 def test_patterns_that_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "s-0.tar", samples(0, 1))
-    with pytest.raises(ValueError, match=r"names 3 files, and 2 of them are not there: '.*s-1.tar', '.*s-2.tar'"):
-        open_source(f"{tmp_path}/s-{{0..2}}.tar")
     with pytest.raises(ValueError, match=r"the range \{2..0\} counts down. Write \{0..2\}"):
         open_source(f"{tmp_path}/s-{{2..0}}.tar")
     with pytest.raises(ValueError, match=r"\{0\} is neither a range such as \{000..123\} nor a list"):
         open_source(f"{tmp_path}/s-{{0}}.tar")
     with pytest.raises(ValueError, match="names more than 100000 files"):
         open_source(f"{tmp_path}/s-{{0..99999999999}}.tar")
-    with pytest.raises(ValueError, match=r"s-\*.zip' matches no file \(the current folder is .*\). Check the spelling"):
-        open_source(f"{tmp_path}/s-*.zip")
     (tmp_path / "s-1.bin").write_bytes(b"")
     with pytest.raises(ValueError, match=r"names 2 files .* only one kind of \*.tar, \*.parquet, \*.bin is taken"):
         open_source(f"{tmp_path}/s-*")
@@ -266,29 +243,11 @@ def test_what_an_extended_header_says_is_of_the_next_member_alone(tmp_path: Path
 # --- workers and threads
 
 
-def test_pickles_with_the_index_and_reads_from_threads(tmp_path: Path) -> None:
-    paths = [put(tmp_path / f"{number}.tar", samples(100 * number, 50)) for number in range(3)]
-    source = TarSource(paths)
-    data = pickle.dumps(source)
-    assert len(data) < len(source) * 64 + 4096
-    copy = pickle.loads(data)
-    ids = list(range(len(source))) * 4
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(copy.read, ids)) == [source.read(i) for i in ids]
-    assert copy.labels().tolist() == source.labels().tolist()
-    assert [copy.name(i) for i in (0, 149)] == [source.name(i) for i in (0, 149)]
-
-
-def test_loader_reads_from_it(tmp_path: Path) -> None:
-    members = []
-    for number in range(6):
-        members += [(f"{number}.jpg", encoded(scene(40, 50, number), "JPEG")), (f"{number}.cls", b"%d" % (number % 2))]
-    loader = Loader(
-        str(put(tmp_path / "a.tar", members)), evaluation(16, 20), batch_size=3, shuffle=False, framework="numpy"
-    )
-    batches = list(loader)
-    assert [label for batch in batches for label in batch.labels.tolist()] == [0, 1, 0, 1, 0, 1]
-    assert batches[0].images.shape == (3, 3, 16, 16)
+def test_many_samples_pickle_with_their_index(tmp_path: Path) -> None:
+    source = TarSource([put(tmp_path / f"{number}.tar", samples(100 * number, 50)) for number in range(3)])
+    expected = [b"image %d" % (100 * number + i) for number in range(3) for i in range(50)]
+    assert_keeps_the_protocol(source, expected, [0] * 150)
+    assert len(pickle.dumps(source)) < len(source) * 64 + 4096
 
 
 def test_tar_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
@@ -458,9 +417,6 @@ def test_contents_that_are_refused(tmp_path: Path, members: Members, message: st
 
 
 def test_files_that_are_no_tar(tmp_path: Path) -> None:
-    (tmp_path / "text.tar").write_bytes(b"hello " * 200)
-    with pytest.raises(ValueError, match="text.tar: what stands at byte 0 is no tar header"):
-        open_source(tmp_path / "text.tar")
     (tmp_path / "empty.tar").write_bytes(b"")
     with pytest.raises(ValueError, match="empty.tar: it ends within a header, after 0 of its 512 bytes"):
         open_source(tmp_path / "empty.tar")
@@ -487,22 +443,6 @@ def test_files_that_are_no_tar(tmp_path: Path) -> None:
 
 
 # --- real data
-
-
-def test_cifar_of_sixty_thousand_files(tmp_path: Path) -> None:
-    data = os.environ.get("AUGPIPE_DATA")
-    if not data:
-        pytest.skip("AUGPIPE_DATA is unset: no real photographs")
-    path = tmp_path / "cifar10.tar"
-    with gzip.open(Path(data) / "cifar10_jpg.tar.gz") as packed, path.open("wb") as file:
-        shutil.copyfileobj(packed, file)
-    source = TarSource(path)
-    assert len(source) == 60000
-    with tarfile.open(path) as archive:
-        found = {m.name: archive.extractfile(m).read() for m in archive if m.isreg() and m.name.endswith("77.jpg")}  # type: ignore[union-attr]
-    ids = [i for i in range(60000) if source.name(i).endswith("77.jpg")]
-    assert {source.name(i).removeprefix(f"{path}/"): source.read(i) for i in ids} == found
-    assert len(found) == 600
 
 
 def test_real_images(photos_dir: Path) -> None:

@@ -53,25 +53,13 @@ def test_any_changed_byte_of_the_header_is_found_when_it_is_opened(path: Path) -
         path.write_bytes(whole)
 
 
-def test_any_changed_byte_of_the_rest_is_found_by_the_sum(path: Path) -> None:
-    whole = path.read_bytes()
-    for at in range(HEADER_BYTES, len(whole)):
-        flip(path, at, 1)
-        index = ShardIndex.open(path)
-        assert not index.is_whole()
-        del index
-        path.write_bytes(whole)
-
-
-@pytest.mark.parametrize("num_bytes", [0, 7, 8, 79, 80, 81, 200, -1])
+@pytest.mark.parametrize("num_bytes", [0, 7, 79, 80, 200, -1])
 def test_a_truncated_index_is_refused(path: Path, num_bytes: int) -> None:
-    path.write_bytes(path.read_bytes()[:num_bytes])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:num_bytes])
     with pytest.raises(ValueError, match=r"000000\.idx (has|ends within|is no index)"):
         ShardIndex.open(path)
-
-
-def test_an_index_that_is_too_long_is_refused(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b"x")
+    path.write_bytes(whole + b"x")
     with pytest.raises(ValueError, match="bytes, and its header speaks of"):
         ShardIndex.open(path)
 
@@ -131,13 +119,6 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.idx")
     with pytest.raises(ValueError, match="is no regular file"):
         ShardIndex.open(tmp_path / "x.idx")
-
-
-def test_open_indices_hold_no_descriptors(path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    held = [ShardIndex.open(path) for _ in range(50)]
-    assert len(os.listdir("/proc/self/fd")) == before
-    assert all(index[NUM - 1].length == len(jpeg(NUM - 1)) for index in held)
 
 
 def maps_of(path: Path) -> int:

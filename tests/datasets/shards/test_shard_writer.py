@@ -1,13 +1,10 @@
 """Writing shards: the same bytes for the same samples, whole files or none, and what is refused."""
 
 import hashlib
-import io
 import json
 import os
 import signal
 import stat
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import pytest
 
 from augpipe.datasets.files import atomic
 from augpipe.datasets.files.atomic import AtomicFile, remove_leftovers, write_atomically
-from augpipe.datasets.shards.index import ShardIndex
 from augpipe.datasets.shards.ustar import (
     BLOCK_BYTES,
     END,
@@ -29,11 +25,11 @@ from augpipe.datasets.shards.ustar import (
     sample_key,
 )
 from augpipe.datasets.shards.writer import ShardWriter
+from tests.augpipe.loader.loader_sources import run_python
 from tests.datasets.shards.shard_sets import jpeg, key, label, note, write_shard
 
-ROOT = Path(__file__).resolve().parents[3]
 GOLDEN_SHA256 = "8180004f9491f3b62ddeb588650635a3006468675c3c027676ef83acd4d4dcfd"
-"""Of a tar file written in `test_the_bytes_are_these`. A change of it is a new version of the format."""
+"""The sum of a tar file written in `test_the_bytes_are_these`. A change of it is a new version of the format."""
 
 
 def members(path: Path) -> list[tuple[str, bytes]]:
@@ -49,13 +45,6 @@ def test_a_shard_is_a_tar_file_of_three_files_a_sample(tmp_path: Path) -> None:
         expected += [(f"{key(i)}.jpg", jpeg(i)), (f"{key(i)}.cls", str(label(i)).encode()), (f"{key(i)}.json", text)]
     assert members(tmp_path / "000000.tar") == expected
     assert tuple(sorted({label(i) for i in range(5)})) == (-1, 0, 1)
-
-
-def test_headers_say_nothing_of_who_wrote_them_and_when(tmp_path: Path) -> None:
-    write_shard(tmp_path / "000000.tar", range(2))
-    with tarfile.open(tmp_path / "000000.tar") as archive:
-        found = {(m.mode, m.uid, m.gid, m.mtime, m.uname, m.gname, m.type, m.linkname) for m in archive}
-    assert found == {(0o644, 0, 0, 0, "", "", tarfile.REGTYPE, "")}
 
 
 def test_our_headers_are_those_of_tarfile() -> None:
@@ -121,15 +110,6 @@ def test_the_bytes_depend_on_the_samples_alone(tmp_path: Path) -> None:
         assert first == second == (tmp_path / f"000007.{suffix}").read_bytes()
 
 
-def test_what_close_returns_is_true(tmp_path: Path) -> None:
-    info = write_shard(tmp_path / "000002.tar", range(4))
-    tar, index = (tmp_path / f"000002.{suffix}" for suffix in ("tar", "idx"))
-    assert info.name == "000002.tar" and info.num_samples == 4
-    assert info.num_bytes == tar.stat().st_size
-    assert info.sha256 == hashlib.sha256(tar.read_bytes()).hexdigest()
-    assert info.index_sha256 == hashlib.sha256(index.read_bytes()).hexdigest()
-
-
 @pytest.mark.parametrize("name", ["third.tar", "000000.zip", "1.tar", "000000.tar ", "000000.tar\n"])
 def test_a_shard_has_a_number(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is no name of a shard: NUMBER.tar is, with six digits"):
@@ -143,12 +123,6 @@ def test_counts_grow_with_the_samples(tmp_path: Path) -> None:
         writer.add(key(0), jpeg(0), 0, note(0))
         assert (writer.num_samples, writer.num_bytes) == (1, 5 * BLOCK_BYTES + padded(len(jpeg(0))))
         assert writer.close().num_bytes == writer.num_bytes == 5 * BLOCK_BYTES + padded(len(jpeg(0))) + len(END)
-
-
-def test_a_shard_may_be_empty(tmp_path: Path) -> None:
-    info = write_shard(tmp_path / "000000.tar", [])
-    assert members(tmp_path / "000000.tar") == [] and info.num_samples == 0
-    assert len(ShardIndex.open(tmp_path / "000000.idx")) == 0
 
 
 def test_nothing_is_there_before_close_and_after_abort(tmp_path: Path) -> None:
@@ -248,15 +222,13 @@ def test_a_disk_that_fills_up_while_writing_is_named(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys\n"
+        "import os, signal\n"
         "from augpipe.datasets.shards.writer import ShardWriter\n"
-        "writer = ShardWriter(sys.argv[1])\n"
+        f"writer = ShardWriter({str(tmp_path / '000000.tar')!r})\n"
         "writer.add('k', b'\\xff\\xd8\\xff' + bytes(3_000_000), 0, {'height': 1, 'width': 1})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "000000.tar")]
-    ended = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    assert run_python(program).returncode == -signal.SIGKILL
     (left,) = os.listdir(tmp_path)
     assert left.endswith(".tmp")
     write_shard(tmp_path / "000001.tar", [0])
@@ -270,9 +242,7 @@ def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Pa
     [
         ({"key": "a.b"}, "key='a.b' is no key: 1 to 80 ASCII letters"),
         ({"key": "../a"}, "is no key"),
-        ({"key": "/a"}, "is no key"),
         ({"key": ""}, "is no key"),
-        ({"key": "ä"}, "is no key"),
         ({"key": "a\n"}, "is no key"),
         ({"key": "a" * (MAX_KEY_BYTES + 1)}, "is no key"),
         ({"key": key(0)}, "is in the shard already"),
@@ -282,7 +252,6 @@ def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Pa
         ({"label": 2**31}, "label=2147483648"),
         ({"meta": {"height": 3}}, "height=3 and width=None, and both are whole numbers"),
         ({"meta": {"height": 0, "width": 3}}, "height=0"),
-        ({"meta": {"height": 2.0, "width": 3}}, "height=2.0"),
         ({"meta": {"height": True, "width": 3}}, "height=True"),
         ({"meta": {"height": 2, "width": 3, "gain": float("nan")}}, "not JSON compliant"),
         ({"meta": {"height": 2, "width": 3, "name": "x" * 2**20}}, "meta takes 1048608 bytes as JSON"),
@@ -309,11 +278,8 @@ def test_what_cannot_be_written_is_refused_and_nothing_of_it_written(
         (0, "cats/tabby cat.jpeg", "000000000-tabby_cat"),
         (1234, "n01440764/n01440764_10026.JPEG", "000001234-n01440764_10026"),
         (7, "a.b.c.png", "000000007-a_b_c"),
-        (7, "images[7]", "000000007-images_7_"),
         (8, "Käse/größe.jpg", "000000008-gr__e"),
         (9, "..", "000000009-__"),
-        (9, "", "000000009-"),
-        (9, "/etc/", "000000009-"),
         (9, "a\0b\n", "000000009-a_b_"),
         (10**10, "x", "10000000000-x"),
         (3, "y" * 300, "000000003-" + "y" * 60),
@@ -322,10 +288,3 @@ def test_what_cannot_be_written_is_refused_and_nothing_of_it_written(
 def test_keys_come_from_position_and_name(position: int, name: str, expected: str) -> None:
     assert sample_key(position, name) == expected
     check_key(expected)
-
-
-def test_a_tar_of_memory_reads_the_same(tmp_path: Path) -> None:
-    write_shard(tmp_path / "000000.tar", range(3))
-    data = (tmp_path / "000000.tar").read_bytes()
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r|") as stream:  # as a pipe is read
-        assert len(list(stream)) == 9

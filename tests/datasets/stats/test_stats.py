@@ -126,12 +126,6 @@ def test_chunks_merge_into_the_whole(mixed: FolderSource) -> None:
     assert as_plain(merge_all([])) == as_plain(Sums())
 
 
-def test_without_duplicates_nothing_is_kept_of_an_image(mixed: FolderSource) -> None:
-    found = collect_statistics(mixed, duplicates=False)
-    assert found.duplicates is None and found.to_json()["duplicates"] is None
-    assert len(found.sums.fingerprints) == 0
-
-
 def test_unusable_images_are_counted_beyond_those_listed() -> None:
     bad = [Unusable(sample_id=number, name=str(number), reason="") for number in range(MAX_LISTED + 50)]
     sums = merge_all(Sums(num=1, num_unusable=1, unusable=(one,)) for one in bad)

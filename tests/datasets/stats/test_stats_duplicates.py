@@ -71,10 +71,6 @@ def test_planted_duplicates_are_found_and_nothing_else(planted: Path) -> None:
     assert contradicting == {"00", "01", "02"}
 
 
-def test_threads_do_not_show(planted: Path) -> None:
-    assert find(planted, threads=1) == find(planted, threads=4)
-
-
 def test_without_imagehash_the_rest_is_found(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imagehash", None)  # as if it were not installed
     monkeypatch.setattr(fingerprints.importlib.util, "find_spec", lambda name: None)

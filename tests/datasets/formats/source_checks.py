@@ -1,0 +1,34 @@
+"""What every source has to keep of the protocol in `augpipe.source`."""
+
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augpipe.source import is_source
+
+
+def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequence[int]) -> None:
+    """Samples and labels are these, also after pickling and read by several threads, and other ids are IndexErrors."""
+    num = len(contents)
+    assert is_source(source) and len(source) == num
+    for one in (source, pickle.loads(pickle.dumps(source))):
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(one.read, [*range(num)] * 4))
+        for content, expected in zip(found, [*contents] * 4, strict=True):
+            assert isinstance(content, type(expected))
+            np.testing.assert_array_equal(content, expected, strict=isinstance(expected, np.ndarray))
+        assert [one.label(i) for i in range(num)] == one.labels().tolist() == list(labels)
+        assert all(type(one.label(i)) is int for i in range(num)) and one.labels().dtype == np.int64
+        assert isinstance(one.classes, tuple) and one.classes == source.classes
+        assert max(labels) < max(1, len(one.classes))
+        assert [one.name(i) for i in range(num)] == [source.name(i) for i in range(num)]
+    source.labels()[:] = 99  # a copy
+    assert source.label(0) == labels[0]
+    for method in (source.read, source.label, source.name):
+        for sample_id in (-1, num, 2**40):
+            with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.{num - 1}"):
+                method(sample_id)
