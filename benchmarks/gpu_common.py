@@ -21,7 +21,7 @@ from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 
 SPIN_CYCLES = 100_000_000
-"""Of `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
+"""For `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
 
 MAX_SPIN_CYCLES = 1 << 30
 """About half a second: what is not ahead then never is."""
