@@ -6,10 +6,12 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import BinaryIO
 
 from augpipe.datasets.metadata.names import printable
 
 _MOST = 4096
+_BUFFER_BYTES = 1 << 16
 
 
 def open_regular(path: str) -> int:
@@ -46,6 +48,10 @@ class FileSet:
         self._most = most
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
+
+    def open(self, number: int) -> BinaryIO:
+        """A file to read from its begin to its end; raises as the built-in `open`."""
+        return open(self._paths[number], "rb", buffering=_BUFFER_BYTES)
 
     def read(self, number: int, num_bytes: int, offset: int) -> bytes:
         """`num_bytes` from `offset`; fewer where the file ends before.

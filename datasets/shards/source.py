@@ -1,7 +1,6 @@
 """Our shards as a source: images by sample id, from as many shards as there are."""
 
 import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import FileSet, most_descriptors
-from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.labelled_source import find_sample
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.file_set import RemoteFileSet
@@ -183,9 +182,7 @@ class ShardSource:
 
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The shard that a sample lies in, and its place there."""
-        check_sample_id(sample_id, len(self))
-        shard = bisect_right(self._ends, sample_id)
-        return shard, sample_id - (self._ends[shard - 1] if shard else 0)
+        return find_sample(sample_id, self._ends)
 
     def _check_label(self, record: Record) -> None:
         if not -1 <= record.label < len(self.classes):

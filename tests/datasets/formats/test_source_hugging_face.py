@@ -98,7 +98,7 @@ def test_images_labels_and_names() -> None:
     assert [source.label(i) for i in range(5)] == source.labels().tolist() == [0, 1, 0, 1, -1]
     assert source.classes == ("7", "0")
     assert source.name(3) == "Dataset train, row 3"
-    assert repr(source) == "HuggingFaceSource(Dataset train: 5 images, 2 classes)"
+    assert repr(source) == "HuggingFaceSource('Dataset train': 5 photographs, 2 classes)"
     for method in (source.read, source.label, source.name):
         with pytest.raises(IndexError, match="sample_id=5 is out of range"):
             method(5)
