@@ -18,8 +18,7 @@ from augpipe.cli.errors import Failure
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from augpipe.datasets.prepare.engine_protocol import Engine
-    from augpipe.datasets.prepare.prepare import Watcher
+    from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
     from augpipe.datasets.prepare.run_plan import RunPlan
     from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
@@ -296,7 +295,7 @@ def run(
 
 def watcher(bar: "Progress", out: Path, split: str) -> "Watcher":
     """Shows a run on the bar; what a user should read becomes a line of its own."""
-    from augpipe.datasets.prepare.prepare import Watcher
+    from augpipe.datasets.prepare.engine_protocol import Watcher
 
     task = bar.add_task("listing photographs", total=None, rate="")
     what = f"preparing {split}" if split else "preparing"
