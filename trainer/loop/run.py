@@ -16,10 +16,9 @@ from augpipe.trainer.loop.data import (
     training_loader,
     warn_of_differences,
 )
-from augpipe.trainer.loop.ema import make_ema
 from augpipe.trainer.loop.failures.heartbeat import watched_by_peers
 from augpipe.trainer.loop.failures.signals import StopRequest, listening
-from augpipe.trainer.loop.network import build_network, check_input
+from augpipe.trainer.loop.network import build_network, check_input, make_average
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.record import Recorder
 from augpipe.trainer.loop.run_folder import begin_folder, checkpoints_path, open_folder
@@ -91,7 +90,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         loader=loader,
         plateau=Plateau(config.schedule),
         scaler=make_scaler(config, world.device),
-        ema=make_ema(config.ema, model),
+        ema=make_average(config.ema, model),
         counters=Counters(),
     )
     saver = Saver(

@@ -23,9 +23,8 @@ from augpipe.trainer.checkpoint import DamagedError, agree_on_newest
 from augpipe.trainer.checkpoint.tree import flatten, restore
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.data import hold_out
-from augpipe.trainer.loop.ema import make_ema
 from augpipe.trainer.loop.failures.heartbeat import Heartbeat, is_exchange_failure
-from augpipe.trainer.loop.network import check_input, set_dropout
+from augpipe.trainer.loop.network import check_input, make_average, set_dropout
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import next_update
@@ -152,14 +151,14 @@ def test_other_schedules_do_not_look_at_the_loss() -> None:
 def test_the_average_takes_in_what_all_its_steps_would() -> None:
     """With every=2: the weight of an update is that of two steps, and buffers are those of the last update."""
     model = torch.nn.BatchNorm1d(1)
-    ema = make_ema(EmaConfig(decay=0.5, every=2), model)
-    assert ema is not None and ema.every == 2
+    ema = make_average(EmaConfig(decay=0.5, every=2), model)
+    assert ema is not None
     for value in (1.0, 3.0, 7.0):
         torch.nn.init.constant_(model.weight, value)
         model.get_buffer("running_mean").fill_(value)
-        ema.update(model)
+        ema.update_parameters(model)
     assert ema.module.get_parameter("weight").item() == 0.25 * (0.25 * 1.0 + 0.75 * 3.0) + 0.75 * 7.0
-    assert make_ema(EmaConfig(), model) is None
+    assert make_average(EmaConfig(), model) is None
 
 
 class Saved(SimpleNamespace):
@@ -188,7 +187,7 @@ def run_state(lr: float) -> RunState:
         loader=loader,
         plateau=Plateau(schedule(name="plateau")),
         scaler=GradScaler("cpu"),
-        ema=make_ema(EmaConfig(decay=0.5), model),
+        ema=make_average(EmaConfig(decay=0.5), model),
         counters=Counters(),
     )
 
@@ -198,7 +197,7 @@ def saved_by(state: RunState, num_ranks: int) -> Any:
     torch.nn.functional.mse_loss(state.strategy.module(torch.randn(4, 2)), torch.ones(4, 2)).backward()
     state.strategy.step()
     assert state.ema is not None
-    state.ema.update(state.model)
+    state.ema.update_parameters(state.model)
     state.counters.step, state.counters.num_skipped, state.counters.seconds = 7, 2, 1.5
     state.plateau.factor = 0.25
     assert state.scaler is not None
