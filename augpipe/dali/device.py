@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.dali.samples import Numbers, SampleNumbers, plan_batch
 from augpipe.output import import_torch
