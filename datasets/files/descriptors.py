@@ -6,7 +6,7 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from augpipe.datasets.metadata.names import printable
 
@@ -40,12 +40,12 @@ class FileSet:
 
     Args:
         paths: one a number.
-        most: how many are open at once.
+        most: how many are open at once; `most_descriptors()` if left out, and in a copy made by pickle.
     """
 
-    def __init__(self, paths: Sequence[str], most: int) -> None:
+    def __init__(self, paths: Sequence[str], most: int | None = None) -> None:
         self._paths = paths
-        self._most = most
+        self._most = most or most_descriptors()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -76,6 +76,9 @@ class FileSet:
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
         return held
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileSet, (self._paths,)
 
 
 class _Descriptor:

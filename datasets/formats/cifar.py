@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.metadata.names import listed, printable
 
@@ -92,7 +92,7 @@ class CifarSource(ContainerSource):
         ]
         self._ends = list(accumulate(map(len, columns)))
         self._labels = np.concatenate(columns)
-        self._files = FileSet(self._paths, most_descriptors())
+        self._files = FileSet(self._paths)
         self.classes: Sequence[str] = _class_names(self._paths[0], layout, byte)
         wrong = np.flatnonzero(self._labels >= len(self.classes))
         if len(wrong):

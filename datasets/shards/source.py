@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.metadata.labelled_source import find_sample
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.remote.blocks import store_for
@@ -75,7 +75,7 @@ class ShardSource:
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
             self._indices = _open_indices(self._paths, chosen.shards)
-            self._files = FileSet(self._paths, most_descriptors())
+            self._files = FileSet(self._paths)
         else:
             self._settings = remote or RemoteSettings()
             urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]

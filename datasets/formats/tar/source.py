@@ -1,12 +1,11 @@
 """WebDataset tar files as they are: images by sample id, nothing unpacked."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.files.image_files import EXTENSIONS
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
 from augpipe.datasets.formats.tar.index import TarIndexer
@@ -55,9 +54,7 @@ class TarSource(ContainerSource):
     ) -> None:
         urls = remote_files(paths, ".tar", remote)
         super().__init__(container_files(paths, "tar", ".tar") if urls is None else [shown(url) for url in urls])
-        self._files: FileSet | RemoteFileSet = (
-            FileSet(self._paths, most_descriptors()) if urls is None else RemoteFileSet(urls, remote)
-        )
+        self._files: FileSet | RemoteFileSet = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
         indexer = TarIndexer(extension, label_key)
         for number, path in enumerate(self._paths):
             with self._files.open(number) as file:
@@ -89,15 +86,6 @@ class TarSource(ContainerSource):
         """The tar file's path and the image's name in it."""
         file, _ = self._find(sample_id)
         return printable(f"{self._paths[file]}/{self._names[sample_id]}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        is_kept = isinstance(self._files, RemoteFileSet)
-        return {name: value for name, value in self.__dict__.items() if is_kept or name != "_files"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if "_files" not in state:
-            self._files = FileSet(self._paths, most_descriptors())
 
 
 def _nothing_found(paths: Sequence[str], extension: str | None, indexer: TarIndexer) -> str:

@@ -2,9 +2,9 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
 from augpipe.datasets.formats.tfrecord.example import Feature, bytes_of, features_of, integers_of
 from augpipe.datasets.formats.tfrecord.frames import HEAD_BYTES, TAIL_BYTES, checksum, is_whole, read_frames
@@ -61,7 +61,7 @@ class TFRecordSource(ContainerSource):
         if not len(self):
             raise ValueError(f"{listed(self._paths)} holds no records. Check what wrote it.")
         self._labels, self.classes = labels.numbered(classes, self.name)
-        self._files = FileSet(self._paths, most_descriptors())
+        self._files = FileSet(self._paths)
 
     def _add(self, path: str, file: BinaryIO, image: str | None, label: str | None, labels: LabelColumn) -> None:
         before = len(self._records)
@@ -101,14 +101,6 @@ class TFRecordSource(ContainerSource):
         """The file's path and the record's number in it."""
         file, number = self._find(sample_id)
         return f"{printable(self._paths[file])}/record {number}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_files", "_masked")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._masked = checksum()
-        self._files = FileSet(self._paths, most_descriptors())
 
 
 def is_tfrecord(path: str) -> bool:
