@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 import simplejpeg
 from PIL import features
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from augpipe import __version__
 from augpipe.datasets.prepare.chunk import prepare_sample, short_name
 from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.shards.manifest import Written
 from augpipe.source import Source
 
 _NUM_TRIED = 32
@@ -22,10 +23,8 @@ _SMALL_SHARD = 32
 """A small source is cut into up to 16 shards of at least so many images, so that all cores have work."""
 
 
-class SourceIdentity(BaseModel):
+class SourceIdentity(Written):
     """What a source is known by: which images it lists, not what they hold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num_samples: int = Field(ge=1)
     names_sha256: str
@@ -36,10 +35,8 @@ class SourceIdentity(BaseModel):
         return {"source_num_samples": self.num_samples, "source_names_sha256": self.names_sha256}
 
 
-class RunPlan(BaseModel):
+class RunPlan(Written):
     """OUT/.prepare/plan.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: Literal[1] = 1
     settings: PrepareSettings

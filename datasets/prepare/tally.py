@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from augpipe.datasets.shards.manifest import Histogram
+from augpipe.datasets.shards.manifest import Histogram, Written
 from augpipe.datasets.stats.channels import ChannelSums
 
 _SIDES = (1, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1 << 31)
@@ -17,10 +17,8 @@ NOTES = ("kept", "gray", "turned", "array", "srgb", "converted", "ignored", "enl
 """What is counted of single images; see `report`."""
 
 
-class Tally(BaseModel):
+class Tally(Written):
     """What was counted of those images of some shards that could be used."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num: int = Field(default=0, ge=0)
     labels: dict[int, int] = Field(default_factory=dict)
