@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
 from augpipe.trainer.loop.training import Result, Training, is_over
 from augpipe.trainer.loop.world import World, open_world
-from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.strategies import strategy
 
@@ -74,7 +75,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     synced = strategy(
         config.sync.strategy,
         model,
-        MakeOptimizer(config.optim),
+        partial(make_optimizer, config.optim),
         codec=config.sync.codec,
         bucket_bytes=config.sync.bucket_bytes,
         error_feedback=config.sync.error_feedback,

@@ -29,7 +29,7 @@ from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import next_update
 from augpipe.trainer.loop.world import choose_device
-from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau, lr_factor
 from augpipe.trainer.report.metrics import Table, read_rows
 from augpipe.trainer.strategies import strategy
@@ -258,7 +258,7 @@ def test_groups_take_every_batch_of_the_loader_once(
 def test_weight_decay_may_spare_1d_tensors(name: str) -> None:
     layer = torch.nn.Linear(3, 2)
     config = OptimConfig.model_validate({"name": name, "lr": 0.1, "weight_decay": 0.5, "decay_1d": False})
-    optimizer = MakeOptimizer(config)(layer.parameters())
+    optimizer = make_optimizer(config, layer.parameters())
     for parameter in layer.parameters():
         parameter.grad = torch.zeros_like(parameter)
     weight, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
@@ -278,14 +278,14 @@ def test_weight_decay_may_spare_1d_tensors(name: str) -> None:
 )
 def test_an_optimizer_has_the_configs_options(options: dict[str, Any], expected: dict[str, Any]) -> None:
     config = OptimConfig.model_validate({"lr": 0.2, "weight_decay": 0.25, **options})
-    (group,) = MakeOptimizer(config)(torch.nn.Linear(3, 2).parameters()).param_groups
+    (group,) = make_optimizer(config, torch.nn.Linear(3, 2).parameters()).param_groups
     expected = {"lr": 0.2, "weight_decay": 0.25, **expected}
     assert {key: group[key] for key in expected} == expected
 
 
 def test_a_single_number_does_not_decay_either() -> None:
     parameters = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2, 2), (2,), ())]
-    groups = MakeOptimizer(OptimConfig(weight_decay=0.5, decay_1d=False))(parameters).param_groups
+    groups = make_optimizer(OptimConfig(weight_decay=0.5, decay_1d=False), parameters).param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 1), (0.0, 2)]
 
 
