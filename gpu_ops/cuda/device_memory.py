@@ -3,15 +3,20 @@
 from typing import Any
 
 from llvmlite import ir
+from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
+from augpipe.gpu_ops.cuda.functions import function
 from augpipe.gpu_ops.cuda.subroutine import as_intrinsic
 
 GLOBAL_MEMORY = 1
 """NVPTX's number for its address space."""
 
 INT = ir.IntType(32)
+
+WARP = 32
+WHOLE_WARP = 0xFFFFFFFF
 
 
 def _pointer(builder: Any, address: Any, item_type: Any) -> Any:
@@ -77,6 +82,11 @@ load_f32 = _load(types.float32)
 store_u8, store_u16, store_u32 = _store(types.uint8), _store(types.uint16), _store(types.uint32)
 store_f32, store_f32_pair = _store(types.float32), _store(types.float32, 2)
 
+load_changing_f32, load_changing_i32 = _load(types.float32, invariant=False), _load(types.int32, invariant=False)
+load_changing_four_f32 = _load(types.float32, num=4, invariant=False)
+load_two_i32, load_four_i32 = _load(types.int32, num=2), _load(types.int32, num=4)
+store_i32, store_two_i32, store_four_f32 = _store(types.int32), _store(types.int32, 2), _store(types.float32, 4)
+
 
 def _instruction(assembly: str, constraints: str, result: Any, *arguments: Any) -> Any:
     """A function of the `arguments`' types that is one PTX instruction without side effects."""
@@ -110,3 +120,42 @@ raised_red, raised_green, raised_blue = (
     _instruction(f"prmt.b32 $0, $1, $2, {0x7540 + byte};", "=f,r,r", types.float32, types.uint32, types.uint32)
     for byte in range(3)
 )
+product = _instruction("mul.rn.f32 $0, $1, $2;", "=f,f,f", types.float32, types.float32, types.float32)
+
+
+def _bitcast(taken: Any, result: Any) -> Any:
+    """A function that takes the bits of one type for those of another."""
+
+    @intrinsic
+    def cast(typingctx: Any, given: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_data_type(result))
+
+        return result(taken), codegen
+
+    return cast
+
+
+float32_of = _bitcast(types.int32, types.float32)
+bits_of = _bitcast(types.float32, types.int32)
+
+
+@function("int32")
+def of_lane(value, distance):
+    """The value of the lane whose number differs by exclusive or with `distance`; all lanes of the warp ask."""
+    return cuda.shfl_xor_sync(WHOLE_WARP, value, distance)
+
+
+def _atomic(operation: str) -> Any:
+    @intrinsic
+    def changer(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.atomic_rmw(operation, _pointer(builder, args[0], INT), args[1], "monotonic")
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int32), codegen
+
+    return changer
+
+
+raise_to, add_to = _atomic("max"), _atomic("add")
