@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import decimal_bytes, progress_bar, say
+from augpipe.cli.common import decimal_bytes, progress_bar
 from augpipe.cli.errors import Failure
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def prepare(
                 on_error=on_error,
             )
         for line in summary(job.out, manifest):
-            say(line)
+            print(line)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import torch
 
 from augpipe.gpu_ops.codec.cuda import launch as codec_launch
 from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.trainer.codecs import arrays, base_codec, codec, cuda
 from augpipe.trainer.codecs.arrays import Memory, Slice, flat
 from augpipe.trainer.codecs.base_codec import Codec
@@ -22,7 +22,7 @@ from augpipe.trainer.exchange import message as wire_module
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
 from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, set_gradients
 
-assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 assert CHUNK == 32
 
 SIZES = (90, 0, 33, 64, 1)
