@@ -13,7 +13,7 @@ body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-weight: normal; }
-table.facts { word-break: break-word; }
+th:not(.n), td:not(.n) { word-break: break-word; }
 """
 
 
@@ -42,4 +42,4 @@ def html_page(title: str, style: str, parts: Iterable[str]) -> bytes:
 def html_table(rows: Iterable[tuple[str, str]]) -> str:
     """A table of names and values, both texts."""
     lines = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
-    return f'<table class="facts">{"".join(lines)}</table>'
+    return f"<table>{''.join(lines)}</table>"

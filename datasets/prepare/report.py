@@ -174,7 +174,7 @@ def _bars(rows: Sequence[tuple[str, int]], most: int = 0) -> str:
     """A table with a bar for each number; `most` fills the width, or the largest of the numbers where it is 0."""
     most = most or max((num for _, num in rows), default=0) or 1
     lines = (
-        f'<tr><th class="w">{escape(text)}</th><td class="n">{num:,}</td>'
+        f'<tr><th>{escape(text)}</th><td class="n">{num:,}</td>'
         f'<td class="b"><i style="width:{100 * num / most:.1f}%"></i></td></tr>'
         for text, num in rows
     )

@@ -109,7 +109,7 @@ def draw_classes(statistics: Statistics) -> "Figure":
         axis.set_ylabel("photographs")
     balance = "" if statistics.balance is None else f", balance {statistics.balance:.3f}"
     figure.suptitle(f"{_plain(statistics.source)}: {count(len(sizes), 'class')}{balance}", parse_math=False)
-    _plain_frame(axis)
+    axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -162,10 +162,6 @@ def _draw_histogram(axis: "Axes", spread: Distribution) -> None:
     axis.set_xticks(range(len(edges)), [_edge(edge) for edge in edges], fontsize=8, rotation=45)
     axis.set_ylabel("photographs", fontsize=8)
     axis.tick_params(axis="y", labelsize=8)
-    _plain_frame(axis)
-
-
-def _plain_frame(axis: "Axes") -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
