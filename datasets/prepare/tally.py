@@ -8,11 +8,11 @@ from pydantic import Field
 
 from augpipe.datasets.shards.manifest import Histogram, Written
 from augpipe.datasets.stats.channels import ChannelSums
+from augpipe.datasets.stats.statistics import ASPECT_EDGES, SIDE_EDGES
 
-_SIDES = (1, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1 << 31)
-_ASPECTS = (0.0, 0.4, 0.6, 0.7, 0.9, 1.1, 1.42, 1.65, 2.0, 3.0, float(1 << 31))
+_SIDES, _ASPECTS = ((*edges[:-1], 1 << 31) for edges in (SIDE_EDGES, ASPECT_EDGES))  # closed: JSON has no infinity
 EDGES: dict[str, tuple[float, ...]] = {"height": _SIDES, "width": _SIDES, "aspect": _ASPECTS}
-"""Edges of the originals' histograms: pixels; width / height. As in `augpipe.datasets.stats.statistics`, but closed."""
+"""Edges of the originals' histograms: pixels; width / height."""
 NOTES = ("kept", "gray", "turned", "array", "srgb", "converted", "ignored", "enlarged")
 """What is counted of single images; see `report`."""
 

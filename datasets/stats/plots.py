@@ -30,7 +30,6 @@ MAX_GROUPS, MAX_MEMBERS = 8, 5
 _THUMBNAIL_PX = 240
 _DPI = 120
 _LOOK_FIRST = ("look_alike", "same_pixels", "same_bytes")
-_TITLES = {"same_bytes": "same bytes", "same_pixels": "same pixels", "look_alike": "look alike"}
 
 
 def check_matplotlib() -> None:
@@ -183,7 +182,7 @@ def _thumbnail(source: Source, sample_id: int, scratch: Scratch) -> Any:
 
 def _group_title(group: Group) -> str:
     more = len(group.members) - MAX_MEMBERS
-    return _TITLES[group.kind] + (f"\nand {more} more" if more > 0 else "")
+    return group.kind.replace("_", " ") + (f"\nand {more} more" if more > 0 else "")
 
 
 def _short(text: str, most: int) -> str:
