@@ -1,5 +1,5 @@
 """The CUDA loops of the 8-bit codecs and of bfloat16, on the CPU's leaves; what they share with others is in
-`codec_chunks`.
+`chunks`.
 
 A warp whose chunk is its whole block finds the absmax of the numbers in its registers, and encodes them from there. Of
 a larger block, a kernel before that finds the absmax.

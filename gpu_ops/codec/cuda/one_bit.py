@@ -1,4 +1,4 @@
-"""The CUDA loops of the one-bit codec, on the terms of `codec_chunks`.
+"""The CUDA loops of the one-bit codec, on the terms of `chunks`.
 
 A warp sums its chunk in units of the chunk's absmax, so that no sum overflows. Where a block has several chunks, a
 second kernel brings their sums together. Sums are float32, in an order that never changes.
