@@ -1,7 +1,6 @@
 """Images that are remote files of their own, below a folder that can be listed."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -88,10 +87,3 @@ class RemoteFolderSource(LabelledSource):
         """The URL, printable."""
         check_sample_id(sample_id, len(self))
         return printable(self._root + self._names[sample_id])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": self._store.settings}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._store = store_for(state["_store"])
