@@ -3,7 +3,7 @@
 import difflib
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -128,12 +128,7 @@ class View(Checked):
     @property
     def num_variants(self) -> int | None:
         """The product of its ops' variants; None where one of them is continuous."""
-        product = 1
-        for op in self.ops:
-            if op.num_variants is None:
-                return None
-            product *= op.num_variants
-        return product
+        return _product(op.num_variants for op in self.ops)
 
     @cached_property
     def keyed_ops(self) -> tuple[tuple[str, Op], ...]:
@@ -196,12 +191,7 @@ class Recipe(Checked):
     @property
     def num_variants(self) -> int | None:
         """Variants of one image: the product over ops and views; None where one of them is continuous."""
-        product = 1
-        for view in self.all_views:
-            if view.num_variants is None:
-                return None
-            product *= view.num_variants
-        return product
+        return _product(view.num_variants for view in self.all_views)
 
     @property
     def normalises(self) -> bool:
@@ -239,6 +229,15 @@ class Recipe(Checked):
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
         return cls.model_json_schema()
+
+
+def _product(counts: Iterable[int | None]) -> int | None:
+    product = 1
+    for count in counts:
+        if count is None:
+            return None
+        product *= count
+    return product
 
 
 def check_recipe(recipe: object) -> None:

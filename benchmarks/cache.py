@@ -15,7 +15,7 @@ BATCH_SIZE = 64
 ROUNDS = 7
 NUM_THREADS = 2
 COPIES = 4
-"""Of each image, so that an epoch's start and end weigh less."""
+"""How often each image is in the source: an epoch's start and end weigh less then."""
 WARM_EPOCHS = 3
 """An image that is held at one DCT scale may be wanted at another: after a few epochs that has become rare."""
 OFF, HALF, ALL = "cache off", "half of it fits", "all of it fits"

@@ -96,7 +96,7 @@ def distributions(num: int) -> Iterator[tuple[str, Numbers, float]]:
 
 
 def errors(name: str, x: Numbers, offset: float | None = None) -> dict[str, float]:
-    """Of a type with one scale: the absmax, or `offset`."""
+    """What a type is off by with one scale, which is the absmax or `offset`."""
     made = codec(name, block=None)
     given = x.reshape(-1) if offset is None else np.append(x, np.float32(offset))  # the last number is the absmax
     decoded = made.decode(made.encode(given))[: x.size]

@@ -36,7 +36,7 @@ BATCH_SIZE = 256
 ROUNDS = 7
 SETTLE_S = 1.0
 COPIES = 8
-"""Of each image, so that an epoch's start and end weigh less."""
+"""How often each image is in the source: an epoch's start and end weigh less then."""
 NUM_THREADS = len(os.sched_getaffinity(0))
 PREFETCH = 2
 """Batches that DALI works ahead: its default."""

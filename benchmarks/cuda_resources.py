@@ -36,7 +36,7 @@ BLOCK, THREAD = (16, 8, 1), (5, 3, 0)
 FEW_ROWS, MORE_ROWS = 4, 12
 NO_NVDISASM = "there is no nvdisasm: pip install nvidia-cuda-nvdisasm"
 TOLERANCE = 1e-5
-"""Of a normalised float32, between the machine code's pixels and the CPU's."""
+"""How far the machine code's normalised float32 pixels may be from the CPU's."""
 
 
 def assembler() -> str:
@@ -48,7 +48,7 @@ def assembler() -> str:
 
 
 def instructions() -> list[dict[str, object]]:
-    """Of the fused kernel's loop for RGBX to float32 planes, for one pixel, by ways through it."""
+    """What the fused kernel's loop issues for a pixel of RGBX to float32 planes, by ways through it."""
     code = listing(compile_ptx_of(KernelSpec(held_as="float32"), (9, 0)))
     table = []
     print(f"{'way through the kernel on sm_90':40}{'instructions a pixel':>22}")

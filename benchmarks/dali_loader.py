@@ -21,7 +21,7 @@ SIZE = 224
 BATCH_SIZE = 64
 ROUNDS = 7
 COPIES = 4
-"""Of each image, so that an epoch's start and end weigh less."""
+"""How often each image is in the source: an epoch's start and end weigh less then."""
 NUM_THREADS = 2
 PREFETCH = 2
 """Batches that DALI works ahead: its default."""

@@ -51,7 +51,7 @@ class Experiment:
     rank_batch: int
     epochs: int
     num_images: int
-    """Of the training set, the first ones in a fixed mixed order; the test set is always whole."""
+    """How many of the training set are used: the first ones in a fixed mixed order; the test set is always whole."""
     seeds: int
     types: tuple[str, ...]
     divide_after: tuple[float, ...]

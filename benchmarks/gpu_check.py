@@ -47,7 +47,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LAST_LINES = 30
-"""Of a child's output, kept where it is lost."""
+"""How much of a child's output is kept where it is lost."""
 LOADING = "loading the section"
 NO_DEVICE = "it needs a device"
 STARTING_S = 60

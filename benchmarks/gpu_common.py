@@ -16,12 +16,12 @@ import torch
 from augpipe import Loader, Plan, Recipe, recipes
 from augpipe.cuda.render import DeviceRenderer
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 
 SPIN_CYCLES = 100_000_000
-"""Of `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
+"""For `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
 
 MAX_SPIN_CYCLES = 1 << 30
 """About half a second: what is not ahead then never is."""
@@ -163,7 +163,7 @@ def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
 
 def is_on_cuda() -> bool:
     """False in the simulator."""
-    return not is_simulated()
+    return not IS_SIMULATED
 
 
 def is_usable() -> bool:

@@ -27,9 +27,9 @@ NUM_FILES, BATCH_SIZE = 32_000, 256
 SKIPPED = 4
 """Batches at the beginning and at the end that are not timed."""
 LONGEST_S = 9.0
-"""Of a contender."""
+"""The longest that a contender is measured."""
 LOADS = (0.65, 0.9, 1.0)
-"""Of a batch, what the JPEG engines are given."""
+"""Shares of a batch that the JPEG engines are given."""
 THREADS = (4, 8, 16)
 SLICE, OURS = "DALI image_slice", "augpipe dali"
 _rates: dict[str, float] = {}

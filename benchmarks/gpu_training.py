@@ -19,7 +19,7 @@ from torch import nn
 
 ROUNDS = 3
 NUM_STEPS, SKIPPED = 40, 4
-"""Of a round; the first ones are not counted."""
+"""Steps of a round, and how many of the first are not counted."""
 GIB = 1 << 30
 FED: dict[str, dict[str, Any]] = {
     "from the device cache": {"backend": "dali", "cache": "device"},

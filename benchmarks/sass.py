@@ -174,7 +174,7 @@ class Thread:
         self.put(name, int(np.float32(value).view(np.uint32)))
 
     def address(self, name: str) -> int:
-        """Of desc[UR4][R2.64+0x10]."""
+        """The address that desc[UR4][R2.64+0x10] stands for."""
         found = re.fullmatch(r"desc\[UR\d+\]\[(R\w+)\.64(?:\+(-?0x[0-9a-f]+))?\]", name)
         assert found, name
         return self.wide(found[1]) + int(found[2] or "0", 16)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from augpipe.datasets.files.image_files import is_image_name
-from augpipe.datasets.formats.cifar import PICKLED, CifarSource, kind_in, looks_pickled
+from augpipe.datasets.formats.cifar import CifarSource, kind_in, refuse_pickle
+from augpipe.datasets.formats.container import refuse_compressed
 from augpipe.datasets.formats.idx import IdxSource
 from augpipe.datasets.formats.parquet.source import ParquetSource
-from augpipe.datasets.formats.tar.source import TarSource, refuse_compressed
+from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.source import Source
@@ -46,13 +47,12 @@ def open_container(path: str) -> Source | None:
     if start[_TAR_MAGIC] == b"ustar" or name.lower().endswith(".tar"):
         return TarSource(path)
     if _COMPRESSED.search(name):
-        refuse_compressed(path)
+        refuse_compressed(path, start)
     if start.startswith(b"PAR1") or name.lower().endswith(".parquet"):
         return ParquetSource(path)
     if _is_idx(_expanded(start)):
         return IdxSource(path)
-    if looks_pickled(start):
-        raise ValueError(f"{printable(path)} is {PICKLED}.")
+    refuse_pickle(path)
     if name.lower().endswith(".bin"):
         return CifarSource(path)
     if _TF_RECORD.search(name) or is_tfrecord(path):
@@ -93,9 +93,8 @@ def open_container_folder(path: str) -> Source | None:
             f"{printable(path)} is an LMDB database, which is not read: no layout of images and labels in it is agreed "
             "upon. Write its images into WebDataset tar files or Parquet."
         )
-    pickled = [name for name in ("data_batch_1", "train") if name in files and _is_pickle(os.path.join(path, name))]
-    if pickled:
-        raise ValueError(f"{printable(os.path.join(path, pickled[0]))} is {PICKLED}.")
+    for name in ("data_batch_1", "train"):
+        refuse_pickle(os.path.join(path, name))
     return None
 
 
@@ -147,8 +146,3 @@ def _expanded(start: bytes) -> bytes:
         return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 4)
     except zlib.error:
         return b""
-
-
-def _is_pickle(path: str) -> bool:
-    with open(path, "rb") as file:
-        return looks_pickled(file.read(4))

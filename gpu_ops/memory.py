@@ -50,8 +50,11 @@ def _tag(instruction: Any, module: ir.Module, scope: str, item_bytes: int) -> No
     instruction.set_metadata("noalias", _scope_list(module, tuple(name for name in SCOPES if name != scope)))
 
 
-def load(scope: str, item: types.Number, index: types.Integer = types.intp) -> Any:
-    """A function (address, index) -> item, for kernels; a 32-bit signed `index` lets LLVM use a 32-bit gather."""
+def load(scope: str, item: types.Number, index: types.Integer = types.intp, *, aligned: bool = True) -> Any:
+    """A function (address, index) -> item, for kernels; a 32-bit signed `index` lets LLVM use a 32-bit gather.
+
+    Where it is not `aligned`, the address need not be a multiple of the item's size.
+    """
     assert scope in SCOPES
 
     @intrinsic
@@ -61,7 +64,7 @@ def load(scope: str, item: types.Number, index: types.Integer = types.intp) -> A
             base = builder.inttoptr(args[0], item_type.as_pointer())
             position = builder.sext(args[1], ir.IntType(64)) if index.bitwidth < 64 else args[1]
             value = builder.load(builder.gep(base, [position]))
-            _tag(value, builder.module, scope, item.bitwidth // 8)
+            _tag(value, builder.module, scope, item.bitwidth // 8 if aligned else 1)
             return value
 
         return item(types.uintp, index), codegen
@@ -86,19 +89,21 @@ def load_bytes(scope: str, item: types.Integer) -> Any:
     return loader
 
 
-def store(scope: str) -> Any:
-    """A procedure (address, index, value) for kernels; the value's own type is what is written."""
+def store(scope: str, item: types.Number | None = None, *, aligned: bool = True) -> Any:
+    """A procedure (address, index, value) for kernels; without `item`, the value's own type is what is written."""
     assert scope in SCOPES
 
     @intrinsic
     def storer(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
+        taken = value if item is None else item
+
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             base = builder.inttoptr(args[0], args[2].type.as_pointer())
             written = builder.store(args[2], builder.gep(base, [args[1]]))
-            _tag(written, builder.module, scope, value.bitwidth // 8)
+            _tag(written, builder.module, scope, taken.bitwidth // 8 if aligned else 1)
             return context.get_dummy_value()
 
-        return types.void(types.uintp, types.intp, value), codegen
+        return types.void(types.uintp, types.intp, taken), codegen
 
     return storer
 

@@ -85,12 +85,6 @@ class Arena:
         return self._segments
 
     @property
-    def largest_bytes(self) -> int:
-        """The largest piece that could be taken now, as far as the budget goes."""
-        with self._lock:
-            return max(self._left_bytes, *(gap.num_bytes for gap in self._gaps), 0)
-
-    @property
     def _left_bytes(self) -> int:
         return floor(self._budget_bytes - self._allocated_bytes)
 

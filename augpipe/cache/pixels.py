@@ -38,10 +38,6 @@ class Sizes:
     may_scale: Bools
     """Whether a plan may have it decoded at a DCT scale."""
 
-    @property
-    def are_known(self) -> Bools:
-        return self.heights > 0
-
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Reservation:
@@ -89,13 +85,6 @@ class PixelCache:
     def arena(self) -> Arena:
         """Whoever reads from its memory keeps it alive."""
         return self._arena
-
-    @property
-    def takes_more(self) -> bool:
-        """Whether there is room for another image of the size that they had on average so far."""
-        with self._lock:
-            average = self._held_bytes // max(self._num_held, 1)
-        return self._arena.largest_bytes >= max(average, 1)
 
     def size_of(self, sample_id: int) -> tuple[int, int, bool] | None:
         """Height and width of the whole image, upright, and whether it may be decoded at a DCT scale.

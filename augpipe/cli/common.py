@@ -147,11 +147,6 @@ def decimal_bytes(num: int) -> str:
     return f"{value:.3g} {unit}"
 
 
-def say(text: str) -> None:
-    """A line on stdout, as it is."""
-    print(text)
-
-
 @contextmanager
 def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
     """Where one image of several cannot be used, say how to go on without it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import console, progress_bar, say
+from augpipe.cli.common import console, progress_bar
 from augpipe.cli.demo_train import train_step
 
 if TYPE_CHECKING:
@@ -37,29 +37,29 @@ def demo(
         raise ValueError(f"--out {out} is a file, and the demo needs a folder. Name another one.")
     photos, sheet, op_sheet = out / "photos", out / "preview.png", out / "by_op.png"
     recipe = recipes.deep_image()
-    say(f"1. {count(num, 'sample photograph')}, drawn in {photos}")
+    print(f"1. {count(num, 'sample photograph')}, drawn in {photos}")
     sample.write(photos, num=num, classes=NUM_CLASSES, seed=0)
     source = open_source(photos)
 
-    say(f"2. What the recipe {recipe.name} makes of them: {sheet}, and one op at a time: {op_sheet}")
+    print(f"2. What the recipe {recipe.name} makes of them: {sheet}, and one op at a time: {op_sheet}")
     draw_sheet(over_epochs(source, recipe)).save(sheet)
     draw_sheet(by_op(source, recipe)).save(op_sheet)
 
-    say("3. One epoch of the training loader")
+    print("3. One epoch of the training loader")
     _warm_up(recipe)
     seconds = load_epoch(source, recipe)
-    say(f"   {count(len(source), 'photograph')} in {seconds:.1f} s, {len(source) / seconds:,.0f} images/s")
+    print(f"   {count(len(source), 'photograph')} in {seconds:.1f} s, {len(source) / seconds:,.0f} images/s")
 
-    say("4. How fast, and what takes the time")
+    print("4. How fast, and what takes the time")
     bench.show(bench.run(source, recipe, seconds=BENCH_SECONDS, batch_size=BATCH_SIZE), console())
 
-    say("")
+    print()
     drawn = train_step(photos, out, num=num, classes=NUM_CLASSES, states_accuracy=num >= NUM_IMAGES)
 
-    say("")
+    print()
     *first, last = map(str, (sheet, op_sheet, *drawn))
-    say(f"Look at {', '.join(first)} and {last}. The photographs are in {photos}.")
-    say("Your own next: augpipe preview FOLDER --out sheet.png, and augpipe train --example > run.toml")
+    print(f"Look at {', '.join(first)} and {last}. The photographs are in {photos}.")
+    print("Your own next: augpipe preview FOLDER --out sheet.png, and augpipe train --example > run.toml")
 
 
 def load_epoch(source: "Source", recipe: "Recipe") -> float:

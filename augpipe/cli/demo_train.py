@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import say
 from augpipe.cli.errors import Failure
 
 NUM_RANKS = 2
@@ -94,13 +93,13 @@ def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accura
         Failure: training failed, or the stated accuracy was not beaten.
     """
     if find_spec("torch") is None:
-        say('5. Training is left out, as it needs torch: pip install "augpipe[torch]"')
+        print('5. Training is left out, as it needs torch: pip install "augpipe[torch]"')
         return []
     num_held = round(num * EVAL_FRACTION)
     config, run = out / "training.toml", out / "run"
-    say(f"5. Two ranks train a small network, with lazy updates and 8-bit gradients, as {config} has it")
+    print(f"5. Two ranks train a small network, with lazy updates and 8-bit gradients, as {config} has it")
     passes = count(EPOCHS, "epoch")
-    say(f"   {count(num - num_held, 'photograph')}, augmented anew in each of {passes}; {num_held:,} more held out")
+    print(f"   {count(num - num_held, 'photograph')}, augmented anew in each of {passes}; {num_held:,} more held out")
     write_config(config, photos, run, num=num)
     if run.exists():
         shutil.rmtree(run)
@@ -108,16 +107,16 @@ def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accura
     outcome = read_outcome(run)
     drawn = _draw(run)
     chance = f"by chance: {1 / classes:.0%}"
-    say(f"   Each rank sent {outcome.sent_mb:.2f} MB a step")
+    print(f"   Each rank sent {outcome.sent_mb:.2f} MB a step")
     if not states_accuracy:
-        say(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
+        print(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
         return drawn
     if outcome.accuracy <= STATED_ACCURACY:
         raise Failure(
             f"{outcome.accuracy:.1%} of the held-out photographs were named rightly, and the demo states more than "
             f"{STATED_ACCURACY:.0%} ({chance}): training does not work here as it should. See {run / 'metrics.csv'}."
         )
-    say(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
+    print(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
     return drawn
 
 
@@ -197,10 +196,10 @@ def _draw(run: Path) -> list[Path]:
     try:
         curves = write_curves(run / "metrics.csv", run / "curves.png")
     except ImportError as error:
-        say(f"   No curves: {error}")
+        print(f"   No curves: {error}")
         return []
     page = write_page(run, curves)
-    say(f"   The curves: {curves}, and on a page with the config: {page}")
+    print(f"   The curves: {curves}, and on a page with the config: {page}")
     return [curves]
 
 

@@ -5,21 +5,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import decimal_bytes, progress_bar, say
+from augpipe.cli.common import decimal_bytes, progress_bar
 from augpipe.cli.errors import Failure
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from augpipe.datasets.prepare.engine_protocol import Engine
-    from augpipe.datasets.prepare.prepare import Watcher
+    from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
     from augpipe.datasets.prepare.run_plan import RunPlan
     from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
@@ -36,36 +34,7 @@ SourceArgument = Annotated[
 ]
 RESUME = " What is done stays: run the same command with --resume to finish it."
 FULL_DISK = frozenset([errno.ENOSPC, errno.EDQUOT])
-
-
-class EngineName(StrEnum):
-    """Where the work is done."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-class OnError(StrEnum):
-    """What becomes of an image that cannot be used."""
-
-    SKIP = "skip"
-    RAISE = "raise"
-
-
-class Originals(StrEnum):
-    """Which files are kept byte by byte."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class Subsampling(StrEnum):
-    """How the chroma is sampled."""
-
-    QUARTER = "4:2:0"
-    HALF = "4:2:2"
-    NONE = "4:4:4"
+EngineName = Literal["local", "ray"]
 
 
 def prepare(
@@ -93,28 +62,29 @@ def prepare(
         typer.Option(metavar="PX,...", help="Short sides to resize to, each a set of shards: 256,512; or full."),
     ] = "512",
     quality: Annotated[int, typer.Option(min=1, max=100, help="Of the JPEGs.")] = 90,
-    subsampling: Annotated[Subsampling, typer.Option(help="Of their chroma.")] = Subsampling.QUARTER,
+    subsampling: Annotated[Literal["4:2:0", "4:2:2", "4:4:4"], typer.Option(help="Of their chroma.")] = "4:2:0",
     shard_bytes: Annotated[str, typer.Option(metavar="SIZE", help="About how long a shard may get.")] = "256MB",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes, or tasks at once on Ray.", show_default="one a core")
     ] = None,
     engine: Annotated[
         EngineName, typer.Option(help="local: processes on this machine; ray: tasks on a Ray cluster.")
-    ] = EngineName.LOCAL,
+    ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Of the Ray cluster.", show_default="a cluster of this machine alone"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what an earlier run began in OUT.")] = False,
     on_error: Annotated[
-        OnError, typer.Option(help="skip: list what cannot be used in rejects.csv; raise: end at the first.")
-    ] = OnError.SKIP,
+        Literal["skip", "raise"],
+        typer.Option(help="skip: list what cannot be used in rejects.csv; raise: end at the first."),
+    ] = "skip",
     originals: Annotated[
-        Originals,
+        Literal["auto", "always", "never"],
         typer.Option(
             help="Keep JPEGs byte by byte that need no change: always, never, or only where tiles would gain nothing."
         ),
-    ] = Originals.AUTO,
+    ] = "auto",
     upscale: Annotated[bool, typer.Option("--upscale", help="Enlarge what is smaller than a scale.")] = False,
     linear_light: Annotated[
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
@@ -132,16 +102,16 @@ def prepare(
     settings = PrepareSettings(
         scales=parse_scales(scales),
         quality=quality,
-        subsampling=subsampling.value,
+        subsampling=subsampling,
         shard_bytes=parse_bytes(shard_bytes),
         upscale=upscale,
         linear_light=linear_light,
-        originals=originals.value,
+        originals=originals,
     )
-    if ray_address is not None and engine is not EngineName.RAY:
+    if ray_address is not None and engine != "ray":
         raise ValueError("--ray-address goes with --engine ray. Pass that too, or leave it out.")
     runner = make_engine(engine, workers, ray_address)
-    if engine is EngineName.RAY and as_url(source) is None:
+    if engine == "ray" and as_url(source) is None:
         source = source.absolute()  # workers stand in another folder
     for job in open_jobs(source, out, card, split or [], resume=resume):
         with explaining(job.out):
@@ -154,10 +124,10 @@ def prepare(
                 split=job.split,
                 engine=runner,
                 resume=resume,
-                on_error=on_error.value,
+                on_error=on_error,
             )
         for line in summary(job.out, manifest):
-            say(line)
+            print(line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +176,7 @@ def make_engine(name: EngineName, workers: int | None, ray_address: str | None) 
     """
     from augpipe.cpu.workers import num_usable_cores
 
-    if name is EngineName.RAY:
+    if name == "ray":
         from augpipe.datasets.prepare.ray_engine import RayEngine
 
         return RayEngine(ray_address, num_workers=workers)
@@ -296,7 +266,7 @@ def run(
 
 def watcher(bar: "Progress", out: Path, split: str) -> "Watcher":
     """Shows a run on the bar; what a user should read becomes a line of its own."""
-    from augpipe.datasets.prepare.prepare import Watcher
+    from augpipe.datasets.prepare.engine_protocol import Watcher
 
     task = bar.add_task("listing photographs", total=None, rate="")
     what = f"preparing {split}" if split else "preparing"

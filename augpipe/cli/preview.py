@@ -16,7 +16,6 @@ from augpipe.cli.common import (
     SourceArgument,
     load_recipe,
     output_file,
-    say,
     telling_of_skip_bad,
     warn_of_skipped,
 )
@@ -60,4 +59,4 @@ def preview(
     warn_of_skipped(contents.skipped)
     draw_sheet(contents).save(path)
     num_shown = len({row.sample_id for row in contents.rows})
-    say(f"{path}: {count(num_shown, 'photograph')}, recipe {chosen.name}")
+    print(f"{path}: {count(num_shown, 'photograph')}, recipe {chosen.name}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import RECIPE_HELP, ScaleOption, SizeOption, load_recipe, print_json, say
+from augpipe.cli.common import RECIPE_HELP, ScaleOption, SizeOption, load_recipe, print_json
 
 
 def recipe(
@@ -16,7 +16,7 @@ def recipe(
 
     augpipe recipe deep_image > my.toml
     """
-    say(load_recipe(recipe, size, scale).to_toml().rstrip("\n"))
+    print(load_recipe(recipe, size, scale).to_toml().rstrip("\n"))
 
 
 def schema() -> None:

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import say
-
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
@@ -24,5 +22,5 @@ def report(
             f"{run} is no training run: it has no metrics.csv. Give the folder that out names in its config."
         )
     curves = write_curves(metrics, run / "curves.png")
-    say(str(curves))
-    say(str(write_page(run, curves)))
+    print(curves)
+    print(write_page(run, curves))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import SeedOption, progress_bar, say
+from augpipe.cli.common import SeedOption, progress_bar
 from augpipe.cli.errors import Failure
 
 
@@ -23,7 +23,7 @@ def sample(
     A run that was stopped is completed by the next one with the same settings.
     """
     write(out, num=num, classes=classes, seed=seed)
-    say(f"{out}: {count(num, 'photograph')} of {classes} classes")
+    print(f"{out}: {count(num, 'photograph')} of {classes} classes")
 
 
 def write(out: Path, *, num: int, classes: int, seed: int) -> None:

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from augpipe.datasets.stats.collect import Progress
-    from augpipe.datasets.stats.duplicates import Kind
     from augpipe.datasets.stats.statistics import Statistics
 
-KINDS: "dict[Kind, str]" = {"same_bytes": "same bytes", "same_pixels": "same pixels", "look_alike": "look alike"}
 ROWS = {"height": "height", "width": "width", "short_side": "short side", "aspect": "width / height"}
 MOST_CLASSES = 12
 """All of so many are listed; of more, the largest and the smallest."""
@@ -194,7 +192,7 @@ def _duplicates(found: "Statistics") -> "Iterator[RenderableType]":
     for kind, num in duplicates.num_extra.items():
         groups = duplicates.of(kind)
         contradicting = sum(group.contradicts for group in groups)
-        made.add_row(KINDS[kind], f"{len(groups):,}", f"{num:,}", f"{contradicting:,}")
+        made.add_row(kind.replace("_", " "), f"{len(groups):,}", f"{num:,}", f"{contradicting:,}")
     yield made
     yield from _groups(found)
     if not duplicates.has_look_alikes:
@@ -215,7 +213,7 @@ def _groups(found: "Statistics") -> "Iterator[RenderableType]":
     made = table("groups", "", "photograph", "class", left=("", "photograph", "class"))
     for group in groups[:MOST_LINES]:
         style = "red" if group.contradicts else ""
-        about = [KINDS[group.kind], Text("contradicting", style) if group.contradicts else ""]
+        about = [group.kind.replace("_", " "), Text("contradicting", style) if group.contradicts else ""]
         for number, member in enumerate(group.members[:MOST_LINES]):
             name = class_name(found.classes, member.label) or "-"
             made.add_row(about[number] if number < 2 else "", Text(found.short_name(member.name)), Text(name, style))

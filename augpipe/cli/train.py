@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import say
 from augpipe.cli.errors import Failure
 
 
@@ -27,7 +26,7 @@ def train(
     if example:
         from augpipe.trainer.config.load import example as text
 
-        say(text().rstrip("\n"))
+        print(text().rstrip("\n"))
         return
     if config is None:
         raise ValueError("train needs a CONFIG: augpipe train --example > run.toml writes one to begin with.")

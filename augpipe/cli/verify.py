@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import JsonOption, print_json, progress_bar, say
+from augpipe.cli.common import JsonOption, print_json, progress_bar
 from augpipe.cli.errors import FAILURE
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def verify(
         print_json(as_json(manifest, faults, deep=deep))
     else:
         for fault in faults:
-            say(str(fault))
-        say(summary(out, manifest, faults, deep=deep))
+            print(fault)
+        print(summary(out, manifest, faults, deep=deep))
     if faults:
         raise typer.Exit(FAILURE)
 

@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
@@ -85,6 +86,16 @@ class WorkerPool:
                 _, _, task = heapq.heappop(self._tasks)
             task()
             del task
+
+
+def run_each(work: Callable[[int], None], num: int, num_threads: int) -> None:
+    """Call work(0) .. work(num - 1), on threads of this call alone: none is left to a fork or the interpreter's end."""
+    if min(num, num_threads) > 1:
+        with ThreadPoolExecutor(min(num, num_threads)) as pool:
+            list(pool.map(work, range(num)))
+    else:
+        for position in range(num):
+            work(position)
 
 
 def num_usable_cores() -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from augpipe.cuda.requirements import check_capability
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 
 
 class Event(Protocol):
@@ -140,5 +140,5 @@ def streams_of(device: torch.device) -> Streams:
     """The streams of a device that `require_device` gave."""
     if device.type == "cuda":
         return CudaStreams(device)
-    assert is_simulated(), f"{device} has no streams"
+    assert IS_SIMULATED, f"{device} has no streams"
     return SimulatedStreams()

@@ -1,7 +1,10 @@
 """Versions of the CUDA packages that are installed, which of them go together, and the commands that mend them."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 Version = tuple[int, int]
 """(major, minor)."""
@@ -65,30 +68,20 @@ def toolkit() -> Toolkit | None:
 
 def nvvm_version() -> Version | None:
     """The version of the IR that NVVM reads, asked of the library that numba-cuda loads; None where there is none."""
-    try:
-        from cuda.bindings import nvvm
-
-        major, minor, _, _ = nvvm.ir_version()
-    except (ImportError, RuntimeError):  # the second: the library is not to be found
-        return None
-    return major, minor
+    return _asked("nvvm", lambda library: library.ir_version()[:2])
 
 
 def _nvjitlink_version() -> Version | None:
-    try:
-        from cuda.bindings import nvjitlink
-
-        major, minor = nvjitlink.version()
-    except (ImportError, RuntimeError):  # the second: the library is not to be found
-        return None
-    return major, minor
+    return _asked("nvjitlink", lambda library: library.version())
 
 
 def _nvrtc_version() -> Version | None:
-    try:
-        from cuda.bindings import nvrtc
+    return _asked("nvrtc", lambda library: library.nvrtcVersion()[1:])
 
-        _, major, minor = nvrtc.nvrtcVersion()
+
+def _asked(library: str, question: Callable[[Any], Iterable[int]]) -> Version | None:
+    try:
+        major, minor = question(import_module(f"cuda.bindings.{library}"))
     except (ImportError, RuntimeError):  # the second: the library is not to be found
         return None
     return major, minor

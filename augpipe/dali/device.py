@@ -13,35 +13,22 @@ Lifetimes. Everything is queued on DALI's stream of the GPU operator, without wa
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.dali.samples import Numbers, SampleNumbers, plan_batch
 from augpipe.output import import_torch
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipe import Recipe
 
-Rows = npt.NDArray[np.void]
+if TYPE_CHECKING:
+    from augpipe.cuda.render import DeviceRenderer
+
 Capsule = Any
 """DLPack's PyCapsule, which has no type of its own in Python."""
-
-
-class Renderer(Protocol):
-    """What is asked of `augpipe.cuda.render.DeviceRenderer`."""
-
-    def render(
-        self,
-        pixels: npt.NDArray[np.int64],
-        tables: Sequence[Rows],
-        sizes: Sequence[tuple[int, int]],
-        keep: Sequence[Any],
-        sample_ids: npt.NDArray[np.int64],
-    ) -> list[Any]:
-        """One tensor a view, queued on torch's current stream."""
 
 
 class DeviceAugment:
@@ -52,7 +39,7 @@ class DeviceAugment:
         recipe: Recipe,
         seed: int,
         numbers: SampleNumbers,
-        renderer: Renderer,
+        renderer: "DeviceRenderer",
         on_dali_stream: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """`on_dali_stream` makes the stream that DALI calls the operator with torch's current one."""

@@ -1,11 +1,10 @@
 """The recipe on a batch in host memory: the body of DALI's CPU operator."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.cpu.render import Scratch, as_rgbx, check_image, render
+from augpipe.cpu.workers import run_each
 from augpipe.dali.samples import Numbers, SampleNumbers, plan_batch
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
@@ -62,14 +61,7 @@ class HostAugment:
                 row = table[position : position + 1]
                 render([pixels], row, out, size, self._form, self._scratch)
 
-        num_threads = min(self._num_threads, len(images))
-        if num_threads > 1:
-            # threads of this call alone: none is left behind to a fork or to the end of the interpreter
-            with ThreadPoolExecutor(num_threads) as pool:
-                list(pool.map(work, range(len(images))))
-        else:
-            for position in range(len(images)):
-                work(position)
+        run_each(work, len(images), self._num_threads)
         finished = tuple(
             [self._form.wrap(out, 1, height, width)[0] for out, (height, width) in views_targets]
             for views_targets in targets

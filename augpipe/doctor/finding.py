@@ -1,10 +1,9 @@
 """One thing that was looked at, and what was found."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 Status = Literal["ok", "none", "missing", "broken"]
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from augpipe.cuda.driver import LIBRARY
 from augpipe.cuda.facts import THIS_MACHINE, Facts
 from augpipe.cuda.versions import Version, install_command, supported_capabilities, written
 from augpipe.doctor.finding import Finding
-from augpipe.doctor.gpu_queries import Gpu, count_engines, launch_kernel, list_gpus
+from augpipe.doctor.gpu_queries import Gpu, launch_kernel, list_gpus
 
 _GB = 1e9
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
@@ -31,8 +31,6 @@ class GpuFacts:
     """Name and compute capability of each device that CUDA shows to this process."""
     launch: Callable[[], None] = launch_kernel
     """Runs a kernel; raises whatever goes wrong."""
-    engines: Callable[[int], tuple[int, int]] = count_engines
-    """JPEG engines of a device and cores of each; OSError where that cannot be told."""
     is_on_bus: Callable[[], bool] = lambda: is_nvidia_on_bus()
     """Whether there is an NVIDIA GPU, driver or not."""
 
@@ -126,10 +124,10 @@ def _packages(facts: GpuFacts) -> list[Finding]:
 
 
 def _usable(facts: GpuFacts) -> list[Finding]:
-    """The verdict, and JPEG engines where it is good."""
+    """The verdict."""
     name = 'device="cuda"'
     try:
-        device = require_device("cuda", facts.cuda)
+        require_device("cuda", facts.cuda)
         for gpu, capability in facts.devices():
             check_capability(capability, gpu, facts.capabilities())
     except DeviceError as error:
@@ -156,8 +154,7 @@ def _usable(facts: GpuFacts) -> list[Finding]:
     text = "a kernel ran" + (f"; there are {num} devices" if num > 1 else "")
     if visible is not None:
         text += f"; CUDA_VISIBLE_DEVICES={visible} says which GPUs are seen"
-    usable = Finding(name=name, status="ok", text=text, data={"usable": True, "num_devices": num})
-    return [usable, _engines(facts, device.index or 0)]
+    return [Finding(name=name, status="ok", text=text, data={"usable": True, "num_devices": num})]
 
 
 def _devices() -> list[tuple[str, Version]]:
@@ -165,17 +162,3 @@ def _devices() -> list[tuple[str, Version]]:
 
     numbers = range(torch.cuda.device_count())
     return [(torch.cuda.get_device_name(number), torch.cuda.get_device_capability(number)) for number in numbers]
-
-
-def _engines(facts: GpuFacts, index: int) -> Finding:
-    name = "JPEG engines"
-    try:
-        engines, cores = facts.engines(index)
-    except OSError as error:
-        return Finding(name=name, status="none", text=f"cannot be told: {error}", data={"engines": None})
-    data = {"engines": engines, "cores_per_engine": cores}
-    if engines == 0:
-        text = f"none on cuda:{index}, says nvJPEG: its CUDA kernels decode"
-        return Finding(name=name, status="none", text=text, data=data)
-    text = f"{engines} on cuda:{index}, cores in each: {cores}, says nvJPEG"
-    return Finding(name=name, status="ok", text=text, data=data)

@@ -29,6 +29,16 @@ def crop_resized(
     frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, size)
 
 
+def check_fits(size: int | tuple[int, int], scale: int) -> None:
+    """Raise ValueError where a crop is larger than the image whose short side is resized to `scale` pixels."""
+    side = max(pair(size))
+    if side > scale:
+        raise ValueError(
+            f"size={side} is larger than scale={scale}: a crop cannot exceed the resized image. "
+            f"Lower size, or raise scale to at least {side}."
+        )
+
+
 class MultiResolutionCrop(Op):
     """Resize the short side to one of several scales, then crop at a random place (Deep Image, sections 4.1 and 4.2).
 
@@ -56,12 +66,7 @@ class MultiResolutionCrop(Op):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        size, scale = max(pair(self.size)), min(self.scales)
-        if size > scale:
-            raise ValueError(
-                f"size={size} is larger than scale={scale}: a crop cannot exceed the resized image. "
-                f"Lower size, or raise scale to at least {size}."
-            )
+        check_fits(self.size, min(self.scales))
         return self
 
     @property
@@ -113,12 +118,8 @@ class CenterCrop(Op):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        size = max(pair(self.size))
-        if self.scale is not None and size > self.scale:
-            raise ValueError(
-                f"size={size} is larger than scale={self.scale}: a crop cannot exceed the resized image. "
-                f"Lower size, or raise scale to at least {size}."
-            )
+        if self.scale is not None:
+            check_fits(self.size, self.scale)
         return self
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from augpipe import order
 from augpipe.batch import Batch
+from augpipe.checks.arguments import as_count, as_epoch, as_seed
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.output import OutputFormat
@@ -185,13 +186,10 @@ def _distinct_views(recipe: Recipe) -> list[int]:
 
 
 def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
-    for name, value in (("rows", rows), ("cols", cols)):
-        if value < 1:
-            raise ValueError(f"{name}={value} must be at least 1.")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed={seed} must lie in 0..2^64 - 1.")
-    if not 0 <= epoch < 2**32:
-        raise ValueError(f"epoch={epoch} must lie in 0..2^32 - 1.")
+    as_count("rows", rows)
+    as_count("cols", cols)
+    as_seed(seed)
+    as_epoch(epoch)
 
 
 def _first_batches(

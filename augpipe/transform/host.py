@@ -1,12 +1,12 @@
 """Images of arrays, on the CPU: one image after another, on a few threads during the call."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.cpu.render import Scratch, as_rgbx, render
+from augpipe.cpu.workers import run_each
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipe import View
@@ -32,13 +32,7 @@ class HostTransform:
             pixels = as_rgbx(photographs[position], self._scratch)
             render([pixels], table[position : position + 1], out, sizes[position], form, self._scratch)
 
-        num_threads = min(self._num_threads, len(photographs))
-        if num_threads > 1:
-            with ThreadPoolExecutor(num_threads) as pool:
-                list(pool.map(work, range(len(photographs))))
-        else:
-            for position in range(len(photographs)):
-                work(position)
+        run_each(work, len(photographs), self._num_threads)
         if len(set(sizes)) <= 1:
             height, width = sizes[0] if sizes else view.out_size or (0, 0)
             return form.wrap(memory, len(photographs), height, width)

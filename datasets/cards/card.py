@@ -62,10 +62,12 @@ def _formed(value: str, spec: str) -> str:
     return value.zfill(int(spec)) if spec else value
 
 
-class ClassTable(BaseModel):
-    """Where the classes stand, and in which order."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClassTable(_Part):
+    """Where the classes stand, and in which order."""
 
 
 class FolderClasses(ClassTable):
@@ -128,10 +130,8 @@ Classes = Annotated[
 ]
 
 
-class Way(BaseModel):
+class Way(_Part):
     """One way in which a split may lie on disk."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     needs: tuple[str, ...] = Field(min_length=1)
     """What must be there; the last part may be a pattern (`*`), and a folder ends with `/`."""
@@ -222,10 +222,8 @@ AnyWay = Annotated[
 ]
 
 
-class Split(BaseModel):
+class Split(_Part):
     """One part of a dataset."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_samples: int | None = Field(None, ge=1)
     """What the official part holds; None where that is not known."""
@@ -233,10 +231,8 @@ class Split(BaseModel):
     """Tried in this order; the first whose `needs` are all there is taken."""
 
 
-class Card(BaseModel):
+class Card(_Part):
     """A dataset as its official archives lay it out once they are unpacked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"[a-z][a-z0-9_]*")
     title: str

@@ -65,6 +65,7 @@ class CardSource(FileSource):
         super().__init__(folder, names, labels, shown)
         self.card = card
         self.split = split
+        self._where = f"{card.name}/{split}"
         self._boxes: npt.NDArray[np.float32] | None = None
         if boxes:
             boxes.extend(_NO_BOX * (len(names) - len(boxes) // 4))
@@ -88,10 +89,6 @@ class CardSource(FileSource):
             return None
         left, top, width, height = self._boxes[sample_id].tolist()
         return left, top, width, height
-
-    def __repr__(self) -> str:
-        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
-        return f"CardSource({self.card.name}/{self.split}: {held})"
 
 
 def classes_of(tree: Tree, card: Card, way: AnyWay) -> list[ClassEntry] | None:

@@ -6,10 +6,12 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any, BinaryIO
 
 from augpipe.datasets.metadata.names import printable
 
 _MOST = 4096
+_BUFFER_BYTES = 1 << 16
 
 
 def open_regular(path: str) -> int:
@@ -38,14 +40,18 @@ class FileSet:
 
     Args:
         paths: one a number.
-        most: how many are open at once.
+        most: how many are open at once; `most_descriptors()` if left out, and in a copy made by pickle.
     """
 
-    def __init__(self, paths: Sequence[str], most: int) -> None:
+    def __init__(self, paths: Sequence[str], most: int | None = None) -> None:
         self._paths = paths
-        self._most = most
+        self._most = most or most_descriptors()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
+
+    def open(self, number: int) -> BinaryIO:
+        """A file to read from its begin to its end; raises as the built-in `open`."""
+        return open(self._paths[number], "rb", buffering=_BUFFER_BYTES)
 
     def read(self, number: int, num_bytes: int, offset: int) -> bytes:
         """`num_bytes` from `offset`; fewer where the file ends before.
@@ -70,6 +76,9 @@ class FileSet:
             while len(self._open) > self._most:
                 self._open.popitem(last=False)
         return held
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileSet, (self._paths,)
 
 
 class _Descriptor:

@@ -2,19 +2,19 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
-from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """What a file's name must end with, in any case, to be found in a folder."""
 
 
-class FileSource:
+class FileSource(LabelledSource):
     """N files under a root; nothing but their names and labels is held in memory.
 
     `read` opens the file anew at each call, so any number of threads may read at once.
@@ -22,13 +22,14 @@ class FileSource:
     Args:
         root: what relative names are relative to.
         names: one path a sample, relative to `root` or absolute.
-        labels: int64, one a sample, -1 where there is none.
+        labels: integers, one a sample, -1 where there is none.
         classes: label -> class name.
     """
 
-    def __init__(self, root: str, names: NameTable, labels: npt.NDArray[np.int64], classes: Sequence[str]) -> None:
+    def __init__(self, root: str, names: NameTable, labels: npt.NDArray[Any], classes: Sequence[str]) -> None:
         assert len(names) == len(labels)
         self._root = root
+        self._where = printable(root)
         self._names = names
         self._labels = labels
         self.classes: Sequence[str] = tuple(classes)
@@ -40,39 +41,17 @@ class FileSource:
         """The file's bytes, not yet decoded.
 
         Raises:
-            IndexError: no such sample.
             OSError: the file cannot be read.
         """
         return read_file(self._path(sample_id))
 
-    def label(self, sample_id: int) -> int:
-        """The class, or -1 where there is none.
-
-        Raises:
-            IndexError: no such sample.
-        """
-        check_sample_id(sample_id, len(self))
-        return int(self._labels[sample_id])
-
-    def labels(self) -> npt.NDArray[np.int64]:
-        """All labels, int64 of shape (N,); a copy."""
-        return self._labels.copy()
-
     def name(self, sample_id: int) -> str:
-        """The file's path, printable.
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """The file's path, printable."""
         return printable(self._path(sample_id))
 
     def _path(self, sample_id: int) -> str:
         check_sample_id(sample_id, len(self))
         return os.path.join(self._root, self._names[sample_id])
-
-    def __repr__(self) -> str:
-        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
-        return f"{type(self).__name__}({printable(self._root)!r}: {held})"
 
 
 def read_file(path: str) -> bytes:

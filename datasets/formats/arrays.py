@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 
 Pixels = npt.NDArray[np.uint8]
@@ -47,26 +46,15 @@ class ArraySource(LabelledSource):
         return len(self._images)
 
     def read(self, sample_id: int) -> Pixels:
-        """The image: a view of what was given, uint8 of shape (H, W, C) or (H, W).
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """The image: a view of what was given, uint8 of shape (H, W, C) or (H, W)."""
         check_sample_id(sample_id, len(self))
         image: Pixels = self._images[sample_id]
         return image
 
     def name(self, sample_id: int) -> str:
-        """`images[7]` and the like.
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """`images[7]` and the like."""
         check_sample_id(sample_id, len(self))
         return f"images[{sample_id}]"
-
-    def __repr__(self) -> str:
-        return f"ArraySource({count(len(self), 'image')}, {count(len(self.classes), 'class')})"
 
 
 def _check_dtype(images: npt.NDArray[Any], name: str) -> None:

@@ -1,7 +1,6 @@
 """The binary version of CIFAR-10 and CIFAR-100: images and labels in records of one length."""
 
 import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
@@ -10,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
-from augpipe.datasets.files.patterns import expand
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.files.descriptors import FileSet
+from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.metadata.names import listed, printable
 
 Pixels = npt.NDArray[np.uint8]
@@ -20,7 +18,7 @@ Kind = Literal["cifar10", "cifar100"]
 
 _SIDE = 32
 _IMAGE_BYTES = 3 * _SIDE * _SIDE
-PICKLED = (
+_PICKLED = (
     "a pickle, as in the Python version of CIFAR. Reading a pickle can run any program hidden in it, so augpipe reads "
     "none. Download the binary version: cifar-10-binary.tar.gz or cifar-100-binary.tar.gz from "
     "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -49,7 +47,7 @@ SPLITS: dict[Kind, dict[str, tuple[str, ...]]] = {
 """The files of each split, as distributed."""
 
 
-class CifarSource(LabelledSource):
+class CifarSource(ContainerSource):
     """The images of CIFAR's binary files, uint8 of shape (32, 32, 3), file after file in the order given.
 
     One byte a sample is held in memory, its label. Class names are read from `batches.meta.txt` (CIFAR-10) or
@@ -70,14 +68,15 @@ class CifarSource(LabelledSource):
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: Paths,
         split: str | None = None,
         *,
         kind: Kind | None = None,
         labels: Literal["fine", "coarse"] = "fine",
     ) -> None:
-        self._paths = _files(paths, split)
-        refuse_pickles(self._paths)
+        super().__init__(_files(paths, split))
+        for path in self._paths:
+            refuse_pickle(path)
         sizes = [os.stat(path).st_size for path in self._paths]
         if kind is not None and kind not in _LAYOUTS:
             raise ValueError(f"kind={kind!r} is not known. Valid: {', '.join(_LAYOUTS)}.")
@@ -93,7 +92,7 @@ class CifarSource(LabelledSource):
         ]
         self._ends = list(accumulate(map(len, columns)))
         self._labels = np.concatenate(columns)
-        self._files = FileSet(self._paths, most_descriptors())
+        self._files = FileSet(self._paths)
         self.classes: Sequence[str] = _class_names(self._paths[0], layout, byte)
         wrong = np.flatnonzero(self._labels >= len(self.classes))
         if len(wrong):
@@ -102,20 +101,14 @@ class CifarSource(LabelledSource):
                 f"classes of {self.kind}: the file is damaged, or of another kind. Pass kind=, or copy it again."
             )
 
-    def __len__(self) -> int:
-        return self._ends[-1]
-
     def read(self, sample_id: int) -> Pixels:
         """The image, uint8 of shape (32, 32, 3), RGB; a copy.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the file was cut short meanwhile.
             OSError: it cannot be read.
         """
-        check_sample_id(sample_id, len(self))
-        file = bisect_right(self._ends, sample_id)
-        row = sample_id - (self._ends[file - 1] if file else 0)
+        file, row = self._find(sample_id)
         begin = row * self._layout.record_bytes + len(self._layout.label_bytes)
         data = self._files.read(file, _IMAGE_BYTES, begin)
         if len(data) != _IMAGE_BYTES:
@@ -124,21 +117,12 @@ class CifarSource(LabelledSource):
         return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
     def name(self, sample_id: int) -> str:
-        """The file's path and the image's place in it, from 0.
-
-        Raises:
-            IndexError: no such sample.
-        """
-        check_sample_id(sample_id, len(self))
-        file = bisect_right(self._ends, sample_id)
-        return f"{printable(self._paths[file])}, image {sample_id - (self._ends[file - 1] if file else 0)}"
+        """The file's path and the image's place in it, from 0."""
+        file, row = self._find(sample_id)
+        return f"{printable(self._paths[file])}, image {row}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), kind=self.kind, labels=self._which), (self._paths,)
-
-    def __repr__(self) -> str:
-        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
-        return f"CifarSource({where!r}: {len(self)} images, {len(self.classes)} classes)"
 
 
 def kind_in(folder: str) -> Kind | None:
@@ -150,51 +134,34 @@ def kind_in(folder: str) -> Kind | None:
     return None
 
 
-def refuse_pickles(paths: Sequence[str]) -> None:
-    """Refuse files that begin as a pickle does.
+def refuse_pickle(path: str) -> None:
+    """Refuse a file that begins as a pickle of protocol 2 to 5 does; nothing is said of what is no file.
 
     Raises:
-        ValueError: one does; says what to download instead.
-        OSError: a file cannot be read.
+        ValueError: it does; says what to download instead.
+        OSError: it cannot be read.
     """
-    for path in paths:
-        with open(path, "rb") as file:
-            if looks_pickled(file.read(4)):
-                raise ValueError(f"{printable(path)} is {PICKLED}.")
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if len(start) >= 3 and start[0] == 0x80 and 2 <= start[1] <= 5 and start[2:3] in (b"}", b"\x95", b"c", b"]", b"("):
+        raise ValueError(f"{printable(path)} is {_PICKLED}.")
 
 
-def looks_pickled(start: bytes) -> bool:
-    """Whether a file's first four bytes are a pickle's of protocol 2 to 5."""
-    return (
-        len(start) >= 3 and start[0] == 0x80 and 2 <= start[1] <= 5 and start[2:3] in (b"}", b"\x95", b"c", b"]", b"(")
-    )
-
-
-def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], split: str | None) -> list[str]:
-    is_one = isinstance(paths, (str, os.PathLike))
-    if is_one and os.path.isdir(folder := os.fspath(paths)):  # type: ignore[arg-type]
+def _files(paths: Paths, split: str | None) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)) and os.path.isdir(folder := os.fspath(paths)):
         return _split_files(folder, split)
     if split is not None:
         raise ValueError(f"split={split!r} chooses from a folder, and files are given. Leave it out.")
-    if is_one:
-        path = os.fspath(paths)  # type: ignore[arg-type]
-        found = [path] if os.path.lexists(path) else expand(path)
-    else:
-        found = [os.fspath(path) for path in paths]  # type: ignore[union-attr]
-    if not found:
-        raise ValueError("paths is empty: CifarSource takes at least one file. Pass one.")
-    for name in found:
-        if not os.path.isfile(name):
-            raise ValueError(f"{printable(name)} is no regular file; CifarSource takes CIFAR's .bin files.")
-    return found
+    return container_files(paths, "CIFAR")
 
 
 def _split_files(folder: str, split: str | None) -> list[str]:
     kind = kind_in(folder)
     if kind is None:
-        python = [name for name in ("data_batch_1", "test_batch", "train", "test") if _is_pickle(folder, name)]
-        if python:
-            raise ValueError(f"{printable(os.path.join(folder, python[0]))} is {PICKLED}.")
+        for name in ("data_batch_1", "test_batch", "train", "test"):
+            refuse_pickle(os.path.join(folder, name))
         raise ValueError(
             f"{printable(folder)} holds no CIFAR in its binary version, which is data_batch_1.bin ... test_batch.bin "
             "and batches.meta.txt, or train.bin, test.bin and fine_label_names.txt. Give the folder that they lie in."
@@ -212,14 +179,6 @@ def _split_files(folder: str, split: str | None) -> list[str]:
     if missing:
         raise ValueError(f"{printable(folder)} lacks {listed(missing)} of the split {split!r}. Copy all files there.")
     return [os.path.join(folder, name) for name in splits[split]]
-
-
-def _is_pickle(folder: str, name: str) -> bool:
-    path = os.path.join(folder, name)
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return looks_pickled(file.read(4))
 
 
 def _kind_of(paths: Sequence[str], sizes: Sequence[int]) -> Kind:

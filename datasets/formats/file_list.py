@@ -2,20 +2,16 @@
 
 import csv
 import os
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import NoReturn, TextIO
 
-import numpy as np
-import numpy.typing as npt
-
 from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import FileSource
+from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
 
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
-_MAX_LABEL = 1_000_000
-"""Labels above this are ids of something, not class numbers: a model's last layer would be that wide."""
-_MOST_DIGITS = 18
 _NUM_CHECKED = 100
 """How many of the first files are looked for when a list is opened; at least one must be there."""
 
@@ -35,8 +31,8 @@ class FileListSource(FileSource):
     Args:
         path: the list.
         root: what relative paths in it are relative to; the list's own folder if left out.
-        classes: the classes and their order; every label is then one of these names. Give a validation list the
-            training list's `classes`, and labels agree even where it lacks some of them.
+        classes: the classes and their order; every label is then one of these names, or the number of one. Give a
+            validation list the training list's `classes`, and labels agree even where it lacks some of them.
 
     Raises:
         ValueError: there is no such list, it is empty, or a line of it cannot be used; says which.
@@ -57,27 +53,24 @@ class FileListSource(FileSource):
                 f"{printable(text)} {what}; FileListSource takes a CSV or TSV file of path,label lines. Give its path."
             )
         base = os.path.dirname(text) if root is None else os.fspath(root)
-        names = NameTable()
-        cells: list[str] = []
-        lines: list[int] = []
-        kept: dict[str, str] = {}  # one str a class, not one a line
+        names, labels, lines = NameTable(), LabelColumn(), array("q")
         for line, name, label in _rows(text, base):
             names.extend([os.fsencode(name)])
-            cells.append(kept.setdefault(label, label))
+            labels.append(label)
             lines.append(line)
-        if not cells:
+        if not lines:
             raise ValueError(f"{printable(text)} lists no photograph. Write one a line, as path,label.")
         _check_root(text, base, names)
-        labels, found = _numbered(text, cells, lines, classes)
-        super().__init__(base, names, labels, found)
+        numbers, found = labels.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
+        super().__init__(base, names, numbers, found)
 
 
 def _refuse(path: str, line: int, reason: str) -> NoReturn:
     raise ValueError(f"{printable(path)}, line {line}: {reason}")
 
 
-def _rows(path: str, base: str) -> Iterator[tuple[int, str, str]]:
-    """(line, path, label) of each line that is not blank; label is "" where there is no such column."""
+def _rows(path: str, base: str) -> Iterator[tuple[int, str, str | None]]:
+    """(line, path, label) of each line that is not blank; label is None where there is no such column."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=_delimiter(path, file), strict=True)
         columns: tuple[int, int | None] | None = None
@@ -136,15 +129,17 @@ def _columns(path: str, line: int, row: Sequence[str], base: str) -> tuple[tuple
     return (0, 1 if len(row) > 1 else None), False
 
 
-def _fields(path: str, line: int, row: Sequence[str], columns: tuple[int, int | None]) -> tuple[str, str]:
+def _fields(path: str, line: int, row: Sequence[str], columns: tuple[int, int | None]) -> tuple[str, str | None]:
     path_column, label_column = columns
     needed = max(path_column, label_column or 0) + 1
     if len(row) < needed:
         _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
     if not row[path_column].strip():
         _refuse(path, line, "the path is empty. Write one, or remove the line.")
-    label = "" if label_column is None else row[label_column].strip()
-    if label_column is not None and not label:
+    if label_column is None:
+        return row[path_column], None
+    label = row[label_column].strip()
+    if not label:
         _refuse(path, line, "the label is empty. Write one on each line (-1 for none among integers), or on none.")
     return row[path_column], label
 
@@ -158,50 +153,3 @@ def _check_root(path: str, base: str, names: NameTable) -> None:
             f"{printable(os.path.join(base, names[0]))}. Write paths relative to the list's folder, or pass root= to "
             "FileListSource."
         )
-
-
-def _numbered(
-    path: str, cells: Sequence[str], lines: Sequence[int], classes: Sequence[str] | None
-) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-    """Labels as numbers, and the classes."""
-    if not cells[0]:  # no column of labels: _fields refuses empty ones among others
-        return np.full(len(cells), -1, dtype=np.int64), () if classes is None else classes
-    if classes is None:
-        integers = {cell: _as_integer(cell) for cell in set(cells)}
-        if any(number is not None for number in integers.values()):
-            return _as_integers(path, cells, lines, integers)
-        classes = sorted(integers, key=os.fsencode)
-    number_of = {name: number for number, name in enumerate(classes)}
-    for cell, line in zip(cells, lines, strict=True):
-        if cell not in number_of:
-            _refuse(
-                path,
-                line,
-                f"label {cell!r} is not among the {count(len(classes), 'class')} given. Fix it, or add it there.",
-            )
-    return np.array([number_of[cell] for cell in cells], dtype=np.int64), classes
-
-
-def _as_integers(
-    path: str, cells: Sequence[str], lines: Sequence[int], integers: dict[str, int | None]
-) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-    for cell, line in zip(cells, lines, strict=True):
-        number = integers[cell]
-        if number is None:
-            _refuse(
-                path,
-                line,
-                f"label {cell!r:.100} is a name, and other lines have integers. Fix it; if some names are digits, "
-                "pass classes=[...] with all names.",
-            )
-        if not -1 <= number <= _MAX_LABEL:
-            _refuse(path, line, f"label {cell:.40} is not a class number (0..{_MAX_LABEL}, or -1 for none). Renumber.")
-    labels = np.array([integers[cell] for cell in cells], dtype=np.int64)
-    return labels, [str(number) for number in range(int(labels.max()) + 1)]
-
-
-def _as_integer(cell: str) -> int | None:
-    digits = cell[1:] if cell[:1] in "+-" else cell
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    return int(cell) if len(digits) <= _MOST_DIGITS else _MAX_LABEL + 1  # Python refuses thousands of digits

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
@@ -46,9 +45,9 @@ class HuggingFaceSource(LabelledSource):
         if features[columns.image]["_type"] == "Image":
             feature = dataset.features[columns.image]
             self._rows = self._rows.cast_column(columns.image, type(feature)(decode=False))
-        self._shown = _shown(dataset)
+        self._where = _shown(dataset)
         if not len(self):
-            raise ValueError(f"{self._shown}: no rows. Give one that holds some.")
+            raise ValueError(f"{self._where}: no rows. Give one that holds some.")
         self._labels: npt.NDArray[np.int32] | None = None
         self.classes: Sequence[str] = columns.classes or ()
         if columns.label is not None:
@@ -62,7 +61,6 @@ class HuggingFaceSource(LabelledSource):
         """The encoded file: from the row, or from the local path that stands in it.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the row holds neither; the reason alone.
             OSError: the path cannot be read.
         """
@@ -81,16 +79,9 @@ class HuggingFaceSource(LabelledSource):
         return value
 
     def name(self, sample_id: int) -> str:
-        """The data set's own name, as far as it has one, and the row.
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """The data set's own name, as far as it has one, and the row."""
         check_sample_id(sample_id, len(self))
-        return f"{self._shown}, row {sample_id}"
-
-    def __repr__(self) -> str:
-        return f"HuggingFaceSource({self._shown}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
+        return f"{self._where}, row {sample_id}"
 
 
 def is_hugging_face(thing: Any) -> bool:

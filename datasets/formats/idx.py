@@ -53,6 +53,7 @@ class IdxSource(LabelledSource):
         classes: Sequence[str] = (),
     ) -> None:
         self._path = os.fspath(images)
+        self._where = printable(self._path)
         self._labels_path = labels_beside(self._path) if labels is None else os.fspath(labels)
         self._array = IdxArray(self._path)
         shape = self._array.shape
@@ -81,7 +82,6 @@ class IdxSource(LabelledSource):
         """The image, uint8 of shape (H, W) or (H, W, C); do not write to it.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the file was cut short meanwhile.
             OSError: it cannot be read.
         """
@@ -89,19 +89,12 @@ class IdxSource(LabelledSource):
         return self._array[sample_id]
 
     def name(self, sample_id: int) -> str:
-        """The file's path and the image's place in it, from 0.
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """The file's path and the image's place in it, from 0."""
         check_sample_id(sample_id, len(self))
         return f"{printable(self._path)}, image {sample_id}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), classes=tuple(self.classes)), (self._path, self._labels_path)
-
-    def __repr__(self) -> str:
-        return f"IdxSource({printable(self._path)!r}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
 
 
 def labels_beside(path: str) -> str | None:

@@ -1,11 +1,9 @@
 """Images that are remote files of their own, below a folder that can be listed."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import EXTENSIONS, is_image_name
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
@@ -58,6 +56,7 @@ class RemoteFolderSource(LabelledSource):
         self.classes: Sequence[str] = tuple(classes if classes is not None else found)
         number = {name: label for label, name in enumerate(self.classes)}
         self._root = root
+        self._where = printable(root)
         self._names, self._versions = NameTable(), NameTable()
         self._names.extend(file[0].encode("utf-8", "surrogateescape") for file in in_classes)
         self._versions.extend(file[2].encode("utf-8", "surrogateescape") for file in in_classes)
@@ -71,7 +70,6 @@ class RemoteFolderSource(LabelledSource):
         """The image's bytes.
 
         Raises:
-            IndexError: no such sample.
             RemoteError: no usable answer came.
             FileNotFoundError: it is there no longer.
             ValueError: it is longer than an image may be.
@@ -86,21 +84,6 @@ class RemoteFolderSource(LabelledSource):
         return self._store.read(file, length, 0)
 
     def name(self, sample_id: int) -> str:
-        """The URL, printable.
-
-        Raises:
-            IndexError: no such sample.
-        """
+        """The URL, printable."""
         check_sample_id(sample_id, len(self))
         return printable(self._root + self._names[sample_id])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": self._store.settings}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._store = store_for(state["_store"])
-
-    def __repr__(self) -> str:
-        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
-        return f"RemoteFolderSource({printable(self._root)!r}: {held})"

@@ -39,7 +39,7 @@ class LabelColumn:
         """Class numbers (int32, -1 where there is none) and the classes.
 
         Without `classes`, integers stay as they are and the classes are "0", "1", ...; names are sorted by their bytes.
-        With them, labels are their names, or else the integers 0..len(classes)-1.
+        With them, labels are their names, or else, where none of them is one, the integers 0..len(classes)-1.
 
         Args:
             classes: label -> class name.
@@ -50,34 +50,24 @@ class LabelColumn:
         """
         texts = list(self._code_of)
         numbers = [as_integer(text) for text in texts]
-        given = None if classes is None else set(classes)
-        if classes is not None and given is not None and given.issuperset(texts):
-            shown = tuple(classes)
+        are_names = all(number is None for number in numbers)
+        if are_names or (classes is not None and not set(classes).isdisjoint(texts)):
+            shown = tuple(sorted(texts, key=str.encode)) if classes is None else tuple(classes)
             place = {text: number for number, text in enumerate(shown)}
-            mapping = [place[text] for text in texts]
-        elif any(number is not None for number in numbers):
-            mapping = self._checked(texts, numbers, classes, name)
-            highest = max(mapping)
-            shown = tuple(str(number) for number in range(highest + 1)) if classes is None else tuple(classes)
-        elif classes is not None and given is not None:
             self._refuse_first(
-                [text not in given for text in texts],
+                [text not in place for text in texts],
                 name,
-                f"is none of the {len(classes)} classes given ({listed(classes)}). Fix it, or add it there.",
+                f"is none of the {len(shown)} classes given ({listed(shown)}). Fix it, or add it there.",
             )
-        else:
-            shown = tuple(sorted(texts, key=str.encode))
-            place = {text: number for number, text in enumerate(shown)}
             mapping = [place[text] for text in texts]
+        else:
+            mapping = self._checked(numbers, classes, name)
+            shown = tuple(map(str, range(max(mapping) + 1))) if classes is None else tuple(classes)
         table = np.array([*mapping, -1], dtype=np.int32)  # code -1 reads the last one
         return table[np.frombuffer(self._codes, np.int32)], shown
 
     def _checked(
-        self,
-        texts: Sequence[str],
-        numbers: Sequence[int | None],
-        classes: Sequence[str] | None,
-        name: Callable[[int], str],
+        self, numbers: Sequence[int | None], classes: Sequence[str] | None, name: Callable[[int], str]
     ) -> list[int]:
         """The numbers, if all labels are numbers and each is one of a class."""
         self._refuse_first(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.rendition import Rendition, render_scale
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.prepare.upright import UprightImage, open_upright
-from augpipe.datasets.shards.manifest import ShardInfo
+from augpipe.datasets.shards.manifest import ShardInfo, Written
 from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.datasets.stats.channels import ChannelSums
@@ -51,19 +51,15 @@ class ChunkTask:
     """Whether an image that cannot be used ends it."""
 
 
-class Reject(BaseModel):
+class Reject(Written):
     """An image that could not be used."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     reason: str
 
 
-class ChunkResult(BaseModel):
+class ChunkResult(Written):
     """What became of a chunk; a function of the source and the settings alone."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     number: int = Field(ge=0)
     start: int = Field(ge=0)

@@ -1,30 +1,34 @@
 """What runs chunks, and what it tells while it does."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from augpipe.datasets.prepare.chunk import ChunkTask
+from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.source import Source
 
 MOST_ATTEMPTS = 3
 """How often a chunk is begun whose workers die: once may be bad luck, such as memory that another program took."""
 
 
-class Listener(Protocol):
-    """Whoever wants to know how a run goes; called from one thread."""
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """What is told while a run goes on; each is called from one thread, and may do nothing."""
 
-    def progress(self, num: int, /) -> None:
-        """So many more images are done; below 0 where a worker died and its chunk is begun again."""
-
-    def notice(self, text: str, /) -> None:
-        """Something that a user should read, in one line."""
+    planned: Callable[[RunPlan, int], None] = lambda plan, num_done: None
+    """The plan, and how many images are done already."""
+    progress: Callable[[int], None] = lambda num: None
+    """So many more images are done; below 0 where a worker died and its chunk is begun again."""
+    notice: Callable[[str], None] = lambda text: None
+    """Something that a user should read, in one line."""
 
 
 class Engine(Protocol):
     """Has `journal.complete_chunk` called for tasks, somewhere."""
 
-    def run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+    def run(self, source: Source, tasks: Iterable[ChunkTask], watcher: Watcher) -> None:
         """Do all tasks, in any order; at its end, whatever that is, no worker is left at work.
 
         Raises:
@@ -40,8 +44,8 @@ class WorkerDiedError(RuntimeError):
 class Attempts:
     """Counts how often each chunk was begun in vain."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
         self._deaths: Counter[int] = Counter()
 
     def died(self, task: ChunkTask, how: str, num_done: int | None = None) -> None:
@@ -65,7 +69,7 @@ class Attempts:
                 f"shard {task.number:06} cannot be made: {deaths} workers died over it, the last one {how}, at "
                 f"{where}. Check that photograph, and that memory is enough for the workers"
             )
-        self._listener.notice(
+        self._watcher.notice(
             f"a worker died ({how}) at {where}; shard {task.number:06} is begun again (attempt {deaths + 1} of "
             f"{MOST_ATTEMPTS})"
         )

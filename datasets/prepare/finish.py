@@ -77,7 +77,7 @@ def _manifest(
         mean=total.channels.mean,
         std=total.channels.std,
         histograms=total.manifest_histograms(),
-        settings=plan.manifest_settings(),
+        settings=plan.noted(),
     )
 
 

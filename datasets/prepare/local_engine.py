@@ -6,15 +6,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any, NoReturn
 
 from augpipe.datasets.prepare.chunk import ChunkTask
-from augpipe.datasets.prepare.engine_protocol import Attempts, Listener
+from augpipe.datasets.prepare.engine_protocol import Attempts, Watcher
 from augpipe.source import Source
 
 _SHOWN_BYTES = 2_000
@@ -32,7 +31,7 @@ class LocalEngine:
             raise ValueError(f"num_workers={num_workers}, and there must be one at least.")
         self._num_workers = num_workers
 
-    def run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+    def run(self, source: Source, tasks: Iterable[ChunkTask], watcher: Watcher) -> None:
         """See `Engine.run`.
 
         Raises:
@@ -41,37 +40,23 @@ class LocalEngine:
         with ExitStack() as stack:
             pickled = stack.enter_context(tempfile.TemporaryFile())
             _pickle(source, pickled)
-            pool = stack.enter_context(_Pool(pickled, listener))
-            todo = _Queue(tasks)
-            attempts = Attempts(listener)
+            pool = stack.enter_context(_Pool(pickled))
+            todo = iter(tasks)
+            attempts = Attempts(watcher)
             while True:
-                while pool.num_busy < self._num_workers and (task := todo.take()) is not None:
+                while pool.num_busy < self._num_workers and (task := next(todo, None)) is not None:
                     pool.begin(task)
                 if not pool.num_busy:
                     return
                 for worker in pool.ready():
-                    if (how := worker.hear(listener)) is None:
+                    if (how := worker.hear(watcher)) is None:
                         continue
                     task, num_done = worker.task, worker.num_done
                     pool.remove(worker)
                     assert task is not None
-                    listener.progress(-num_done)
+                    watcher.progress(-num_done)
                     attempts.died(task, how, num_done)
-                    todo.give_back(task)
-
-
-class _Queue:
-    """Tasks, those that were given back first."""
-
-    def __init__(self, tasks: Iterable[ChunkTask]) -> None:
-        self._fresh: Iterator[ChunkTask] = iter(tasks)
-        self._again: deque[ChunkTask] = deque()
-
-    def take(self) -> ChunkTask | None:
-        return self._again.popleft() if self._again else next(self._fresh, None)
-
-    def give_back(self, task: ChunkTask) -> None:
-        self._again.append(task)
+                    pool.begin(task)
 
 
 class _Worker:
@@ -103,7 +88,7 @@ class _Worker:
         with suppress(ConnectionError):  # it is dead: `hear` will find out how
             self.connection.send(task)
 
-    def hear(self, listener: Listener) -> str | None:
+    def hear(self, watcher: Watcher) -> str | None:
         """Take one message; returns how the worker died, if it did.
 
         Raises:
@@ -115,7 +100,7 @@ class _Worker:
             return self._cause()
         if what == "progress":
             self.num_done += content
-            listener.progress(content)
+            watcher.progress(content)
         elif what == "done":
             self.task = None
         else:
@@ -142,10 +127,9 @@ class _Worker:
 class _Pool:
     """The processes; at the end of `with`, none is left."""
 
-    def __init__(self, pickled: IO[bytes], listener: Listener) -> None:
+    def __init__(self, pickled: IO[bytes]) -> None:
         self._pickled = pickled
         self._workers: dict[Connection[Any, Any], _Worker] = {}
-        self._listener = listener
 
     @property
     def num_busy(self) -> int:

@@ -1,15 +1,13 @@
 """OUT: who may write there, what lies there already, and what is asked of it."""
 
-import errno
-import fcntl
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pydantic import ValidationError
 
 from augpipe.datasets.files.atomic import remove_leftovers, sync_folder, write_atomically
+from augpipe.datasets.files.lock import lock_file
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.prepare.journal import WORK_FOLDER, entry_path
 from augpipe.datasets.prepare.run_plan import RunPlan
@@ -65,22 +63,13 @@ def locked(folder: str) -> Iterator[None]:
     """
     work = os.path.join(folder, WORK_FOLDER)
     os.makedirs(work, exist_ok=True)
-    path = os.path.join(work, _LOCK)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise _busy(folder, os.pread(descriptor, 200, 0)) from error
-        if not _is_file(path, descriptor):  # the run that held it has just finished, and removed it
-            raise _busy(folder, b"")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+    with lock_file(
+        os.path.join(work, _LOCK),
+        lambda holder: (
+            f"another augpipe prepare{holder} is at work in {printable(folder)}. Wait for it, or name another folder."
+        ),
+    ):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def read_plan(folder: str) -> RunPlan | None:
@@ -155,19 +144,3 @@ def remove_work_folder(folder: str, num_shards: int | None) -> None:
             os.unlink(path)
     os.rmdir(work)
     sync_folder(folder)
-
-
-def _is_file(path: str, descriptor: int) -> bool:
-    held = os.fstat(descriptor)
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return False
-    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
-
-
-def _busy(folder: str, holder: bytes) -> ValueError:
-    who = f" ({holder.decode('utf-8', 'replace')})" if holder else ""
-    return ValueError(
-        f"another augpipe prepare{who} is at work in {printable(folder)}. Wait for it, or name another folder."
-    )

@@ -1,14 +1,13 @@
 """From a source to a data set in shards: plan, chunks by an engine, and the manifest at the end."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.chunk import ChunkTask
-from augpipe.datasets.prepare.engine_protocol import Engine
+from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
 from augpipe.datasets.prepare.finish import finish
 from augpipe.datasets.prepare.journal import WORK_FOLDER, read_entry
 from augpipe.datasets.prepare.local_engine import LocalEngine
@@ -25,29 +24,14 @@ from augpipe.datasets.prepare.output_folder import (
 from augpipe.datasets.prepare.run_plan import (
     RunPlan,
     SourceIdentity,
-    asked_identity,
     differences,
     identify,
     make_plan,
-    manifest_identity,
-    plan_identity,
 )
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.source import Source, is_source
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watcher:
-    """What is told while a run goes on; each is called from one thread, and may do nothing."""
-
-    planned: Callable[[RunPlan, int], None] = lambda plan, num_done: None
-    """The plan, and how many images are done already."""
-    progress: Callable[[int], None] = lambda num: None
-    """What `Listener.progress` is told."""
-    notice: Callable[[str], None] = lambda text: None
-    """What `Listener.notice` is told."""
 
 
 def prepare(
@@ -120,7 +104,7 @@ def prepare(
             plan = make_plan(source, settings, identity, source_name, prefix)
             save_plan(folder, plan)
         else:
-            _check_same(folder, differences(plan_identity(plan), asked_identity(settings, identity)))
+            _check_same(folder, differences(plan.noted(), plan.versions, settings, identity))
         make_scale_folders(folder, plan)
         sweep(folder, plan)
         todo, num_done = _todo(folder, plan)
@@ -166,7 +150,7 @@ def _check_same(folder: str, differing: Sequence[str]) -> None:
 def _finished(folder: str, settings: PrepareSettings, identity: SourceIdentity) -> Manifest:
     """The manifest that is there, once it is known to be what is asked for."""
     manifest = Manifest.load(folder)
-    _check_same(folder, differences(manifest_identity(manifest), asked_identity(settings, identity)))
+    _check_same(folder, differences(manifest.settings, manifest.versions, settings, identity))
     return manifest
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from augpipe.datasets.prepare.chunk import ChunkTask
-from augpipe.datasets.prepare.engine_protocol import Attempts, Listener
+from augpipe.datasets.prepare.engine_protocol import Attempts, Watcher
 from augpipe.datasets.prepare.journal import complete_chunk
 from augpipe.source import Source
 
@@ -38,7 +38,7 @@ class RayEngine:
         self._address = address
         self._num_workers = num_workers
 
-    def run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+    def run(self, source: Source, tasks: Iterable[ChunkTask], watcher: Watcher) -> None:
         """See `Engine.run`. Progress is told chunk by chunk."""
         ray = self._ray
         is_ours = not ray.is_initialized()
@@ -53,18 +53,18 @@ class RayEngine:
                 configure_logging=self._address is None,
             )
         try:
-            self._run(source, tasks, listener)
+            self._run(source, tasks, watcher)
         finally:
             if is_ours:
                 ray.shutdown()
 
-    def _run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+    def _run(self, source: Source, tasks: Iterable[ChunkTask], watcher: Watcher) -> None:
         ray = self._ray
         # no retries of its own: they would not be reported
         remote = ray.remote(num_cpus=1, max_retries=0)(complete_chunk)
         most = self._num_workers or int(ray.cluster_resources().get("CPU", 1))
         held = ray.put(source)
-        attempts = Attempts(listener)
+        attempts = Attempts(watcher)
         todo = iter(tasks)
         under_way: dict[Any, ChunkTask] = {}
         try:
@@ -83,7 +83,7 @@ class RayEngine:
                     attempts.died(task, f"on Ray ({type(error).__name__})")
                     under_way[remote.remote(held, task)] = task
                 else:
-                    listener.progress(task.stop - task.start)
+                    watcher.progress(task.stop - task.start)
         finally:
             for reference in under_way:
                 ray.cancel(reference, force=True)

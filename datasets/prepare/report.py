@@ -10,6 +10,7 @@ from PIL import Image
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.files.page import html_page, html_table
 from augpipe.datasets.prepare.chunk import Reject
 from augpipe.datasets.prepare.tally import Tally
 from augpipe.datasets.shards.index import ShardIndex, index_path
@@ -31,16 +32,7 @@ _NOTES = {
     "enlarged": "enlarged to a scale",
 }
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #667; --line: #d8dce3; --bar: #4a7fb5; --paper: #fff; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e8ee; --soft: #9aa3b0; --line: #39414d; --bar: #6b9fd4; --paper: #171b21; }
-}
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-       max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } h3 { font-size: 1rem; font-weight: normal; }
-table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-weight: normal; }
-td.w, th.w { word-break: break-word; }
+h3 { font-size: 1rem; font-weight: normal; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .8rem; }
 figure { margin: 0; } figure img { width: 100%; height: 7.5rem; object-fit: contain; background: var(--line); }
 figcaption { font-size: .75rem; color: var(--soft); overflow-wrap: anywhere; }
@@ -63,13 +55,6 @@ def write_report(path: str, folder: str, manifest: Manifest, tally: Tally, rejec
         OSError: something cannot be read or written.
     """
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">",
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_title(manifest)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{_title(manifest)}</h1>",
         _summary(manifest, tally),
         "<h2>Samples</h2>",
         f'<div class="grid">{"".join(_figures(folder, manifest))}</div>',
@@ -79,17 +64,13 @@ def write_report(path: str, folder: str, manifest: Manifest, tally: Tally, rejec
         "</div>",
         *_rejects(manifest, rejects),
         "<h2>Settings</h2>",
-        _table((name, _value(value)) for name, value in sorted(manifest.settings.items())),
+        html_table((name, _value(value)) for name, value in sorted(manifest.settings.items())),
         "<h2>Versions</h2>",
-        _table(sorted(manifest.versions.items())),
-        "</body></html>\n",
+        html_table(sorted(manifest.versions.items())),
     ]
-    write_atomically(path, "\n".join(parts).encode("utf-8", "xmlcharrefreplace"))
-
-
-def _title(manifest: Manifest) -> str:
     name = str(manifest.settings.get("source_name") or "Data set")
-    return f"{escape(name)}: {count(manifest.num_samples, 'photograph')} in shards"
+    title = f"{name}: {count(manifest.num_samples, 'photograph')} in shards"
+    write_atomically(path, html_page(title, _STYLE, parts))
 
 
 def _summary(manifest: Manifest, tally: Tally) -> str:
@@ -107,7 +88,7 @@ def _summary(manifest: Manifest, tally: Tally) -> str:
         rows.append(("mean of red, green, blue", ", ".join(f"{number:.4f}" for number in manifest.mean)))
         rows.append(("standard deviation", ", ".join(f"{number:.4f}" for number in manifest.std)))
     rows += [(text, f"{tally.notes[note]:,}") for note, text in _NOTES.items() if note in tally.notes]
-    return _table(rows)
+    return html_table(rows)
 
 
 def _figures(folder: str, manifest: Manifest) -> Iterator[str]:
@@ -193,7 +174,7 @@ def _bars(rows: Sequence[tuple[str, int]], most: int = 0) -> str:
     """A table with a bar for each number; `most` fills the width, or the largest of the numbers where it is 0."""
     most = most or max((num for _, num in rows), default=0) or 1
     lines = (
-        f'<tr><th class="w">{escape(text)}</th><td class="n">{num:,}</td>'
+        f'<tr><th>{escape(text)}</th><td class="n">{num:,}</td>'
         f'<td class="b"><i style="width:{100 * num / most:.1f}%"></i></td></tr>'
         for text, num in rows
     )
@@ -204,14 +185,9 @@ def _rejects(manifest: Manifest, rejects: Sequence[Reject]) -> Iterator[str]:
     if not rejects:
         return
     yield f"<h2>Rejected ({manifest.num_rejected:,})</h2>"
-    yield _table((reject.name, reject.reason) for reject in rejects)
+    yield html_table((reject.name, reject.reason) for reject in rejects)
     if manifest.num_rejected > len(rejects):
         yield f"<p>and {manifest.num_rejected - len(rejects):,} more: rejects.csv lists them all.</p>"
-
-
-def _table(rows: "Iterator[tuple[str, str]] | Sequence[tuple[str, str]]") -> str:
-    lines = (f'<tr><th class="w">{escape(name)}</th><td class="w">{escape(value)}</td></tr>' for name, value in rows)
-    return f"<table>{''.join(lines)}</table>"
 
 
 def _value(value: object) -> str:

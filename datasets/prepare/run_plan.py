@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import simplejpeg
 from PIL import features
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from augpipe import __version__
 from augpipe.datasets.prepare.chunk import prepare_sample, short_name
 from augpipe.datasets.prepare.settings import PrepareSettings
-from augpipe.datasets.shards.manifest import Manifest
+from augpipe.datasets.shards.manifest import Written
 from augpipe.source import Source
 
 _NUM_TRIED = 32
@@ -23,20 +23,20 @@ _SMALL_SHARD = 32
 """A small source is cut into up to 16 shards of at least so many images, so that all cores have work."""
 
 
-class SourceIdentity(BaseModel):
+class SourceIdentity(Written):
     """What a source is known by: which images it lists, not what they hold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num_samples: int = Field(ge=1)
     names_sha256: str
     """The sum of all classes, names and labels."""
 
+    def noted(self) -> dict[str, Any]:
+        """What the manifest's settings say of it."""
+        return {"source_num_samples": self.num_samples, "source_names_sha256": self.names_sha256}
 
-class RunPlan(BaseModel):
+
+class RunPlan(Written):
     """OUT/.prepare/plan.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: Literal[1] = 1
     settings: PrepareSettings
@@ -55,14 +55,9 @@ class RunPlan(BaseModel):
         num = self.source.num_samples
         return number * num // self.num_shards, (number + 1) * num // self.num_shards
 
-    def manifest_settings(self) -> dict[str, Any]:
-        """What the manifest notes."""
-        return {
-            **self.settings.to_json(),
-            "source_name": self.source_name,
-            "source_num_samples": self.source.num_samples,
-            "source_names_sha256": self.source.names_sha256,
-        }
+    def noted(self) -> dict[str, Any]:
+        """What the manifest notes as its settings."""
+        return {**self.settings.to_json(), "source_name": self.source_name, **self.source.noted()}
 
 
 def make_plan(source: Source, settings: PrepareSettings, identity: SourceIdentity, name: str, prefix: str) -> RunPlan:
@@ -109,34 +104,24 @@ def identify(source: Source, prefix: str) -> SourceIdentity:
     return SourceIdentity(num_samples=len(source), names_sha256=digest.hexdigest())
 
 
-def differences(there: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """`quality: 90 there, 80 asked for`, for each entry in which two sets of settings differ."""
+def differences(
+    noted: Mapping[str, Any], made_by: Mapping[str, str], settings: PrepareSettings, source: SourceIdentity
+) -> list[str]:
+    """`quality: 90 there, 80 asked for`, for each thing in which two runs must agree to make the same shards.
+
+    Args:
+        noted: what the plan or the manifest that is there notes as its settings.
+        made_by: its versions.
+        settings: what is asked for.
+        source: what they are asked for of.
+    """
+    there = _identity(noted, made_by)
+    asked = _identity({**settings.to_json(), **source.noted()}, versions())
     return [
         f"{name.replace('_', '-')}: {_shown(there.get(name))} there, {_shown(asked.get(name))} asked for"
         for name in dict.fromkeys([*asked, *there])
         if there.get(name) != asked.get(name)
     ]
-
-
-def plan_identity(plan: RunPlan) -> dict[str, Any]:
-    """What two runs must agree in to make the same shards."""
-    return _identity(plan.settings.to_json(), plan.source, plan.versions)
-
-
-def asked_identity(settings: PrepareSettings, source: SourceIdentity) -> dict[str, Any]:
-    """Likewise, for what is asked now."""
-    return _identity(settings.to_json(), source, versions())
-
-
-def manifest_identity(manifest: Manifest) -> dict[str, Any]:
-    """Likewise, for a finished data set."""
-    settings = {name: value for name, value in manifest.settings.items() if not name.startswith("source_")}
-    return {
-        **settings,
-        "photographs in the source": manifest.settings.get("source_num_samples"),
-        "names and labels in the source (their SHA-256)": manifest.settings.get("source_names_sha256"),
-        **{f"version of {name}": version for name, version in manifest.versions.items()},
-    }
 
 
 def versions() -> dict[str, str]:
@@ -147,12 +132,12 @@ def versions() -> dict[str, str]:
     return {"augpipe": __version__, **{name: version or "unknown" for name, version in found.items()}}
 
 
-def _identity(settings: dict[str, Any], source: SourceIdentity, known: Mapping[str, str]) -> dict[str, Any]:
+def _identity(noted: Mapping[str, Any], made_by: Mapping[str, str]) -> dict[str, Any]:
     return {
-        **settings,
-        "photographs in the source": source.num_samples,
-        "names and labels in the source (their SHA-256)": source.names_sha256,
-        **{f"version of {name}": version for name, version in known.items()},
+        **{name: value for name, value in noted.items() if not name.startswith("source_")},
+        "photographs in the source": noted.get("source_num_samples"),
+        "names and labels in the source (their SHA-256)": noted.get("source_names_sha256"),
+        **{f"version of {name}": version for name, version in made_by.items()},
     }
 
 

@@ -4,23 +4,21 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from augpipe.datasets.shards.manifest import Histogram
+from augpipe.datasets.shards.manifest import Histogram, Written
 from augpipe.datasets.stats.channels import ChannelSums
+from augpipe.datasets.stats.statistics import ASPECT_EDGES, SIDE_EDGES
 
-_SIDES = (1, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1 << 31)
-_ASPECTS = (0.0, 0.4, 0.6, 0.7, 0.9, 1.1, 1.42, 1.65, 2.0, 3.0, float(1 << 31))
+_SIDES, _ASPECTS = ((*edges[:-1], 1 << 31) for edges in (SIDE_EDGES, ASPECT_EDGES))  # closed: JSON has no infinity
 EDGES: dict[str, tuple[float, ...]] = {"height": _SIDES, "width": _SIDES, "aspect": _ASPECTS}
-"""Edges of the originals' histograms: pixels; width / height. As in `augpipe.datasets.stats.statistics`, but closed."""
+"""Edges of the originals' histograms: pixels; width / height."""
 NOTES = ("kept", "gray", "turned", "array", "srgb", "converted", "ignored", "enlarged")
 """What is counted of single images; see `report`."""
 
 
-class Tally(BaseModel):
+class Tally(Written):
     """What was counted of those images of some shards that could be used."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     num: int = Field(default=0, ge=0)
     labels: dict[int, int] = Field(default_factory=dict)

@@ -5,7 +5,7 @@ import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from augpipe.datasets.remote.disk_cache import DiskCache
 from augpipe.datasets.remote.errors import RemoteError
@@ -30,6 +30,7 @@ class BlockStore:
 
     Blocks that lie side by side come by one request. A block that several threads want is fetched by the first of
     them. Where a file is read from its begin to its end, more is fetched each time, up to `read_ahead_blocks`.
+    A copy made by pickle is the other process's own store of the same settings.
     """
 
     def __init__(self, settings: RemoteSettings) -> None:
@@ -86,6 +87,9 @@ class BlockStore:
         size = self.settings.block_bytes
         for number in range(offset // size, (offset + num_bytes - 1) // size + 1):
             self.cache.discard(self._key(file, number))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return store_for, (self.settings,)
 
     def _blocks(self, file: RemoteFile, numbers: Sequence[int]) -> list[bytes]:
         if self._process != os.getpid():  # what was pending at a fork is fetched by threads of the parent

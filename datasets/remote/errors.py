@@ -36,3 +36,9 @@ class PassingError(Exception):
 
 class LastingError(Exception):
     """An attempt failed, and the next would too; the message is the reason and the remedy."""
+
+
+def reason_of(problem: BaseException) -> str:
+    """What an attempt's exception of a library is told by: its class and the first line of its text."""
+    first = (str(problem).splitlines() or [""])[0]
+    return f"{type(problem).__name__}: {first:.200}" if first else type(problem).__name__

@@ -3,7 +3,7 @@
 import io
 import os
 from collections.abc import Sequence
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from augpipe.datasets.remote.blocks import BlockStore, RemoteFile, store_for
 from augpipe.datasets.remote.settings import RemoteSettings
@@ -92,6 +92,3 @@ class RemoteFileSet:
     def forget(self, number: int, num_bytes: int, offset: int) -> None:
         """Have a part fetched anew, as what was kept of it is wrong."""
         self._store.forget(self._files[number], num_bytes, offset)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteFileSet.of, (self._files, self._store.settings)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from augpipe.datasets.remote.errors import LastingError, PassingError
+from augpipe.datasets.remote.errors import LastingError, PassingError, reason_of
 from augpipe.datasets.remote.http import Answer, client_options, fetch_part, fetch_whole
 from augpipe.datasets.remote.retry import with_retries
 from augpipe.datasets.remote.settings import RemoteSettings
@@ -107,11 +107,11 @@ class RemoteFileSystem:
             except FileNotFoundError as problem:
                 raise FileNotFoundError(errno.ENOENT, "there is no such file", shown(url)) from problem
             except PermissionError as problem:
-                raise LastingError(f"it is refused ({_text(problem)}). Check the credentials") from problem
+                raise LastingError(f"it is refused ({reason_of(problem)}). Check the credentials") from problem
             except (ValueError, TypeError, NotImplementedError, ImportError) as problem:
-                raise LastingError(_text(problem)) from problem
+                raise LastingError(reason_of(problem)) from problem
             except Exception as problem:  # each file system has exceptions of its own for what may pass
-                raise PassingError(_text(problem)) from problem
+                raise PassingError(reason_of(problem)) from problem
 
         return with_retries(attempt, url, self.settings)
 
@@ -184,8 +184,3 @@ def _facts(info: dict[str, Any]) -> tuple[int, str]:
     if not isinstance(info.get("size"), int):
         raise LastingError("its length is not known")
     return info["size"], next((str(info[name]) for name in _VERSION_FIELDS if info.get(name)), "")
-
-
-def _text(problem: BaseException) -> str:
-    first = (str(problem).splitlines() or [""])[0]
-    return f"{type(problem).__name__}: {first:.200}" if first else type(problem).__name__

@@ -8,7 +8,7 @@ import errno
 import re
 from typing import Any, NamedTuple
 
-from augpipe.datasets.remote.errors import LastingError, PassingError
+from augpipe.datasets.remote.errors import LastingError, PassingError, reason_of
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
 
@@ -177,7 +177,7 @@ def _reason(problem: BaseException) -> PassingError | LastingError:
     import aiohttp
 
     if isinstance(problem, (aiohttp.ClientSSLError, aiohttp.TooManyRedirects)):
-        return LastingError(_text(problem))
+        return LastingError(reason_of(problem))
     if isinstance(problem, aiohttp.ClientConnectorError):
         return PassingError(f"no connection: {problem.os_error.strerror or problem.os_error}")
     if isinstance(problem, aiohttp.ConnectionTimeoutError):
@@ -188,9 +188,4 @@ def _reason(problem: BaseException) -> PassingError | LastingError:
         return PassingError("the connection ended within the answer")
     if isinstance(problem, aiohttp.ServerDisconnectedError):
         return PassingError("the connection ended before an answer")
-    return PassingError(_text(problem))
-
-
-def _text(problem: BaseException) -> str:
-    first = (str(problem).splitlines() or [""])[0]
-    return f"{type(problem).__name__}: {first:.200}" if first else type(problem).__name__
+    return PassingError(reason_of(problem))

@@ -25,11 +25,13 @@ PerChannel = tuple[FiniteFloat, FiniteFloat, FiniteFloat]
 ScaleName = Annotated[str, Field(pattern=r"^(full|[1-9][0-9]{0,5})$")]
 
 
-class _Part(BaseModel):
+class Written(BaseModel):
+    """What is written as JSON and read back: values of exactly these types, and no other field."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class ShardInfo(_Part):
+class ShardInfo(Written):
     """One shard: a tar file and its index."""
 
     name: str = Field(pattern=SHARD_NAME)
@@ -43,7 +45,7 @@ class ShardInfo(_Part):
     """The index file's sum."""
 
 
-class Scale(_Part):
+class Scale(Written):
     """One rendition of all images: a folder of shards."""
 
     name: ScaleName
@@ -62,7 +64,7 @@ class Scale(_Part):
         return sum(shard.num_bytes for shard in self.shards)
 
 
-class Histogram(_Part):
+class Histogram(Written):
     """How many values lie between neighbouring edges."""
 
     edges: tuple[FiniteFloat, ...] = Field(min_length=2)
@@ -81,7 +83,7 @@ class Histogram(_Part):
         return self
 
 
-class Manifest(_Part):
+class Manifest(Written):
     """What OUT/manifest.json says; written last, so that a data set with a manifest is whole."""
 
     format: Literal["augpipe shards"] = FORMAT

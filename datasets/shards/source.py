@@ -1,7 +1,6 @@
 """Our shards as a source: images by sample id, from as many shards as there are."""
 
 import os
-from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
-from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.files.descriptors import FileSet
+from augpipe.datasets.metadata.labelled_source import find_sample
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.file_set import RemoteFileSet
@@ -76,7 +75,7 @@ class ShardSource:
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
             self._indices = _open_indices(self._paths, chosen.shards)
-            self._files = FileSet(self._paths, most_descriptors())
+            self._files = FileSet(self._paths)
         else:
             self._settings = remote or RemoteSettings()
             urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]
@@ -183,9 +182,7 @@ class ShardSource:
 
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The shard that a sample lies in, and its place there."""
-        check_sample_id(sample_id, len(self))
-        shard = bisect_right(self._ends, sample_id)
-        return shard, sample_id - (self._ends[shard - 1] if shard else 0)
+        return find_sample(sample_id, self._ends)
 
     def _check_label(self, record: Record) -> None:
         if not -1 <= record.label < len(self.classes):

@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -82,20 +81,17 @@ def collect_statistics(
         return made
 
     def pixel_digests(sample_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
-        told = partial(_tell, progress, "comparing pixels", len(sample_ids))
-        parts = map_chunks(digests, sample_ids, threads, told)
+        parts = map_chunks(
+            digests, sample_ids, threads, lambda done: progress("comparing pixels", done, len(sample_ids))
+        )
         return np.array([digest for part in parts for digest in part], np.uint64)
 
     total = len(source)
-    sums = merge_all(map_chunks(measured, range(total), threads, partial(_tell, progress, "reading", total)))
+    sums = merge_all(map_chunks(measured, range(total), threads, lambda done: progress("reading", done, total)))
     found = None
     if duplicates:
         found = find_duplicates(source, sums.fingerprints, pixel_digests, has_perceptual=perceptual)
     return Statistics(source=name, classes=tuple(source.classes), sums=sums, duplicates=found)
-
-
-def _tell(progress: Progress, what: str, total: int, done: int) -> None:
-    progress(what, done, total)
 
 
 class _Ended(Exception):

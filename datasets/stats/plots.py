@@ -30,7 +30,6 @@ MAX_GROUPS, MAX_MEMBERS = 8, 5
 _THUMBNAIL_PX = 240
 _DPI = 120
 _LOOK_FIRST = ("look_alike", "same_pixels", "same_bytes")
-_TITLES = {"same_bytes": "same bytes", "same_pixels": "same pixels", "look_alike": "look alike"}
 
 
 def check_matplotlib() -> None:
@@ -109,7 +108,7 @@ def draw_classes(statistics: Statistics) -> "Figure":
         axis.set_ylabel("photographs")
     balance = "" if statistics.balance is None else f", balance {statistics.balance:.3f}"
     figure.suptitle(f"{_plain(statistics.source)}: {count(len(sizes), 'class')}{balance}", parse_math=False)
-    _plain_frame(axis)
+    axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 
@@ -162,10 +161,6 @@ def _draw_histogram(axis: "Axes", spread: Distribution) -> None:
     axis.set_xticks(range(len(edges)), [_edge(edge) for edge in edges], fontsize=8, rotation=45)
     axis.set_ylabel("photographs", fontsize=8)
     axis.tick_params(axis="y", labelsize=8)
-    _plain_frame(axis)
-
-
-def _plain_frame(axis: "Axes") -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
@@ -187,7 +182,7 @@ def _thumbnail(source: Source, sample_id: int, scratch: Scratch) -> Any:
 
 def _group_title(group: Group) -> str:
     more = len(group.members) - MAX_MEMBERS
-    return _TITLES[group.kind] + (f"\nand {more} more" if more > 0 else "")
+    return group.kind.replace("_", " ") + (f"\nand {more} more" if more > 0 else "")
 
 
 def _short(text: str, most: int) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from numba import config
 
 IS_SIMULATED = bool(config.ENABLE_CUDASIM)
-"""Set by NUMBA_ENABLE_CUDASIM=1 in the environment, before numba is first imported."""
+"""Whether addresses are of host memory, for numba's simulator to work on: set by NUMBA_ENABLE_CUDASIM=1 in the
+environment, before numba is first imported."""
 
 
 def shared(leaf: Any) -> Any:

@@ -1,10 +1,19 @@
-"""What kernels are made of beside leaves: read-only loads, stores, and instructions that numba lacks.
+"""What kernels are made of beside leaves: loads, stores, and instructions that numba lacks.
 
 On the device these are LLVM (`ld.global.nc` and so on), in the simulator plain Python over host memory. Nothing is
 bounds-checked: kernels clamp.
 
 - `load_<type>(address)`; the memory must not change while the kernel runs. `store_<type>(address, value)`, and
   `store_<type>_pair(address, first, second)`: one write of both, at a multiple of their common size.
+- `load_two_i32`, `load_four_i32`, `store_two_i32`, `store_four_f32`: likewise of several numbers side by side.
+- `load_changing_f32`, `load_changing_i32`, `load_changing_four_f32`: of memory that this kernel or the one before it
+  writes.
+- `raise_to(address, value)`, `add_to(address, value)`: an int32 in memory becomes the larger of the two, or the sum,
+  atomically.
+- `WARP`: threads that run in step, called lanes; the simulator has fewer of them.
+- `of_lane(value, distance)`: the int32 of the lane whose number differs by exclusive or with `distance`.
+- `float32_of(bits)`: the float32 of an int32's bits; `bits_of(value)` the other way.
+- `product(a, b)`: of two float32, rounded by itself: no addition that follows is fused with it.
 - `float32_bits(value)`, and `float16_bits(value)`: those of the nearest float16, halves to even; uint32 both.
 - `floor_index(value)`: the largest int32 not above a float32.
 - `kept(value)`: an int32 as it is, which the compiler cannot look behind: so it does not work it out anew.

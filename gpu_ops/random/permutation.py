@@ -51,13 +51,6 @@ def shifted(value, other, key, size):
     return moved - size if moved >= size else moved
 
 
-@leaf
-def unshifted(value, other, key, size):
-    """What `shifted` moved to `value`."""
-    moved = value + size - ((mix(other, key) * size) >> SHIFT_32)
-    return moved - size if moved >= size else moved
-
-
 @kernel()
 def _walk(positions, num, num_rows, num_columns, keys, ids):
     for i in range(len(positions)):
@@ -72,22 +65,6 @@ def _walk(positions, num, num_rows, num_columns, keys, ids):
             if place < num:
                 break
         ids[i] = np.int64(place)
-
-
-@kernel()
-def _walk_back(ids, num, num_rows, num_columns, keys, positions):
-    for i in range(len(ids)):
-        place = np.uint64(ids[i])
-        while True:
-            row = place // num_columns
-            column = place - row * num_columns
-            for k in range(len(keys) - 2, -1, -2):
-                column = unshifted(column, row, np.uint64(keys[k + 1]), num_columns)
-                row = unshifted(row, column, np.uint64(keys[k]), num_rows)
-            place = row * num_columns + column
-            if place < num:
-                break
-        positions[i] = np.int64(place)
 
 
 def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex) -> Ids:
@@ -113,26 +90,6 @@ def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, e
     ids = np.empty(places.size, np.int64)
     _walk(places.ravel(), np.uint64(count), *sides(count), round_keys(seed, epoch), ids)
     return ids.reshape(places.shape)
-
-
-def inverse_permute(sample_ids: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex) -> Ids:
-    """At which position of an epoch's order each sample stands: what `permute` maps to `sample_ids`.
-
-    Args:
-        sample_ids: whole numbers in 0..num - 1, of any shape.
-        num, seed, epoch: as for `permute`.
-
-    Returns:
-        int64 positions in 0..num - 1, in the shape of `sample_ids`.
-
-    Raises:
-        ValueError: an argument is not a whole number or out of range.
-    """
-    count = whole_number("num", num, 1, MAX_SAMPLES)
-    ids = whole_numbers("sample_ids", sample_ids, 0, count - 1).astype(np.int64)
-    places = np.empty(ids.size, np.int64)
-    _walk_back(ids.ravel(), np.uint64(count), *sides(count), round_keys(seed, epoch), places)
-    return places.reshape(ids.shape)
 
 
 def sides(num: int) -> tuple[np.uint64, np.uint64]:

@@ -52,20 +52,6 @@ def philox_block(word0, word1, word2, word3, key0, key1):
 
 
 @kernel()
-def _fill_blocks(counter, key, words):
-    key0, key1 = np.uint64(key[0]), np.uint64(key[1])
-    for i in range(len(counter)):
-        words[i, 0], words[i, 1], words[i, 2], words[i, 3] = philox_block(
-            np.uint64(counter[i, 0]),
-            np.uint64(counter[i, 1]),
-            np.uint64(counter[i, 2]),
-            np.uint64(counter[i, 3]),
-            key0,
-            key1,
-        )
-
-
-@kernel()
 def _fill_draws(key, epoch, sample_ids, op_id, words):
     key0, key1 = np.uint64(key[0]), np.uint64(key[1])
     num_words = words.shape[1]
@@ -91,34 +77,6 @@ def seed_key(seed: SupportsIndex) -> Words:
     """
     number = whole_number("seed", seed, 0, MAX_SEED)
     return np.array([number & MAX_WORD, number >> 32], np.uint32)
-
-
-def philox4x32(counter: npt.ArrayLike, key: npt.ArrayLike) -> Words:
-    """Random words of any counters; `draws` is what names them after samples and ops.
-
-    Args:
-        counter: (n, 4) whole numbers in 0..2^32 - 1.
-        key: (2,) likewise, or a seed in 0..2^64 - 1.
-
-    Returns:
-        (n, 4) uint32.
-
-    Raises:
-        ValueError: a shape or a number is not as above.
-    """
-    counters = whole_numbers("counter", counter, 0, MAX_WORD).astype(np.uint32)
-    if counters.ndim != 2 or counters.shape[1] != 4:
-        raise ValueError(f"counter must have shape (n, 4), but has {counters.shape}. Give each counter as four words.")
-    keys = np.asarray(key)
-    if keys.ndim == 0:
-        keys = seed_key(keys.item())
-    elif keys.shape != (2,):
-        raise ValueError(
-            f"key must have shape (2,), but has {keys.shape}. Give two words, or one whole number as seed."
-        )
-    words = np.empty_like(counters)
-    _fill_blocks(counters, whole_numbers("key", keys, 0, MAX_WORD).astype(np.uint32), words)
-    return words
 
 
 def draws(

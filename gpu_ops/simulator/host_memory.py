@@ -1,38 +1,47 @@
 """What the simulator takes for `device_memory`: the same names over host memory."""
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+WARP = 4
+"""The simulator starts a Python thread for each thread of a block."""
 
-def _load(item: Any, result: type[np.generic]) -> Callable[[int], Any]:
-    return lambda address: result(item.from_address(int(address)).value)
+_lock = threading.Lock()
+_told: dict[tuple[int, int, bool], np.int32] = {}
+"""By warp, lane and turn: what each thread hands to `of_lane`. The simulator runs one block of threads at a time."""
 
 
-def _store(item: Any, item_bytes: int) -> Callable[[int, Any], None]:
-    def store(address: int, value: Any) -> None:
-        assert address % item_bytes == 0, "a device refuses this address"
-        item.from_address(int(address)).value = value
+def _load(item: Any, result: type[np.generic], num: int = 1) -> Callable[[int], Any]:
+    def load(address: int) -> Any:
+        assert num == 1 or address % (ctypes.sizeof(item) * num) == 0, "a device refuses this address"
+        items = tuple(result(one) for one in (item * num).from_address(int(address)))
+        return items[0] if num == 1 else items
+
+    return load
+
+
+def _store(item: Any, num: int = 1) -> Callable[..., None]:
+    def store(address: int, *values: Any) -> None:
+        assert address % (ctypes.sizeof(item) * num) == 0, "a device refuses this address"
+        (item * num).from_address(int(address))[:] = [value.item() for value in values]
 
     return store
 
 
-load_u8 = _load(ctypes.c_uint8, np.uint32)
-load_u32 = _load(ctypes.c_uint32, np.uint32)
-load_i32 = _load(ctypes.c_int32, np.int32)
-load_i64 = _load(ctypes.c_int64, np.int64)
-load_f32 = _load(ctypes.c_float, np.float32)
-store_u8, store_u16, store_u32 = _store(ctypes.c_uint8, 1), _store(ctypes.c_uint16, 2), _store(ctypes.c_uint32, 4)
-store_f32 = _store(ctypes.c_float, 4)
+load_u8, load_u32 = _load(ctypes.c_uint8, np.uint32), _load(ctypes.c_uint32, np.uint32)
+load_i32, load_i64 = _load(ctypes.c_int32, np.int32), _load(ctypes.c_int64, np.int64)
+load_f32 = load_changing_f32 = _load(ctypes.c_float, np.float32)
+store_u8, store_u16, store_u32 = _store(ctypes.c_uint8), _store(ctypes.c_uint16), _store(ctypes.c_uint32)
+store_f32, store_f32_pair = _store(ctypes.c_float), _store(ctypes.c_float, 2)
 
-
-def store_f32_pair(address: int, first: np.float32, second: np.float32) -> None:
-    """Two float32 side by side, the first at a multiple of 8."""
-    assert address % 8 == 0, "a device refuses this address"
-    store_f32(address, first)
-    store_f32(address + 4, second)
+load_changing_i32, load_changing_four_f32 = load_i32, _load(ctypes.c_float, np.float32, 4)
+load_two_i32, load_four_i32 = _load(ctypes.c_int32, np.int32, 2), _load(ctypes.c_int32, np.int32, 4)
+store_i32, store_two_i32 = _store(ctypes.c_int32), _store(ctypes.c_int32, 2)
+store_four_f32 = _store(ctypes.c_float, 4)
 
 
 def float32_bits(value: np.float32) -> np.uint32:
@@ -75,3 +84,41 @@ def _raised(byte: int) -> Callable[[Any, Any], np.float32]:
 
 
 raised_red, raised_green, raised_blue = _raised(0), _raised(1), _raised(2)
+
+
+def float32_of(bits: np.int32) -> np.float32:
+    """The float32 with these bits."""
+    return np.int32(bits).view(np.float32)
+
+
+def bits_of(value: np.float32) -> np.int32:
+    """The bits of a float32."""
+    return np.float32(value).view(np.int32)
+
+
+def product(a: np.float32, b: np.float32) -> np.float32:
+    """The product of two float32."""
+    return np.float32(a) * np.float32(b)
+
+
+def of_lane(value: np.int32, distance: int) -> np.int32:
+    """The value of the lane whose number differs by exclusive or with `distance`, by way of memory they share."""
+    thread: Any = threading.current_thread()  # the simulator's
+    lane, warp = thread.threadIdx.x, thread.threadIdx.y
+    # turns alternate: what is handed over is not overwritten before all have met once more
+    thread.turn = turn = not getattr(thread, "turn", False)
+    _told[warp, lane, turn] = value
+    thread.syncthreads()
+    return np.int32(_told[warp, lane ^ distance, turn])
+
+
+def raise_to(address: int, value: np.int32) -> None:
+    """The larger of what is there and `value`."""
+    with _lock:
+        store_i32(address, np.int32(max(load_changing_i32(address), value)))
+
+
+def add_to(address: int, value: np.int32) -> None:
+    """The sum of what is there and `value`."""
+    with _lock:
+        store_i32(address, np.int32(load_changing_i32(address) + value))

@@ -13,9 +13,9 @@ import pytest
 
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare import engine_protocol
-from augpipe.datasets.prepare.engine_protocol import WorkerDiedError
+from augpipe.datasets.prepare.engine_protocol import Watcher, WorkerDiedError
 from augpipe.datasets.prepare.local_engine import LocalEngine
-from augpipe.datasets.prepare.prepare import Watcher, prepare
+from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.prepare.prepare_sources import tree

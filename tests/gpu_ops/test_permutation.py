@@ -11,15 +11,13 @@ from scipy.stats import chi2, poisson
 
 from augpipe.gpu_ops.random.permutation import (
     NUM_ROUND_KEYS,
-    inverse_permute,
     mix,
     permute,
     round_keys,
     shifted,
     sides,
-    unshifted,
 )
-from augpipe.gpu_ops.random.philox import philox4x32
+from augpipe.gpu_ops.random.philox import draws
 
 WHOLE_RANGE = 2**32
 
@@ -62,8 +60,7 @@ def test_order_follows_its_description():
             if place < num:
                 return place
 
-    stream = zlib.crc32(b"augpipe.order")
-    keys = philox4x32([[block, stream, 0, 9] for block in range(4)], 5).ravel().tolist()
+    keys = draws(5, 9, [0], zlib.crc32(b"augpipe.order"), 16).ravel().tolist()
     for num, num_rows, num_columns in ((3, 4, 4), (17, 6, 4), (1000, 32, 32), (1001, 32, 32), (1025, 34, 31)):
         assert sides(num) == (num_rows, num_columns)
         expected = [sample_at(place, num, num_rows, num_columns, keys) for place in range(num)]
@@ -77,7 +74,6 @@ def test_plain_python_equals_compiled():
         assert mix.py_func(other, key) == mix(other, key) < 2**32
         moved = shifted.py_func(value, other, key, size)
         assert moved == shifted(value, other, key, size) < size
-        assert unshifted.py_func(moved, other, key, size) == unshifted(moved, other, key, size) == value
 
 
 def test_table_is_hardly_larger_than_needed():
@@ -149,7 +145,7 @@ def test_no_correlation_within_nor_between_orders(num):
         "one position and the next": (first[:-1], first[1:]),
         "two epochs": (first, next_epoch),
         "two seeds": (first, next_seed),
-        "two epochs, by sample": (inverse_permute(positions, num, 4, 0), inverse_permute(positions, num, 4, 1)),
+        "two epochs, by sample": (np.argsort(first), np.argsort(next_epoch)),
     }
     for name, (a, b) in pairs.items():
         assert abs(np.corrcoef(a, b)[0, 1]) * math.sqrt(num) < 4, name
@@ -172,12 +168,10 @@ def test_four_billion_samples_need_no_list():
     tracemalloc.start()
     try:
         ids = permute(positions, WHOLE_RANGE, 0, 0)
-        back = inverse_permute(ids, WHOLE_RANGE, 0, 0)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak_bytes < 1_000_000
-    assert np.array_equal(back, positions)
     assert len(np.unique(ids)) == 2000
     assert ids.min() >= 0
     assert ids.max() < WHOLE_RANGE
@@ -195,7 +189,6 @@ def test_shape_is_kept_and_inputs_may_be_read_only():
     assert permute([], 100, 0, 0).shape == (0,)
 
 
-@pytest.mark.parametrize("function", [permute, inverse_permute])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -206,14 +199,14 @@ def test_shape_is_kept_and_inputs_may_be_read_only():
         (([0], 10, 2**64, 0), "^seed must lie in .* but is 18446744073709551616"),
         (([0], 10, 0, -1), "^epoch must lie in .* but is -1"),
         (([0], 10, 0, 2**32), "^epoch must lie in .* but is 4294967296"),
-        (([0, 10, 11], 10, 0, 0), r"^(positions|sample_ids) must lie in 0\.\.9, but holds 10\."),
-        (([3, -1], 10, 0, 0), r"^(positions|sample_ids) must lie in 0\.\.9, but holds -1\."),
-        (([0.5], 10, 0, 0), "^(positions|sample_ids) must be whole numbers, but has dtype float64"),
+        (([0, 10, 11], 10, 0, 0), r"^positions must lie in 0\.\.9, but holds 10\."),
+        (([3, -1], 10, 0, 0), r"^positions must lie in 0\.\.9, but holds -1\."),
+        (([0.5], 10, 0, 0), "^positions must be whole numbers, but has dtype float64"),
     ],
 )
-def test_errors_name_the_argument_and_the_value(function, arguments, message):
+def test_errors_name_the_argument_and_the_value(arguments, message):
     with pytest.raises(ValueError, match=message):
-        function(*arguments)
+        permute(*arguments)
 
 
 def _is_odd(order):

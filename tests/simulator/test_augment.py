@@ -14,13 +14,13 @@ import torch
 
 from augpipe import Augment, Recipe, plan, recipes
 from augpipe.cuda.render import DeviceRenderer
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.nn import AugmentModule
 from augpipe.ops import CenterCrop, Flip, Normalize, RandomResizedCrop, Rotate
 from augpipe.recipe import View
 from augpipe.transform import inputs
 
-assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
 PAPER = recipes.deep_image(8, (10, 14))
 LEVELS = Recipe(name="levels", ops=(RandomResizedCrop(size=(6, 8)), Rotate(), Flip()))

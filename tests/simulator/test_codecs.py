@@ -12,17 +12,17 @@ import torch
 
 from augpipe.gpu_ops.codec.cuda import launch as codec_launch
 from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.trainer.codecs import arrays, base_codec, codec, cuda
 from augpipe.trainer.codecs.arrays import Memory, Slice, flat
-from augpipe.trainer.codecs.base_codec import BaseCodec
+from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.codebooks import CODEBOOKS
 from augpipe.trainer.exchange import bucket as bucket_module
 from augpipe.trainer.exchange import message as wire_module
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
 from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, set_gradients
 
-assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 assert CHUNK == 32
 
 SIZES = (90, 0, 33, 64, 1)
@@ -40,9 +40,9 @@ def _host_memory_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "on_device", lambda name, table, memory: table.ctypes.data)
 
 
-def made(name: str, block: int | None = None) -> BaseCodec:
+def made(name: str, block: int | None = None) -> Codec:
     found = codec(name, block=block)
-    assert isinstance(found, BaseCodec)
+    assert isinstance(found, Codec)
     return found
 
 
@@ -79,7 +79,7 @@ def memories(parts: Sequence[torch.Tensor]) -> list[Memory]:
     return [Memory(part, part.data_ptr(), part.numel(), 0) for part in parts]
 
 
-def encoded(tested: BaseCodec, xs: Sequence[np.ndarray], start: int) -> tuple[list[np.ndarray], int]:
+def encoded(tested: Codec, xs: Sequence[np.ndarray], start: int) -> tuple[list[np.ndarray], int]:
     """Payloads of all at once, and the count; values and payloads begin `start` items after a multiple of 64 bytes."""
     sizes = [len(x) for x in xs]
     values = Run(sizes, torch.zeros(0), start)
@@ -93,7 +93,7 @@ def encoded(tested: BaseCodec, xs: Sequence[np.ndarray], start: int) -> tuple[li
     return found, count
 
 
-def assert_decoded_alike(tested: BaseCodec, messages: Sequence[Sequence[np.ndarray]], start: int) -> None:
+def assert_decoded_alike(tested: Codec, messages: Sequence[Sequence[np.ndarray]], start: int) -> None:
     """All slices of the first message over what is there; then all messages, one after the other, added to it."""
     sizes = [tested.num_values(Memory(one, 0, len(one), None)) for one in messages[0]]
     for add in (False, True):

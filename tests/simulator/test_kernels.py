@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from augpipe import Plan, Recipe, View, ops, plan
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
-from augpipe.gpu_ops.image.cuda.launch import is_simulated, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.cuda.launch import pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.planning.kernel_rows import kernel_rows
@@ -17,7 +18,7 @@ from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
 from tests.parity.table import CASES, CROPS, ENLARGING
 
-assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
 LEVEL_TOLERANCE = 1e-3
 """Of float32 output on noise: both sides round in float32, in another order."""

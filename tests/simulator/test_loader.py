@@ -16,13 +16,13 @@ from augpipe.cpu.workers import WorkerPool
 from augpipe.cuda import cache_writer as insertion
 from augpipe.cuda import render, staging
 from augpipe.cuda.streams import SimulatedStreams
-from augpipe.gpu_ops.image.cuda.launch import is_simulated
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage
 from tests.contracts.backends import CENTRE, HAS_DALI, Backend, assert_same, needs_dali, numbers, plain
 from tests.contracts.backends import FILES as CONTRACTS_FILES
 
-assert is_simulated(), "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
 NATIVE, AUTO = Backend("native", "cuda"), Backend("auto", "cuda")
 DALI = pytest.param(Backend("dali", "cuda"), id="dali", marks=needs_dali)

@@ -1,4 +1,4 @@
-"""What the codecs share: checking what is handed in, and going by where it lies."""
+"""What every codec does: float32 to bytes and back, checked, and wherever the numbers lie."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,15 +13,25 @@ from augpipe.trainer.codecs.arrays import Array, Memory, Slice, empty_like, flat
 
 
 @dataclass(frozen=True)
-class BaseCodec(ABC):
-    """The methods of `Codec` in terms of those that a codec family has."""
+class Codec(ABC):
+    """Encodes float32 numbers into a payload of bytes that can be decoded without anything else.
+
+    Values are float32 numpy arrays or torch tensors (CPU, or CUDA: then on the current stream) of any shape, taken as
+    one run; payloads are uint8, one-dimensional, of the same kind and on the same device. A codec holds no state: any
+    number of threads may use it at a time, and it compares equal to another with the same name and block.
+
+    Numbers that are not finite are never encoded into nonsense. With one scale for a block of numbers the whole block
+    decodes to NaN; fp32 and bf16 hand infinities and NaN on one by one.
+    """
 
     name: str
+    """The name that `codec(name)` takes."""
     block: int | None = None
+    """Numbers that share a scale; None for one scale for all, or for codecs without scales."""
 
     @abstractmethod
     def num_bytes(self, num: int) -> int:
-        """Bytes of the payload of `num` numbers."""
+        """Bytes of the payload of `num` numbers; does not depend on the numbers."""
 
     @abstractmethod
     def num_values(self, payload: Memory) -> int:
@@ -55,21 +65,24 @@ class BaseCodec(ABC):
         return payload
 
     def decode(self, payload: Array) -> Any:
-        """(num,) float32, new."""
+        """(num,) float32, new; `ValueError` for a payload whose length no number of values has."""
         memory = flat(payload, "uint8", "payload", copy=True)
         values = empty_like(memory.owner, self.num_values(memory), "float32")
         self.decode_slices([memory.owner], [values])
         return values
 
     def encode_into(self, x: Array, payload: Array) -> int:
-        """Encode into (num_bytes(num),) `payload`; returns how many numbers were not finite."""
+        """Encode into (num_bytes(num),) `payload`, without allocating; returns how many numbers were not finite.
+
+        On the CPU the GIL is free meanwhile. For CUDA tensors, the count makes the host wait for the stream.
+        """
         one = self._checked(x, "x", payload)
         if one.values.device is None:
             return self.encode_memory(one.values, one.payloads[0])
         return int(self.encode_on_device([one]))
 
     def decode_into(self, payload: Array, out: Array, *, add: bool = False) -> None:
-        """Decode into `out`, or add to what it holds."""
+        """Decode into `out`, float32 with as many numbers as were encoded; with `add`, add to what it holds."""
         one = self._checked(out, "out", payload)
         if one.values.device is None:
             self.decode_memory(one.payloads[0], one.values, add)
@@ -77,18 +90,21 @@ class BaseCodec(ABC):
             self.decode_on_device([one], add)
 
     def encode_slices(self, xs: Sequence[Array], payloads: Sequence[Array]) -> Any:
-        """Encode each `x` into its payload; returns how many numbers were not finite."""
+        """`encode_into` of each `x` and its payload; of CUDA tensors, which lie on one device, in one launch.
+
+        Returns how many numbers were not finite: an int, or for CUDA tensors a tensor, which nothing has waited for.
+        """
         slices = [self._checked(x, "x", payload) for x, payload in zip(xs, payloads, strict=True)]
         if slices and slices[0].values.device is not None:
             return self.encode_on_device(slices)
         return sum(self.encode_memory(one.values, one.payloads[0]) for one in slices)
 
     def decode_slices(self, payloads: Sequence[Array], outs: Sequence[Array]) -> None:
-        """Decode each payload into its `out`."""
+        """`decode_into` of each payload and its `out`, likewise."""
         self._decode([self._checked(out, "out", payload) for payload, out in zip(payloads, outs, strict=True)], False)
 
     def add_slices(self, payloads: Sequence[Array], out: Array) -> None:
-        """Add what each payload decodes to to what `out` holds."""
+        """Add what each payload decodes to, in their order, to what `out` holds; likewise."""
         self._decode([self._checked(out, "out", *payloads)], True)
 
     def _decode(self, slices: Sequence[Slice], add: bool) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.codec.loops import decode_codes, encode_codes
 from augpipe.trainer.codecs.arrays import Memory, Slice
-from augpipe.trainer.codecs.base_codec import BaseCodec, blocks_of
+from augpipe.trainer.codecs.base_codec import Codec, blocks_of
 from augpipe.trainer.codecs.codebooks import CODEBOOKS, Codebook
 from augpipe.trainer.codecs.lookup import NUM_DECADES, Lookup, build_lookup, decade_bounds
 
@@ -38,7 +38,7 @@ def bounds_of(name: str) -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class EightBitCodec(BaseCodec):
+class EightBitCodec(Codec):
     """An 8-bit type of `codebooks`, scaled by the absolute maximum (absmax) of each block of numbers.
 
     A number is divided by its block's absmax in float32 and gets the code of the nearest level; a number midway gets

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.trainer.codecs.arrays import Array, empty_like, flat, is_tensor
-from augpipe.trainer.codecs.protocol import Codec
+from augpipe.trainer.codecs.base_codec import Codec
 
 
 class ErrorFeedback:

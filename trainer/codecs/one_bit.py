@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES, decode_signs, encode_signs
 from augpipe.trainer.codecs.arrays import Memory, Slice, is_tensor
-from augpipe.trainer.codecs.base_codec import BaseCodec, blocks_of
+from augpipe.trainer.codecs.base_codec import Codec, blocks_of
 
 
 @dataclass(frozen=True)
-class OneBitCodec(BaseCodec):
+class OneBitCodec(Codec):
     """A bit a number: its sign, decoded to the mean of its block's numbers >= 0 or to that of those below.
 
     |error| <= the absmax of the block, which is as much as the number itself may be: use it with `ErrorFeedback`, as

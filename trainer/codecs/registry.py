@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.codebooks import CODEBOOKS
 from augpipe.trainer.codecs.eight_bit import EightBitCodec
 from augpipe.trainer.codecs.one_bit import OneBitCodec
-from augpipe.trainer.codecs.protocol import Codec
 from augpipe.trainer.codecs.whole import Bfloat16Codec, Float32Codec
 
 DEFAULT_BLOCK = 256

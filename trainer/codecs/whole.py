@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.codec.loops import decode_bfloat16, decode_float32, encode_bfloat16, encode_float32
 from augpipe.trainer.codecs.arrays import Memory, Slice
-from augpipe.trainer.codecs.base_codec import BaseCodec
+from augpipe.trainer.codecs.base_codec import Codec
 
 
 @dataclass(frozen=True)
-class Float32Codec(BaseCodec):
+class Float32Codec(Codec):
     """The numbers' own bytes, four each, little-endian: no error; infinities and NaN come out as they went in."""
 
     name: str = "fp32"
@@ -60,7 +60,7 @@ class Float32Codec(BaseCodec):
 
 
 @dataclass(frozen=True)
-class Bfloat16Codec(BaseCodec):
+class Bfloat16Codec(Codec):
     """bfloat16, two bytes each, little-endian: |error| <= 2^-8 |x|, and 2^-134 below the normal numbers (2^-126).
 
     Halves round to even. A finite number stays finite: the largest ones go to the largest bfloat16 and not, as torch's

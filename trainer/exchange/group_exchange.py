@@ -9,8 +9,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.error_feedback import ErrorFeedback
-from augpipe.trainer.codecs.protocol import Codec
 from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
 from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
 from augpipe.trainer.exchange.meter import Meter

@@ -1,13 +1,14 @@
-"""The network of a run: built, loaded, partly frozen, placed on its device."""
+"""The network of a run: built, loaded, partly frozen, placed on its device; and the average of its weights."""
 
 import logging
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from augpipe.checks.plural import count
-from augpipe.trainer.config.tables import ModelConfig
+from augpipe.trainer.config.tables import EmaConfig, ModelConfig
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -94,3 +95,10 @@ def set_dropout(model: nn.Module, probability: float) -> None:
         raise ValueError(f"model.dropout={probability:g}, and the network has no dropout layer. Leave it out.")
     for layer in layers:
         layer.p = probability
+
+
+def make_average(config: EmaConfig, model: nn.Module) -> AveragedModel | None:
+    """The exponential moving average of the weights, where one is asked for; buffers are those of the last update."""
+    if config.decay is None:
+        return None
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.decay**config.every))  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from augpipe.trainer.loop.data import (
     training_loader,
     warn_of_differences,
 )
-from augpipe.trainer.loop.ema import make_ema
 from augpipe.trainer.loop.failures.heartbeat import watched_by_peers
 from augpipe.trainer.loop.failures.signals import StopRequest, listening
-from augpipe.trainer.loop.network import build_network, check_input
+from augpipe.trainer.loop.network import build_network, check_input, make_average
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.record import Recorder
 from augpipe.trainer.loop.run_folder import begin_folder, checkpoints_path, open_folder
@@ -27,7 +27,7 @@ from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
 from augpipe.trainer.loop.training import Result, Training, is_over
 from augpipe.trainer.loop.world import World, open_world
-from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.strategies import strategy
 
@@ -75,7 +75,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     synced = strategy(
         config.sync.strategy,
         model,
-        MakeOptimizer(config.optim),
+        partial(make_optimizer, config.optim),
         codec=config.sync.codec,
         bucket_bytes=config.sync.bucket_bytes,
         error_feedback=config.sync.error_feedback,
@@ -91,7 +91,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         loader=loader,
         plateau=Plateau(config.schedule),
         scaler=make_scaler(config, world.device),
-        ema=make_ema(config.ema, model),
+        ema=make_average(config.ema, model),
         counters=Counters(),
     )
     saver = Saver(

@@ -1,17 +1,13 @@
 """The folder of a run: made, checked, and marked with the config that it is of."""
 
-import errno
-import fcntl
 import logging
-import os
-import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch.distributed as dist
 
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.files.lock import lock_file
 from augpipe.trainer.checkpoint import Checkpoint, agree_on_newest
 from augpipe.trainer.checkpoint.checkpoints_folder import finished, put_back_replaced, remove_unfinished
 from augpipe.trainer.config.load import differences, load_config, to_toml
@@ -36,7 +32,8 @@ def open_folder(config: RunConfig, world: World, held: ExitStack) -> Checkpoint 
     problem: list[str | None] = [None]
     if world.is_first:
         try:
-            held.enter_context(_locked(out))
+            out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(lock_file(str(out / _LOCK), _in_use))
             _look_for_checkpoints(config, out)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -75,37 +72,6 @@ def checkpoints_path(out: Path) -> Path:
     return out / "checkpoints"
 
 
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Be the only run in the folder; the lock ends with the process, however that ends.
-
-    Raises:
-        ValueError: another run is at work there.
-        OSError: the folder cannot be made.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        _take(descriptor, out)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _take(descriptor: int, out: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            who = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
-            raise ValueError(f"a run is at work there ({who}). Wait for its end, or choose another out.") from error
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-        logger.warning("%s is on a file system without locks (%s): start no other run in it", out, error.strerror)
-
-
 def _look_for_checkpoints(config: RunConfig, out: Path) -> None:
     folder = checkpoints_path(out)
     put_back_replaced(folder)
@@ -114,3 +80,7 @@ def _look_for_checkpoints(config: RunConfig, out: Path) -> None:
             f'it holds checkpoints of an earlier run, and checkpoint.resume="never". Choose another out, remove '
             f'{folder}, or set checkpoint.resume="auto" to go on.'
         )
+
+
+def _in_use(holder: str) -> str:
+    return f"a run is at work there{holder}. Wait for its end, or choose another out."

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from augpipe import Loader
 from augpipe.trainer.checkpoint import Checkpoint
-from augpipe.trainer.loop.ema import Ema
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim.schedule import Plateau
@@ -45,7 +45,7 @@ class RunState:
     loader: Loader
     plateau: Plateau
     scaler: GradScaler | None
-    ema: Ema | None
+    ema: AveragedModel | None
     counters: Counters
 
     @property

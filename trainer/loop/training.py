@@ -133,9 +133,9 @@ class Training:
 
     def _after_step(self, result: StepResult, epoch: int, seconds: float) -> None:
         state = self._state
-        if state.ema is not None and state.counters.step % state.ema.every == 0 and not result.is_skipped:
+        if state.ema is not None and state.counters.step % self._config.ema.every == 0 and not result.is_skipped:
             state.strategy.flush()
-            state.ema.update(state.model)
+            state.ema.update_parameters(state.model)
         lr = state.strategy.optimizer.param_groups[0]["lr"]
         self._recorder.after_step(result, epoch=epoch, seconds=seconds, lr=lr, counters=state.counters)
 

@@ -10,27 +10,20 @@ from torch.optim import Optimizer
 from augpipe.trainer.config.tables import OptimConfig
 
 
-class MakeOptimizer:
-    """Builds the optimizer that a config describes from the parameters that a sync strategy gives it."""
-
-    def __init__(self, config: OptimConfig) -> None:
-        self._config = config
-
-    def __call__(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
-        """The optimizer; with decay_1d off, of two groups, of which the second holds the 1-D tensors."""
-        config = self._config
-        groups = param_groups(list(parameters), config)
-        common: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
-        eps: dict[str, Any] = {} if config.eps is None else {"eps": config.eps}
-        match config.name:
-            case "sgd":
-                return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.nesterov, **common)
-            case "rmsprop":
-                return torch.optim.RMSprop(groups, momentum=config.momentum, alpha=config.alpha, **common, **eps)
-            case "adagrad":
-                return torch.optim.Adagrad(groups, **common, **eps)
-            case "adamw":
-                return torch.optim.AdamW(groups, betas=config.betas, **common, **eps)
+def make_optimizer(config: OptimConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
+    """The optimizer that a config describes; with decay_1d off, of two groups: the second holds the 1-D tensors."""
+    groups = param_groups(list(parameters), config)
+    common: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+    eps: dict[str, Any] = {} if config.eps is None else {"eps": config.eps}
+    match config.name:
+        case "sgd":
+            return torch.optim.SGD(groups, momentum=config.momentum, nesterov=config.nesterov, **common)
+        case "rmsprop":
+            return torch.optim.RMSprop(groups, momentum=config.momentum, alpha=config.alpha, **common, **eps)
+        case "adagrad":
+            return torch.optim.Adagrad(groups, **common, **eps)
+        case "adamw":
+            return torch.optim.AdamW(groups, betas=config.betas, **common, **eps)
 
 
 def param_groups(parameters: list[nn.Parameter], config: OptimConfig) -> list[dict[str, Any]]:

@@ -6,19 +6,11 @@ from html import escape
 from pathlib import Path
 
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.datasets.files.page import html_page, html_table
 from augpipe.trainer.report.metrics import read_rows
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #667; --line: #d8dce3; --paper: #fff; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e8ee; --soft: #9aa3b0; --line: #39414d; --paper: #171b21; }
-}
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-       max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 img { width: 100%; background: #fff; border: 1px solid var(--line); }
-table { border-collapse: collapse; } td, th { padding: .15rem 1.2rem .15rem 0; text-align: left; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } th { color: var(--soft); font-weight: normal; }
 pre { border: 1px solid var(--line); padding: .8rem 1rem; overflow-x: auto; font-size: .82rem; line-height: 1.35;
       columns: 2 24rem; }
 """
@@ -37,24 +29,15 @@ def write_page(run: Path, curves: Path) -> Path:
     rows = read_rows(run / "metrics.csv")
     config = run / "config.toml"
     image = base64.b64encode(curves.read_bytes()).decode("ascii")
-    title = escape(f"Training run {run.resolve().name}")
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">",
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{title}</h1>",
         _facts(rows),
         f'<p><img alt="Curves of loss, accuracy, learning rate and speed" src="data:image/png;base64,{image}"></p>',
         *_evaluations(rows),
     ]
     if config.is_file():
         parts += ["<h2>Config</h2>", f"<pre>{escape(config.read_text(encoding='utf-8'))}</pre>"]
-    parts.append("</body></html>\n")
     path = run / "report.html"
-    write_atomically(str(path), "\n".join(parts).encode("utf-8", "xmlcharrefreplace"))
+    write_atomically(str(path), html_page(f"Training run {run.resolve().name}", _STYLE, parts))
     return path
 
 
@@ -77,11 +60,7 @@ def _facts(rows: list[dict[str, str]]) -> str:
         facts.append(("held out, best", f"top-1 {float(best['eval_top1']):.1%} after step {int(best['step']):,}"))
     if int(last["skipped"] or 0):
         facts.append(("steps left out", last["skipped"]))
-    return (
-        "<table>"
-        + "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
-        + "</table>"
-    )
+    return html_table(facts)
 
 
 def _evaluations(rows: list[dict[str, str]]) -> Iterable[str]:

@@ -14,7 +14,7 @@ from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from augpipe.trainer.codecs.protocol import Codec
+from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
 from augpipe.trainer.strategies.alone import Alone

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from augpipe.trainer.codecs.protocol import Codec
+from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.exchange import MODES, Exchange, fill_buckets
 from augpipe.trainer.exchange.bucket import BucketExchange
 from augpipe.trainer.exchange.group_exchange import GroupExchange

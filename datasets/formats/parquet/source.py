@@ -10,11 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
-from augpipe.datasets.files.patterns import expand, refuse_splits
+from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns, parse_features
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.file_set import RemoteFileSet
@@ -26,7 +25,7 @@ CACHE_BYTES = 256 << 20
 _END_BYTES = 12
 
 
-class ParquetSource(LabelledSource):
+class ParquetSource(ContainerSource):
     """The images of one Parquet file or of many, row after row; read a row group at a time.
 
     The column of images is found by the features that Hugging Face writes into the schema, else by its type and name:
@@ -58,7 +57,7 @@ class ParquetSource(LabelledSource):
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: Paths,
         *,
         image: str | None = None,
         label: str | None = None,
@@ -69,7 +68,9 @@ class ParquetSource(LabelledSource):
         arrow, parquet = _pyarrow()
         urls = remote_files(paths, ".parquet", remote)
         self._remote = None if urls is None else RemoteFileSet(urls, remote)
-        self._paths = _parquet_files(paths) if urls is None else [shown(url) for url in urls]
+        super().__init__(
+            container_files(paths, "Parquet", ".parquet") if urls is None else [shown(url) for url in urls]
+        )
         self._cache_bytes = cache_bytes
         self._first_groups = [0]  # file -> its first row group among all
         self._groups: list[int] = []  # rows of each row group
@@ -101,27 +102,23 @@ class ParquetSource(LabelledSource):
                 raise ValueError(f"{printable(path)}: {str(error).rstrip('.')}.") from error
         assert columns is not None
         self._columns = columns
-        self._ends = list(accumulate(self._groups))
-        if not self._ends or not self._ends[-1]:
+        self._group_ends = list(accumulate(self._groups, initial=0))
+        self._ends = [self._group_ends[last] for last in self._first_groups[1:]]
+        if not len(self):
             raise ValueError(f"{listed(self._paths)}: no rows. Give files that hold some.")
         self._labels, self.classes = self._numbered(labels, numbers, classes)
         self._cache = GroupCache(self._load, cache_bytes)
-
-    def __len__(self) -> int:
-        return self._ends[-1]
 
     def read(self, sample_id: int) -> bytes:
         """The image's bytes as they stand in the row; its row group is decoded if it is not kept.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the row holds no image, or the file is damaged there; the reason alone.
             OSError: the file cannot be read.
         """
         check_sample_id(sample_id, len(self))
-        group = bisect_right(self._ends, sample_id)
-        row = sample_id - (self._ends[group] - self._groups[group])
-        value = self._cache.get(group)[row].as_py()
+        group = bisect_right(self._group_ends, sample_id) - 1
+        value = self._cache.get(group)[sample_id - self._group_ends[group]].as_py()
         if value is None:
             raise ValueError(
                 f"column {self._columns.image!r} holds no bytes in this row; a path alone names a file that is "
@@ -131,15 +128,8 @@ class ParquetSource(LabelledSource):
         return data
 
     def name(self, sample_id: int) -> str:
-        """The file's path and the row in it, from 0.
-
-        Raises:
-            IndexError: no such sample.
-        """
-        check_sample_id(sample_id, len(self))
-        file = bisect_right(self._first_groups, bisect_right(self._ends, sample_id)) - 1
-        first = self._first_groups[file]
-        row = sample_id - (self._ends[first - 1] if first else 0)
+        """The file's path and the row in it, from 0."""
+        file, row = self._find(sample_id)
         return f"{printable(self._paths[file])}, row {row}"
 
     def _numbered(
@@ -195,11 +185,6 @@ class ParquetSource(LabelledSource):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._cache = GroupCache(self._load, self._cache_bytes)
-
-    def __repr__(self) -> str:
-        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
-        what = f"{count(len(self), 'image')} in {count(len(self._groups), 'row group')}"
-        return f"ParquetSource({where!r}: {what}, {count(len(self.classes), 'class')})"
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -276,27 +261,3 @@ def _check_ends(file: BinaryIO) -> int:
 
 def _reason(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _parquet_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    if not isinstance(paths, (str, os.PathLike)):
-        found = [os.fspath(path) for path in paths]
-        if not found:
-            raise ValueError("paths is empty: ParquetSource takes at least one Parquet file. Pass one.")
-    elif os.path.isdir(path := os.fspath(paths)):
-        found = [os.path.join(path, name) for name in _names_in(path)]
-    else:
-        found = [path] if os.path.lexists(path) else expand(path)
-    for name in found:
-        if not os.path.isfile(name):
-            raise ValueError(f"{printable(name)} is no regular file; ParquetSource takes Parquet files.")
-    return found
-
-
-def _names_in(path: str) -> list[str]:
-    """The Parquet files of a folder; refuses those of several splits, which are data sets of their own."""
-    names = [name for name in os.listdir(path) if name.lower().endswith(".parquet") and not name.startswith(".")]
-    if not names:
-        raise ValueError(f"{printable(path)} holds no Parquet file (*.parquet). Give the folder that they lie in.")
-    refuse_splits(path, names)
-    return sorted(names, key=os.fsencode)

@@ -3,7 +3,7 @@
 import json
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ _MAX_LABEL_BYTES = 4096
 _MAX_JSON_BYTES = 1 << 24
 _NAME = re.compile(rb"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
 _META = re.compile(rb"__[^/]*__(/.*)?", re.DOTALL)
-_BUFFER_BYTES = 1 << 16
 
 
 class _Group(NamedTuple):
@@ -49,12 +48,12 @@ class TarIndexer:
         self._extension = None if extension is None else extension.lower().lstrip(".")
         self._label_key = label_key
 
-    def add(self, path: str, opened: Callable[[], BinaryIO] | None = None) -> None:
+    def add(self, path: str, file: BinaryIO) -> None:
         """Index one tar file.
 
         Args:
             path: its name, for messages.
-            opened: gives it to be read; the local file of this name if left out.
+            file: buffered and seekable.
 
         Raises:
             ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
@@ -62,24 +61,23 @@ class TarIndexer:
         """
         hashes = array("q")
         first = len(self.offsets)
-        with opened() if opened else open(path, "rb", buffering=_BUFFER_BYTES) as file:
-            group: _Group | None = None
-            try:
-                for member in read_members(file):
-                    match = _NAME.fullmatch(member.name)
-                    if match is None or _META.match(member.name):
-                        continue
-                    key, extension = match[1], match[2].decode("utf-8", "backslashreplace").lower()
-                    if group is None or key != group.key:
-                        self._close(file, group, hashes)
-                        group = _Group(key, {})
-                    if extension in group.members:
-                        raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it anew")
-                    group.members[extension] = member
-                self._close(file, group, hashes)
-                self._check_keys(hashes, first)
-            except ValueError as error:
-                raise ValueError(f"{printable(path)}: {error}.") from error
+        group: _Group | None = None
+        try:
+            for member in read_members(file):
+                match = _NAME.fullmatch(member.name)
+                if match is None or _META.match(member.name):
+                    continue
+                key, extension = match[1], match[2].decode("utf-8", "backslashreplace").lower()
+                if group is None or key != group.key:
+                    self._close(file, group, hashes)
+                    group = _Group(key, {})
+                if extension in group.members:
+                    raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it anew")
+                group.members[extension] = member
+            self._close(file, group, hashes)
+            self._check_keys(hashes, first)
+        except ValueError as error:
+            raise ValueError(f"{printable(path)}: {error}.") from error
         self.ends.append(len(self.offsets))
 
     def _close(self, file: BinaryIO, group: _Group | None, hashes: "array[int]") -> None:

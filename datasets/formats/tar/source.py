@@ -1,18 +1,14 @@
 """WebDataset tar files as they are: images by sample id, nothing unpacked."""
 
-import os
-from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, BinaryIO
 
 import numpy as np
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.files.image_files import EXTENSIONS
-from augpipe.datasets.files.patterns import expand, refuse_splits
+from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
 from augpipe.datasets.formats.tar.index import TarIndexer
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.patterns import remote_files
@@ -20,7 +16,7 @@ from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
 
 
-class TarSource(LabelledSource):
+class TarSource(ContainerSource):
     """The images of one tar file or of many; sample ids count through the files, and in each in its own order.
 
     Members that follow one another and whose names agree up to the first dot are one sample, as in WebDataset. Its
@@ -49,7 +45,7 @@ class TarSource(LabelledSource):
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: Paths,
         *,
         extension: str | None = None,
         label_key: str = "label",
@@ -57,19 +53,13 @@ class TarSource(LabelledSource):
         remote: RemoteSettings | None = None,
     ) -> None:
         urls = remote_files(paths, ".tar", remote)
-        self._files: FileSet | RemoteFileSet
+        super().__init__(container_files(paths, "tar", ".tar") if urls is None else [shown(url) for url in urls])
+        self._files: FileSet | RemoteFileSet = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
         indexer = TarIndexer(extension, label_key)
-        if urls is None:
-            self._paths = _tar_files(paths)
-            for path in self._paths:
-                refuse_compressed(path)
-                indexer.add(path)
-            self._files = FileSet(self._paths, most_descriptors())
-        else:
-            self._files = RemoteFileSet(urls, remote)
-            self._paths = [shown(url) for url in urls]
-            for number, path in enumerate(self._paths):
-                _index_remote(indexer, path, self._files, number)
+        for number, path in enumerate(self._paths):
+            with self._files.open(number) as file:
+                refuse_compressed(path, file.read(6))
+                indexer.add(path, file)
         if not indexer.offsets:
             raise ValueError(_nothing_found(self._paths, extension, indexer))
         self._offsets = np.frombuffer(indexer.offsets, np.uint64)
@@ -78,105 +68,24 @@ class TarSource(LabelledSource):
         self._ends = indexer.ends
         self._labels, self.classes = indexer.labels.numbered(classes, self.name)
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     def read(self, sample_id: int) -> bytes:
         """The image's bytes, copied out of the tar file.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the tar file has become shorter; the reason alone.
             OSError: it cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        file, _ = self._find(sample_id)
         length = int(self._lengths[sample_id])
-        data = self._files.read(self._file(sample_id), length, int(self._offsets[sample_id]))
+        data = self._files.read(file, length, int(self._offsets[sample_id]))
         if len(data) != length:
             raise ValueError(f"the tar file ends after {len(data)} of its {length} bytes: it was cut short meanwhile")
         return data
 
     def name(self, sample_id: int) -> str:
-        """The tar file's path and the image's name in it.
-
-        Raises:
-            IndexError: no such sample.
-        """
-        check_sample_id(sample_id, len(self))
-        return printable(f"{self._paths[self._file(sample_id)]}/{self._names[sample_id]}")
-
-    def _file(self, sample_id: int) -> int:
-        return bisect_right(self._ends, sample_id)
-
-    def __getstate__(self) -> dict[str, Any]:
-        is_kept = isinstance(self._files, RemoteFileSet)
-        return {name: value for name, value in self.__dict__.items() if is_kept or name != "_files"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if "_files" not in state:
-            self._files = FileSet(self._paths, most_descriptors())
-
-    def __repr__(self) -> str:
-        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
-        return f"TarSource({where!r}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
-
-
-def refuse_compressed(path: str) -> None:
-    """Refuse a compressed file, which cannot be read at any place but from its beginning.
-
-    Raises:
-        ValueError: it is compressed by gzip, bzip2, xz or zstd.
-        OSError: it cannot be read.
-    """
-    with open(path, "rb") as file:
-        _refuse_compressed(path, file)
-
-
-def _refuse_compressed(path: str, file: BinaryIO) -> None:
-    start = file.read(6)
-    for beginning, program in (
-        (b"\x1f\x8b", "gunzip"),
-        (b"BZh", "bunzip2"),
-        (b"\xfd7zXZ\0", "unxz"),
-        (b"\x28\xb5\x2f\xfd", "unzstd"),
-    ):
-        if start.startswith(beginning):
-            raise ValueError(
-                f"{printable(path)} is compressed, and can only be read from its beginning to its end. Expand it once: "
-                f"{program} --keep {printable(path)}"
-            )
-
-
-def _index_remote(indexer: TarIndexer, path: str, files: RemoteFileSet, number: int) -> None:
-    with files.open(number) as file:
-        _refuse_compressed(path, file)
-    indexer.add(path, lambda: files.open(number))
-
-
-def _tar_files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    if not isinstance(paths, (str, os.PathLike)):
-        found = [os.fspath(path) for path in paths]
-        if not found:
-            raise ValueError("paths is empty: TarSource takes at least one tar file. Pass one.")
-        return [_checked(path) for path in found]
-    path = os.fspath(paths)
-    if os.path.isdir(path):
-        names = [name for name in os.listdir(path) if name.lower().endswith(".tar") and not name.startswith(".")]
-        if not names:
-            raise ValueError(f"{printable(path)} holds no tar file (*.tar). Give the folder that they lie in.")
-        refuse_splits(path, names)
-        return [_checked(os.path.join(path, name)) for name in sorted(names, key=os.fsencode)]
-    if os.path.lexists(path):
-        return [_checked(path)]
-    return [_checked(name) for name in expand(path)]
-
-
-def _checked(path: str) -> str:
-    if not os.path.isfile(path):  # a pipe would be waited for
-        what = "does not exist" if not os.path.lexists(path) else "is no regular file"
-        raise ValueError(f"{printable(path)} {what}; TarSource takes tar files. Check the spelling.")
-    return path
+        """The tar file's path and the image's name in it."""
+        file, _ = self._find(sample_id)
+        return printable(f"{self._paths[file]}/{self._names[sample_id]}")
 
 
 def _nothing_found(paths: Sequence[str], extension: str | None, indexer: TarIndexer) -> str:

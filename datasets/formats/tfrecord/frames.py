@@ -6,6 +6,7 @@ Written from TensorFlow's description of the format: https://www.tensorflow.org/
 import os
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import BinaryIO
 
 HEAD_BYTES, TAIL_BYTES = 12, 4
@@ -25,12 +26,12 @@ def checksum() -> Checksum:
         from google_crc32c import value
     except ImportError as error:
         raise ImportError('TFRecord files are checked with google-crc32c: pip install "augpipe[tfrecord]"') from error
+    return partial(_masked, value)
 
-    def masked(data: bytes) -> int:
-        crc: int = value(data)
-        return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
-    return masked
+def _masked(crc32c: Checksum, data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
 
 def read_frames(file: BinaryIO, masked: Checksum) -> Iterator[tuple[int, int]]:

@@ -1,18 +1,13 @@
 """TFRecord files of `tf.train.Example`s with an encoded image each, without TensorFlow."""
 
-import os
 from array import array
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet, most_descriptors
-from augpipe.datasets.files.patterns import expand, is_pattern
-from augpipe.datasets.formats.tar.source import refuse_compressed
+from augpipe.datasets.files.descriptors import FileSet
+from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
 from augpipe.datasets.formats.tfrecord.example import Feature, bytes_of, features_of, integers_of
 from augpipe.datasets.formats.tfrecord.frames import HEAD_BYTES, TAIL_BYTES, checksum, is_whole, read_frames
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import listed, printable
 
@@ -23,7 +18,7 @@ _MAX_TEXT_BYTES = 4096
 _BUFFER_BYTES = 4096
 
 
-class TFRecordSource(LabelledSource):
+class TFRecordSource(ContainerSource):
     """The images of one TFRecord file or of many; sample ids count through the files, one a record.
 
     The image is a feature of one value of bytes. The label is a feature of one int64 or of one text; texts are sorted
@@ -48,29 +43,28 @@ class TFRecordSource(LabelledSource):
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: Paths,
         *,
         image: str | None = None,
         label: str | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
         self._masked = checksum()
-        self._paths = _files(paths)
+        super().__init__(container_files(paths, "TFRecord"))
         self._records, self._lengths = array("Q"), array("I")
         self._images, self._image_lengths = array("Q"), array("I")
-        self._ends: list[int] = []
         labels = LabelColumn()
         for path in self._paths:
-            refuse_compressed(path)
             with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+                refuse_compressed(path, file.read(6))
                 self._add(path, file, image, label, labels)
         if not len(self):
             raise ValueError(f"{listed(self._paths)} holds no records. Check what wrote it.")
         self._labels, self.classes = labels.numbered(classes, self.name)
-        self._files = FileSet(self._paths, most_descriptors())
+        self._files = FileSet(self._paths)
 
     def _add(self, path: str, file: BinaryIO, image: str | None, label: str | None, labels: LabelColumn) -> None:
-        before = len(self)
+        before = len(self._records)
         try:
             for first, length in read_frames(file, self._masked):
                 if length > _MAX_RECORD_BYTES:
@@ -85,53 +79,28 @@ class TFRecordSource(LabelledSource):
                 self._images.append(start)
                 self._image_lengths.append(end - start)
         except ValueError as error:
-            raise ValueError(f"{printable(path)}, record {len(self) - before}: {error}.") from error
+            raise ValueError(f"{printable(path)}, record {len(self._records) - before}: {error}.") from error
         self._ends.append(len(self._records))
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def read(self, sample_id: int) -> bytes:
         """The image's bytes, once the record's checksum is found right.
 
         Raises:
-            IndexError: no such sample.
             ValueError: the record is damaged, or the file has become shorter; the reason alone.
             OSError: it cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        file, _ = self._find(sample_id)
         first, length = self._records[sample_id], self._lengths[sample_id]
-        data = self._files.read(self._file(sample_id), length + TAIL_BYTES, first)
+        data = self._files.read(file, length + TAIL_BYTES, first)
         if not is_whole(data[:length], data[length:], self._masked):
             raise ValueError(f"the record of {length} bytes at {first} is damaged: its checksum is wrong")
         start = self._images[sample_id] - first
         return data[start : start + self._image_lengths[sample_id]]
 
     def name(self, sample_id: int) -> str:
-        """The file's path and the record's number in it.
-
-        Raises:
-            IndexError: no such sample.
-        """
-        check_sample_id(sample_id, len(self))
-        file = self._file(sample_id)
-        before = self._ends[file - 1] if file else 0
-        return f"{printable(self._paths[file])}/record {sample_id - before}"
-
-    def _file(self, sample_id: int) -> int:
-        return bisect_right(self._ends, sample_id)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_files", "_masked")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._masked = checksum()
-        self._files = FileSet(self._paths, most_descriptors())
-
-    def __repr__(self) -> str:
-        where = printable(self._paths[0]) + (f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else "")
-        return f"TFRecordSource({where!r}: {count(len(self), 'image')}, {count(len(self.classes), 'class')})"
+        """The file's path and the record's number in it."""
+        file, number = self._find(sample_id)
+        return f"{printable(self._paths[file])}/record {number}"
 
 
 def is_tfrecord(path: str) -> bool:
@@ -185,18 +154,3 @@ def _label(file: BinaryIO, found: Mapping[str, Feature], wanted: str | None) -> 
         return file.read(end - start).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"its feature {name!r} is not UTF-8, and a label is a text. Pass label=") from error
-
-
-def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    if isinstance(paths, (str, os.PathLike)):
-        path = os.fspath(paths)
-        found = list(expand(path)) if is_pattern(path) and not os.path.lexists(path) else [path]
-    else:
-        found = [os.fspath(path) for path in paths]
-    if not found:
-        raise ValueError("paths is empty: TFRecordSource takes at least one file. Pass one.")
-    for path in found:
-        if not os.path.isfile(path):
-            what = "does not exist" if not os.path.lexists(path) else "is no regular file"
-            raise ValueError(f"{printable(path)} {what}; TFRecordSource takes TFRecord files. Check the spelling.")
-    return found

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from augpipe.gpu_ops.codec import leaves as codec_leaves
-from augpipe.gpu_ops.codec.cuda.memory import (
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED, function, shared
+from augpipe.gpu_ops.cuda.memory import (
     WARP,
     add_to,
     bits_of,
@@ -19,11 +20,16 @@ from augpipe.gpu_ops.codec.cuda.memory import (
     load_changing_f32,
     load_changing_four_f32,
     load_four_i32,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
     of_lane,
+    store_f32,
     store_four_f32,
+    store_u8,
+    store_u32,
 )
-from augpipe.gpu_ops.cuda.functions import IS_SIMULATED, function, shared
-from augpipe.gpu_ops.cuda.memory import load_i32, load_i64, load_u8, load_u32, store_f32, store_u8, store_u32
 
 magnitude_bits = shared(codec_leaves.magnitude_bits)
 

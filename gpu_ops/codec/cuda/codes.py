@@ -1,5 +1,5 @@
 """The CUDA loops of the 8-bit codecs and of bfloat16, on the CPU's leaves; what they share with others is in
-`codec_chunks`.
+`chunks`.
 
 A warp whose chunk is its whole block finds the absmax of the numbers in its registers, and encodes them from there. Of
 a larger block, a kernel before that finds the absmax.
@@ -25,17 +25,19 @@ from augpipe.gpu_ops.codec.cuda.chunks import (
     largest_of_warp,
     write_bytes,
 )
-from augpipe.gpu_ops.codec.cuda.memory import (
+from augpipe.gpu_ops.cuda.functions import function, shared
+from augpipe.gpu_ops.cuda.memory import (
     bits_of,
     float32_of,
     load_changing_i32,
+    load_f32,
+    load_i32,
+    load_i64,
     load_two_i32,
     product,
     raise_to,
     store_two_i32,
 )
-from augpipe.gpu_ops.cuda.functions import function, shared
-from augpipe.gpu_ops.cuda.memory import load_f32, load_i32, load_i64
 
 bfloat16_code, code_of = shared(codec_leaves.bfloat16_code), shared(codec_leaves.code_of)
 divisor_of, table_slot = shared(codec_leaves.divisor_of), shared(codec_leaves.table_slot)

@@ -1,4 +1,4 @@
-"""Launching the codecs' kernels: from slices in raw memory to work queued on a stream; `codec_chunks` has the rules.
+"""Launching the codecs' kernels: from slices in raw memory to work queued on a stream; `chunks` has the rules.
 
 Nothing here waits for the device or allocates on it, but for the first call of each kernel, which compiles it. The
 device must be the current one, and all memory must be left alone until the stream has passed the launch.
@@ -44,7 +44,7 @@ class Slices:
     """What one launch works on."""
 
     rows: tuple[tuple[int, ...], ...]
-    """The table that kernels read, see `codec_chunks.ROW_BYTES`; a slice has a row for each of its messages."""
+    """The table that kernels read, see `chunks.ROW_BYTES`; a slice has a row for each of its messages."""
     num: int
     """Slices."""
     messages: int

@@ -1,4 +1,4 @@
-"""The CUDA loops of the one-bit codec, on the terms of `codec_chunks`.
+"""The CUDA loops of the one-bit codec, on the terms of `chunks`.
 
 A warp sums its chunk in units of the chunk's absmax, so that no sum overflows. Where a block has several chunks, a
 second kernel brings their sums together. Sums are float32, in an order that never changes.
@@ -28,18 +28,21 @@ from augpipe.gpu_ops.codec.cuda.chunks import (
     write_bytes,
 )
 from augpipe.gpu_ops.codec.cuda.codes import checked_divisor
-from augpipe.gpu_ops.codec.cuda.memory import (
+from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES
+from augpipe.gpu_ops.cuda.functions import function
+from augpipe.gpu_ops.cuda.memory import (
     WARP,
     bits_of,
     float32_of,
     load_changing_f32,
     load_changing_i32,
+    load_i64,
+    load_u8,
     product,
+    store_f32,
     store_i32,
+    store_u8,
 )
-from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES
-from augpipe.gpu_ops.cuda.functions import function
-from augpipe.gpu_ops.cuda.memory import load_i64, load_u8, store_f32, store_u8
 
 PARTIAL_BYTES = 16
 """What is kept of a chunk, float32 each: its absmax, the sums of its numbers >= 0 and of those below in units of that,

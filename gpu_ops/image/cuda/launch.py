@@ -33,11 +33,6 @@ _lock = threading.Lock()
 """Held while a kernel is compiled or loaded, and during a simulated launch: the simulator runs one at a time."""
 
 
-def is_simulated() -> bool:
-    """Whether addresses are of host memory, for numba's simulator to work on."""
-    return IS_SIMULATED
-
-
 def render_batch(
     pixels: int,
     rows: int,

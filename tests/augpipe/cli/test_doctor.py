@@ -65,7 +65,6 @@ def gpu_facts(on_bus: bool = True, **changes: Any) -> GpuFacts:
         "capabilities": answering([(7, 5), (9, 0)]),
         "devices": answering([("NVIDIA H200", (9, 0))]),
         "launch": answering(None),
-        "engines": answering((7, 1)),
         "is_on_bus": answering(on_bus),
     }
     return GpuFacts(cuda=Facts(**cuda), **(fields | changes))
@@ -86,7 +85,6 @@ def test_a_machine_with_a_gpu_shows_all_of_it() -> None:
     kernels = "numba-cuda 0.30.4, compiled by CUDA 13.0 (NVVM IR 2.0), linked by nvJitLink 13.0"
     assert found["CUDA kernels"].text == kernels
     assert found['device="cuda"'].data == {"usable": True, "num_devices": 1}
-    assert found["JPEG engines"].text == "7 on cuda:0, cores in each: 1, says nvJPEG"
 
 
 def test_a_machine_without_a_gpu_is_not_alarmed() -> None:
@@ -155,20 +153,6 @@ def test_a_kernel_that_fails_is_told() -> None:
 
     verdict = by_name(gpus(gpu_facts(launch=launch)))['device="cuda"']
     assert verdict.status == "broken" and verdict.text.endswith("ValueError: [222] unsupported PTX")
-
-
-def test_jpeg_engines_rest_on_nvjpeg_alone() -> None:
-    assert by_name(gpus(gpu_facts(engines=answering((0, 0)))))["JPEG engines"].status == "none"
-
-    def missing(index: int) -> NoReturn:
-        raise OSError("nvJPEG is not to be found")
-
-    line = by_name(gpus(gpu_facts(engines=missing)))["JPEG engines"]
-    assert (line.status, line.text, line.data) == (
-        "none",
-        "cannot be told: nvJPEG is not to be found",
-        {"engines": None},
-    )
 
 
 def test_gpus_that_cannot_be_listed_are_no_reason_to_stop() -> None:

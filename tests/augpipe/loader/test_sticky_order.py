@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from augpipe.gpu_ops.random.permutation import permute
-from augpipe.gpu_ops.random.philox import philox4x32
+from augpipe.gpu_ops.random.philox import draws
 from augpipe.order import rank_positions, rank_seed, sticky_sample_ids
 
 # Part of a run's reproducibility, as the plain order is: these change with a new major version, and with nothing less.
@@ -39,7 +39,7 @@ def test_golden_orders(
 
 def test_the_order_follows_its_description() -> None:
     num_samples, seed, epoch, rank, world_size = 1001, 2**35 + 3, 6, 2, 4
-    block = philox4x32([[0, zlib.crc32(b"augpipe.order.sticky"), rank, 0]], seed)[0].tolist()
+    block = draws(seed, 0, [rank], zlib.crc32(b"augpipe.order.sticky"), 2)[0].tolist()
     assert rank_seed(seed, rank) == block[0] + block[1] * 2**32
     owned = np.arange(rank, num_samples, world_size)
     expected = owned[permute(np.arange(len(owned)), len(owned), rank_seed(seed, rank), epoch)]

@@ -92,7 +92,7 @@ def test_images_labels_and_names() -> None:
     assert isinstance(source, HuggingFaceSource) and source.classes == ("7", "0")
     assert_keeps_the_protocol(source, [b"image %d" % i for i in range(5)], [0, 1, 0, 1, -1])
     assert source.name(3) == "Dataset train, row 3"
-    assert repr(source) == "HuggingFaceSource(Dataset train: 5 images, 2 classes)"
+    assert repr(source) == "HuggingFaceSource('Dataset train': 5 photographs, 2 classes)"
     assert dataset.features["image"].decode, "the user's own Dataset was changed"
 
 

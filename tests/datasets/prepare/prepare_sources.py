@@ -9,7 +9,7 @@ from PIL import Image, ImageCms
 
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.chunk import ChunkTask
-from augpipe.datasets.prepare.engine_protocol import Listener
+from augpipe.datasets.prepare.engine_protocol import Watcher
 from augpipe.datasets.prepare.journal import complete_chunk
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
@@ -28,11 +28,11 @@ class InlineEngine:
         self.stop_before = stop_before
         self.done: list[int] = []
 
-    def run(self, source: Source, tasks: Iterable[ChunkTask], listener: Listener) -> None:
+    def run(self, source: Source, tasks: Iterable[ChunkTask], watcher: Watcher) -> None:
         for task in reversed(list(tasks)) if self.backwards else tasks:
             if len(self.done) == self.stop_before:
                 raise KeyboardInterrupt
-            complete_chunk(source, task, lambda: listener.progress(1))
+            complete_chunk(source, task, lambda: watcher.progress(1))
             self.done.append(task.number)
 
 

@@ -18,9 +18,10 @@ from PIL import Image
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.chunk import ChunkTask, prepare_chunk
+from augpipe.datasets.prepare.engine_protocol import Watcher
 from augpipe.datasets.prepare.journal import WORK_FOLDER
 from augpipe.datasets.prepare.output_folder import locked
-from augpipe.datasets.prepare.prepare import Watcher, prepare
+from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.run_plan import identify
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import EDGES, TallyBuilder

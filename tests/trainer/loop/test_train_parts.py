@@ -23,14 +23,13 @@ from augpipe.trainer.checkpoint import DamagedError, agree_on_newest
 from augpipe.trainer.checkpoint.tree import flatten, restore
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.data import hold_out
-from augpipe.trainer.loop.ema import make_ema
 from augpipe.trainer.loop.failures.heartbeat import Heartbeat, is_exchange_failure
-from augpipe.trainer.loop.network import check_input, set_dropout
+from augpipe.trainer.loop.network import check_input, make_average, set_dropout
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import next_update
 from augpipe.trainer.loop.world import choose_device
-from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau, lr_factor
 from augpipe.trainer.report.metrics import Table, read_rows
 from augpipe.trainer.strategies import strategy
@@ -152,14 +151,14 @@ def test_other_schedules_do_not_look_at_the_loss() -> None:
 def test_the_average_takes_in_what_all_its_steps_would() -> None:
     """With every=2: the weight of an update is that of two steps, and buffers are those of the last update."""
     model = torch.nn.BatchNorm1d(1)
-    ema = make_ema(EmaConfig(decay=0.5, every=2), model)
-    assert ema is not None and ema.every == 2
+    ema = make_average(EmaConfig(decay=0.5, every=2), model)
+    assert ema is not None
     for value in (1.0, 3.0, 7.0):
         torch.nn.init.constant_(model.weight, value)
         model.get_buffer("running_mean").fill_(value)
-        ema.update(model)
+        ema.update_parameters(model)
     assert ema.module.get_parameter("weight").item() == 0.25 * (0.25 * 1.0 + 0.75 * 3.0) + 0.75 * 7.0
-    assert make_ema(EmaConfig(), model) is None
+    assert make_average(EmaConfig(), model) is None
 
 
 class Saved(SimpleNamespace):
@@ -188,7 +187,7 @@ def run_state(lr: float) -> RunState:
         loader=loader,
         plateau=Plateau(schedule(name="plateau")),
         scaler=GradScaler("cpu"),
-        ema=make_ema(EmaConfig(decay=0.5), model),
+        ema=make_average(EmaConfig(decay=0.5), model),
         counters=Counters(),
     )
 
@@ -198,7 +197,7 @@ def saved_by(state: RunState, num_ranks: int) -> Any:
     torch.nn.functional.mse_loss(state.strategy.module(torch.randn(4, 2)), torch.ones(4, 2)).backward()
     state.strategy.step()
     assert state.ema is not None
-    state.ema.update(state.model)
+    state.ema.update_parameters(state.model)
     state.counters.step, state.counters.num_skipped, state.counters.seconds = 7, 2, 1.5
     state.plateau.factor = 0.25
     assert state.scaler is not None
@@ -259,7 +258,7 @@ def test_groups_take_every_batch_of_the_loader_once(
 def test_weight_decay_may_spare_1d_tensors(name: str) -> None:
     layer = torch.nn.Linear(3, 2)
     config = OptimConfig.model_validate({"name": name, "lr": 0.1, "weight_decay": 0.5, "decay_1d": False})
-    optimizer = MakeOptimizer(config)(layer.parameters())
+    optimizer = make_optimizer(config, layer.parameters())
     for parameter in layer.parameters():
         parameter.grad = torch.zeros_like(parameter)
     weight, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
@@ -279,14 +278,14 @@ def test_weight_decay_may_spare_1d_tensors(name: str) -> None:
 )
 def test_an_optimizer_has_the_configs_options(options: dict[str, Any], expected: dict[str, Any]) -> None:
     config = OptimConfig.model_validate({"lr": 0.2, "weight_decay": 0.25, **options})
-    (group,) = MakeOptimizer(config)(torch.nn.Linear(3, 2).parameters()).param_groups
+    (group,) = make_optimizer(config, torch.nn.Linear(3, 2).parameters()).param_groups
     expected = {"lr": 0.2, "weight_decay": 0.25, **expected}
     assert {key: group[key] for key in expected} == expected
 
 
 def test_a_single_number_does_not_decay_either() -> None:
     parameters = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2, 2), (2,), ())]
-    groups = MakeOptimizer(OptimConfig(weight_decay=0.5, decay_1d=False))(parameters).param_groups
+    groups = make_optimizer(OptimConfig(weight_decay=0.5, decay_1d=False), parameters).param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 1), (0.0, 2)]
 
 

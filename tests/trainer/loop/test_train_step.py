@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from augpipe.trainer.config import make_config
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.optim.optimizer import MakeOptimizer
+from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.strategies import strategy
 
 
@@ -57,7 +58,7 @@ def update(
 ) -> StepResult:
     settings = {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "label_smoothing": 0.2}
     config = make_config({"data": {"source": "x"}, "optim": settings, **options})
-    synced = strategy("ddp", model, MakeOptimizer(config.optim))
+    synced = strategy("ddp", model, partial(make_optimizer, config.optim))
     step = Step(config, world, synced.module, synced, make_scaler(config, world.device))
     num_samples = sum(map(len, batches)) if num_samples is None else num_samples
     return step.run(iter(batches), UpdateBatches(num_batches=len(batches), num_samples=num_samples))

@@ -1,0 +1,87 @@
+"""What the sources of files that hold many images share: the files that they are given, and where a sample lies."""
+
+import os
+from collections.abc import Sequence
+
+from augpipe.datasets.files.patterns import expand, refuse_splits
+from augpipe.datasets.metadata.labelled_source import LabelledSource, find_sample
+from augpipe.datasets.metadata.names import printable
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One file, a folder or a pattern; or several files."""
+
+_EXPANDED_BY = ((b"\x1f\x8b", "gunzip"), (b"BZh", "bunzip2"), (b"\xfd7zXZ\0", "unxz"), (b"\x28\xb5\x2f\xfd", "unzstd"))
+"""What a compressed file begins with -> the program that expands it."""
+
+
+class ContainerSource(LabelledSource):
+    """Samples that count through files, one file after the other.
+
+    Args:
+        paths: the files, by the names that messages have.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._where = printable(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        self._ends: list[int] = []
+        """How many samples there are up to each file's end."""
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def _find(self, sample_id: int) -> tuple[int, int]:
+        """The number of a sample's file, and its place there."""
+        return find_sample(sample_id, self._ends)
+
+
+def container_files(paths: Paths, kind: str, extension: str = "") -> list[str]:
+    """The files that a source is given; those of a folder are sorted by name.
+
+    Args:
+        paths: what the user gave.
+        kind: what the files are, for messages: "tar".
+        extension: the end of their names in a folder; without one, no folder is taken.
+
+    Raises:
+        ValueError: there is none, one is no regular file, or a folder holds several splits.
+        OSError: the folder cannot be listed.
+    """
+    if not isinstance(paths, (str, os.PathLike)):
+        found = [os.fspath(path) for path in paths]
+    elif extension and os.path.isdir(folder := os.fspath(paths)):
+        names = [name for name in os.listdir(folder) if name.lower().endswith(extension) and not name.startswith(".")]
+        if not names:
+            raise ValueError(
+                f"{printable(folder)} holds no {kind} file (*{extension}). Give the folder that they lie in."
+            )
+        refuse_splits(folder, names)
+        found = [os.path.join(folder, name) for name in sorted(names, key=os.fsencode)]
+    else:
+        path = os.fspath(paths)
+        found = [path] if os.path.lexists(path) else expand(path)
+    if not found:
+        raise ValueError(f"paths is empty: at least one {kind} file is needed. Pass one.")
+    for path in found:
+        if not os.path.isfile(path):  # a pipe would be waited for
+            what = "is no regular file" if os.path.lexists(path) else "does not exist"
+            raise ValueError(f"{printable(path)} {what}, and a {kind} file is wanted. Check the spelling.")
+    return found
+
+
+def refuse_compressed(path: str, start: bytes) -> None:
+    """Refuse a compressed file, which cannot be read at any place but from its beginning.
+
+    Args:
+        path: its name.
+        start: its first 6 bytes, or more.
+
+    Raises:
+        ValueError: it is compressed by gzip, bzip2, xz or zstd.
+    """
+    for beginning, program in _EXPANDED_BY:
+        if start.startswith(beginning):
+            raise ValueError(
+                f"{printable(path)} is compressed, and can only be read from its beginning to its end. Expand it once: "
+                f"{program} --keep {printable(path)}"
+            )
