@@ -3,13 +3,19 @@
 numba sets itself up at the first kernel, which takes a second where the kernels themselves are read from the cache.
 """
 
-import numpy as np
-import torch._dynamo  # every optimizer imports it
+from importlib import import_module
 
-import augpipe.trainer.launch
-import augpipe.trainer.loop
-import tests.distributed.prepare_runs
-import tests.distributed.rank_cases  # noqa: F401
+import numpy as np
+
 from augpipe.trainer.codecs import codec
 
+IMPORTED = (
+    "augpipe.trainer.launch",
+    "augpipe.trainer.loop",
+    "tests.distributed.prepare_runs",
+    "torch._dynamo",  # which every optimizer imports
+)
+
+for module in IMPORTED:
+    import_module(module)
 codec("dynamic-tree").encode(np.ones(9, np.float32))

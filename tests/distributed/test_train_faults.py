@@ -102,7 +102,7 @@ def test_torchrun_starts_again_from_the_last_checkpoint(job: Path) -> None:
         os.kill(children(agent.pid)[1], signal.SIGKILL)
         # the second start has new processes, and forgets the rows after its checkpoint
         wait_until(lambda: newest(job.parent / "run") >= before + 8, agent)
-        agent.terminate()
+        agent.send_signal(signal.SIGTERM)
         _, said = agent.communicate(timeout=TIMEOUT_S)
     assert "going on from" in said
     steps = [int(row["step"]) for row in read_rows(job.parent / "run" / "metrics.csv")]

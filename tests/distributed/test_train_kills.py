@@ -23,7 +23,7 @@ from tests.distributed.train_runs import contents, sample_ids, settings, write_p
 
 pytestmark = pytest.mark.slow
 
-STEPS, SAVE_EVERY, DIES_IN = 100, 4, 12
+STEPS, SAVE_EVERY, DIES_IN = 64, 4, 12
 STRAIGHT_ON_S = 30
 """For the survivor's end: less than the longest exchange, so that it did not just wait for that to run out."""
 TABLES: dict[str, Any] = {
@@ -104,7 +104,7 @@ def test_all_killed_at_random_moments(photos: Path, undisturbed: Path, tmp_path:
     job, out, moments = write_job(tmp_path, photos), tmp_path / "run", random.Random(2)
     resumed_from = 0
     for _ in range(2):
-        least = resumed_from + moments.randrange(2 * SAVE_EVERY, 8 * SAVE_EVERY)
+        least = resumed_from + moments.randrange(SAVE_EVERY, 4 * SAVE_EVERY)
         with started(two_ranks(job)) as ranks:
             wait_until(lambda least=least: newest(out) >= least, ranks[0], poll_s=0.005)  # type: ignore[misc]
             time.sleep(moments.uniform(0, 0.1))
