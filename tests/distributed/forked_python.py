@@ -4,6 +4,7 @@ Started anew, each would spend five seconds of processor time on imports. The co
 examples and the restart by torchrun are tests that start training anew.
 """
 
+import builtins
 import multiprocessing
 import os
 import runpy
@@ -40,7 +41,8 @@ class ForkedPython:
     """A process as `python ARGUMENTS` would be, in a session of its own; the part of Popen that tests need.
 
     Args:
-        arguments: `-c SCRIPT` or `-m MODULE`, and what is for it; `-W error` may stand before.
+        arguments: `-c SCRIPT`, `-m MODULE` or a file, and what is for it; `-W ACTION` and `-W ACTION::BUILTIN_CATEGORY`
+            may stand before.
         environment: what is added to this process's.
     """
 
@@ -110,13 +112,18 @@ def _run(arguments: list[str], environment: dict[str, str], outputs: list[str]) 
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(ROOT)
-    if arguments[:2] == ["-W", "error"]:
-        warnings.simplefilter("error")
+    while arguments[0] == "-W":
+        action, _, category = arguments[1].partition("::")
+        warnings.simplefilter(action, getattr(builtins, category or "Warning"))  # type: ignore[arg-type]
         arguments = arguments[2:]
-    kind, what, *for_it = arguments
-    if kind == "-m":
-        sys.argv = [what, *for_it]
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = ["-c", *for_it]
-        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    match arguments:
+        case ["-m", module, *for_it]:
+            sys.argv = [module, *for_it]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", script, *for_it]:
+            sys.argv = ["-c", *for_it]
+            exec(compile(script, "<string>", "exec"), {"__name__": "__main__"})
+        case [path, *_]:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(path).parent))
+            runpy.run_path(path, run_name="__main__")

@@ -45,14 +45,18 @@ def children(pid: int) -> list[int]:
 
 
 def two_ranks(job: Path, script: str | None = None) -> Commands:
+    """A run of two ranks."""
+    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
+    return as_two_ranks([*what, str(job)])
+
+
+def as_two_ranks(arguments: list[str]) -> Commands:
     """Without torchrun, which would end the others itself."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
-    command = [*what, str(job)]
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [(command, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    return [(arguments, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
 
 
 def run_to_the_end(commands: Commands) -> str:
