@@ -86,6 +86,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _simulated_blocks_wait_asleep() -> Iterator[None]:
+    """The simulator asks all the time whether a block's threads live, and takes time from them: it waits a little."""
+    with pytest.MonkeyPatch.context() as patched:
+        if IS_SIMULATED:
+            from numba.cuda.simulator.kernel import BlockThread
+
+            is_alive = BlockThread.is_alive
+
+            def is_alive_soon(self: BlockThread) -> bool:
+                if not self.syncthreads_blocked:
+                    self.join(0.001)
+                return is_alive(self)
+
+            patched.setattr(BlockThread, "is_alive", is_alive_soon)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """Commands that a test calls in this process set up logging for a process of their own."""
