@@ -18,6 +18,9 @@ from hypothesis import settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# torch's threads wait for each other awake, and two workers of pytest have no core to spare for that
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
 settings.load_profile("ci" if os.environ.get("CI") else "augpipe")

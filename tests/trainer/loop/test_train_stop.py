@@ -72,6 +72,7 @@ runpy.run_module("augpipe.trainer", run_name="__main__")
 """
 
 
+@pytest.mark.slow  # a process that imports torch
 def test_the_second_ends_it(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(to_toml(config(tmp_path / "run", write_photos(tmp_path, 8))))
