@@ -18,6 +18,9 @@ from hypothesis import settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# torch's threads wait for each other awake, and two workers of pytest have no core to spare for that
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
 settings.load_profile("ci" if os.environ.get("CI") else "augpipe")
@@ -84,6 +87,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _simulated_blocks_wait_asleep() -> Iterator[None]:
+    """The simulator asks all the time whether a block's threads live, and takes time from them: it waits a little."""
+    with pytest.MonkeyPatch.context() as patched:
+        if IS_SIMULATED:
+            from numba.cuda.simulator.kernel import BlockThread
+
+            is_alive = BlockThread.is_alive
+
+            def is_alive_soon(self: BlockThread) -> bool:
+                if not self.syncthreads_blocked:
+                    self.join(0.001)
+                return is_alive(self)
+
+            patched.setattr(BlockThread, "is_alive", is_alive_soon)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,8 +80,13 @@ def saturated(value: np.float32, factor: np.float32, shift: np.float32) -> np.fl
     return np.float32(min(max(value * factor + shift, np.float32(0.0)), np.float32(1.0)))
 
 
+@cache
+def _raised_levels(raised: int) -> list[np.float32]:
+    return [np.uint32(level | raised).view(np.float32) for level in range(256)]
+
+
 def _raised(byte: int) -> Callable[[Any, Any], np.float32]:
-    return lambda pixel, raised: (np.uint32(pixel) >> np.uint32(8 * byte) & np.uint32(255) | raised).view(np.float32)
+    return lambda pixel, raised: _raised_levels(int(raised))[int(pixel) >> 8 * byte & 255]
 
 
 raised_red, raised_green, raised_blue = _raised(0), _raised(1), _raised(2)

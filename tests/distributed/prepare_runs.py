@@ -1,6 +1,5 @@
 """Runs of prepare in processes of their own that tests may kill, and how to see how far one has come."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,8 +14,8 @@ from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
+from tests.distributed.forked_python import ROOT, server
 
-ROOT = Path(__file__).resolve().parents[2]
 NUM = 160
 """Images: five shards."""
 OPTIONS = ("--scales", "96,128")
@@ -56,9 +55,7 @@ def finish(source: Path, out: Path, *options: str) -> str:
 @contextmanager
 def forked(photos: Path, out: Path, *, num_workers: int) -> Iterator[BaseProcess]:
     """A resuming run as the leader of a process group, from a server that has imported all there is."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", __name__])
-    process = context.Process(target=_run, args=(photos, out, num_workers))
+    process = server().Process(target=_run, args=(photos, out, num_workers))
     process.start()
     try:
         yield process

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.distributed.forked_python import ForkedPython
+
 TIMEOUT_S = 30  # of one collective
 GROUP_TIMEOUT_S = 150
 
@@ -23,18 +24,8 @@ def run_cases(
     module: str, world_size: int, names: list[str], folder: Path, timeout_s: float = GROUP_TIMEOUT_S
 ) -> dict[str, str]:
     """By case, what went wrong on which rank, or nothing. Cases are functions (rank, world_size) of a module."""
-    command = [sys.executable, "-m", "tests.distributed.rank_cases", module, str(world_size), str(folder / "meet")]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), *names],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
+    command = ["-m", "tests.distributed.rank_cases", module, str(world_size), str(folder / "meet")]
+    ranks = [ForkedPython([*command, str(rank), *names]) for rank in range(world_size)]
     failures = dict.fromkeys(names, "")
     deadline = time.monotonic() + timeout_s
     try:
@@ -51,7 +42,7 @@ def run_cases(
     finally:
         for process in ranks:
             process.kill()
-            process.wait()
+            process.communicate()
     return failures
 
 

@@ -17,15 +17,17 @@ from augpipe.trainer.strategies import Strategy
 from tests.distributed.sync_models import assert_same_everywhere, batches, build, network, train_step, weights
 
 SLOW_S = 0.15
+SLOW_IN_EACH_STEP_S = 0.02
+"""For the cases that train on: a reader who does not wait reads at once."""
 
 
-def delayed(sync: Strategy) -> None:
+def delayed(sync: Strategy, seconds: float = SLOW_S) -> None:
     """Make every gather late, so that whoever does not wait is caught."""
     for bucket in sync._buckets:  # type: ignore[attr-defined]
         inner = bucket.pack_gather
 
         def late(inner: Callable[[], None] = inner) -> None:
-            time.sleep(SLOW_S)
+            time.sleep(seconds)
             inner()
 
         bucket.pack_gather = late
@@ -244,7 +246,7 @@ def shared_reordered_unused(rank: int, world_size: int) -> None:
         model = Shared()
         sync = build(name, model, "adamw", bucket_bytes=1200, **options)
         if name == "lazy":
-            delayed(sync)
+            delayed(sync, SLOW_IN_EACH_STEP_S)
         for step, batch in enumerate(batches(rank, 6)):
             model.use = bool(step % 2) and rank == 0
             train_step(sync, batch)
@@ -280,7 +282,7 @@ def lstm_and_attention(rank: int, world_size: int) -> None:
         model = Net()
         sync = build(name, model, "sgd")
         if name == "lazy":
-            delayed(sync)
+            delayed(sync, SLOW_IN_EACH_STEP_S)
         for batch in batches(rank, 4):
             train_step(sync, batch)
         sync.flush()
@@ -298,7 +300,7 @@ def compiled(rank: int, world_size: int) -> None:
         model = network()
         sync = build(name, model, "sgd", wait=wait)
         if name == "lazy":
-            delayed(sync)
+            delayed(sync, SLOW_IN_EACH_STEP_S)
         module = torch.compile(sync.module, backend="eager") if compile else sync.module
         with warnings.catch_warnings():
             warnings.simplefilter(

@@ -34,13 +34,13 @@ from tests.distributed.prepare_runs import (
     workers_of,
 )
 
-NUM_GROUP_KILLS = 12
-NUM_WORKER_KILLS = 8
+NUM_GROUP_KILLS = 8
+NUM_WORKER_KILLS = 5
 
 
-@pytest.mark.parametrize("num_workers", ["1", "2", "3"])
-def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Path, num_workers: str) -> None:
-    assert finish(photos, tmp_path / "out", "--workers", num_workers) == ""
+def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+    """Three of them; below there are one and two, and the bytes are the same."""
+    assert finish(photos, tmp_path / "out", "--workers", "3") == ""
     assert tree(tmp_path / "out") == whole
 
 

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -97,14 +96,13 @@ def test_a_signal_to_one_rank_ends_both_after_the_same_step(job: Path) -> None:
 
 def test_torchrun_starts_again_from_the_last_checkpoint(job: Path) -> None:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    command = [sys.executable, *torchrun, "-m", "augpipe.trainer", str(job)]
-    with started([(command, {})]) as (agent,):
+    with started([([*torchrun, "-m", "augpipe.trainer", str(job)], {})]) as (agent,):
         wait_until(lambda: newest(job.parent / "run") >= 4, agent)
         before = newest(job.parent / "run")
         os.kill(children(agent.pid)[1], signal.SIGKILL)
         # the second start has new processes, and forgets the rows after its checkpoint
         wait_until(lambda: newest(job.parent / "run") >= before + 8, agent)
-        agent.terminate()
+        agent.send_signal(signal.SIGTERM)
         _, said = agent.communicate(timeout=TIMEOUT_S)
     assert "going on from" in said
     steps = [int(row["step"]) for row in read_rows(job.parent / "run" / "metrics.csv")]
@@ -112,9 +110,8 @@ def test_torchrun_starts_again_from_the_last_checkpoint(job: Path) -> None:
 
 
 def test_killed_while_a_checkpoint_is_written(job: Path) -> None:
-    with started([([sys.executable, "-c", SLOW_TO_FINISH, str(job)], {})]) as (process,):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "writing\n"
+    with started([(["-c", SLOW_TO_FINISH, str(job)], {})]) as (process,):
+        assert process.first_line(TIMEOUT_S) == "writing\n"
         process.kill()
     left = checkpoints(job.parent / "run")
     assert left == ["step-000000004", "step-000000008.tmp"]

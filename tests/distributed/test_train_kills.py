@@ -10,8 +10,8 @@ import torch
 
 from augpipe.trainer.checkpoint.checkpoints_folder import finished, newest_whole
 from augpipe.trainer.config import make_config, to_toml
+from tests.distributed.rank_processes import TIMEOUT_S
 from tests.distributed.train_processes import (
-    by_torchrun,
     kill_all,
     newest,
     run_to_the_end,
@@ -23,7 +23,7 @@ from tests.distributed.train_runs import contents, sample_ids, settings, write_p
 
 pytestmark = pytest.mark.slow
 
-STEPS, SAVE_EVERY, DIES_IN = 100, 4, 12
+STEPS, SAVE_EVERY, DIES_IN = 64, 4, 12
 STRAIGHT_ON_S = 30
 """For the survivor's end: less than the longest exchange, so that it did not just wait for that to run out."""
 TABLES: dict[str, Any] = {
@@ -104,13 +104,14 @@ def test_all_killed_at_random_moments(photos: Path, undisturbed: Path, tmp_path:
     job, out, moments = write_job(tmp_path, photos), tmp_path / "run", random.Random(2)
     resumed_from = 0
     for _ in range(2):
-        least = resumed_from + moments.randrange(2 * SAVE_EVERY, 8 * SAVE_EVERY)
-        with started(by_torchrun(job)) as (agent,):
-            wait_until(lambda least=least: newest(out) >= least, agent, poll_s=0.005)  # type: ignore[misc]
+        least = resumed_from + moments.randrange(SAVE_EVERY, 4 * SAVE_EVERY)
+        with started(two_ranks(job)) as ranks:
+            wait_until(lambda least=least: newest(out) >= least, ranks[0], poll_s=0.005)  # type: ignore[misc]
             time.sleep(moments.uniform(0, 0.1))
-            kill_all(agent)
-            _, said = agent.communicate()
-        assert agent.returncode == -9
+            for rank in ranks:
+                kill_all(rank)
+            said = ranks[0].communicate()[1]
+        assert [rank.returncode for rank in ranks] == [-9, -9]
         assert (f"going on from {out}/checkpoints/step-{resumed_from:09}, written by 2 ranks" in said) == (
             resumed_from > 0
         ), said
@@ -118,7 +119,7 @@ def test_all_killed_at_random_moments(photos: Path, undisturbed: Path, tmp_path:
         assert whole is not None and whole == finished(out / "checkpoints")[0]  # nothing cut short bears a good name
         assert resumed_from < newest(out) < STEPS
         resumed_from = newest(out)
-    said = run_to_the_end(by_torchrun(job))
+    said = run_to_the_end(two_ranks(job))
     assert f"going on from {out}/checkpoints/step-{resumed_from:09}, written by 2 ranks" in said
     assert_ends_like(out, undisturbed, tmp_path)
 
@@ -128,8 +129,7 @@ def test_one_killed_amid_an_exchange(phase: int, photos: Path, undisturbed: Path
     job, out = write_job(tmp_path, photos), tmp_path / "run"
     script = DIES_AMID_AN_EXCHANGE.replace("PHASE", str(phase)).replace("STEP", str(DIES_IN))
     with started(two_ranks(job, script)) as (first, second):
-        assert second.stdout is not None
-        assert second.stdout.readline() == "dying\n"
+        assert second.first_line(TIMEOUT_S) == "dying\n"
         _, said = first.communicate(timeout=STRAIGHT_ON_S)
         second.communicate(timeout=STRAIGHT_ON_S)
     assert (first.returncode, second.returncode) == (1, -9)

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,27 +10,17 @@ from pathlib import Path
 
 from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.report.metrics import read_rows
-from tests.distributed.rank_processes import ENVIRONMENT, ROOT, TIMEOUT_S
+from tests.distributed.forked_python import ForkedPython
+from tests.distributed.rank_processes import TIMEOUT_S
 
 Commands = list[tuple[list[str], dict[str, str]]]
-"""Command line and environment of each process."""
+"""What stands behind `python`, and what is added to the environment, of each process."""
 
 
 @contextmanager
-def started(commands: Commands) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Processes with pipes, killed at the end with all that they started."""
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=ENVIRONMENT | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        for command, environment in commands
-    ]
+def started(commands: Commands) -> Iterator[list[ForkedPython]]:
+    """Processes that are killed at the end with all that they started."""
+    processes = [ForkedPython(arguments, environment) for arguments, environment in commands]
     try:
         yield processes
     finally:
@@ -41,12 +29,13 @@ def started(commands: Commands) -> Iterator[list["subprocess.Popen[str]"]]:
             process.communicate()
 
 
-def kill_all(process: "subprocess.Popen[str]") -> None:
+def kill_all(process: ForkedPython) -> None:
     """kill -9 of a process and of its children: torchrun gives its ranks sessions of their own."""
-    if process.poll() is None:  # else its id may be another's by now
-        for pid in [process.pid, *children(process.pid)]:
+    if process.poll() is None:
+        for pid in children(process.pid):
             with suppress(ProcessLookupError):  # it has ended
                 os.killpg(pid, signal.SIGKILL)
+        process.kill_session()
 
 
 def children(pid: int) -> list[int]:
@@ -56,20 +45,18 @@ def children(pid: int) -> list[int]:
 
 
 def two_ranks(job: Path, script: str | None = None) -> Commands:
+    """A run of two ranks."""
+    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
+    return as_two_ranks([*what, str(job)])
+
+
+def as_two_ranks(arguments: list[str]) -> Commands:
     """Without torchrun, which would end the others itself."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    what = ["-m", "augpipe.trainer"] if script is None else ["-c", script]
-    command = [sys.executable, *what, str(job)]
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [(command, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-
-
-def by_torchrun(job: Path) -> Commands:
-    """Two ranks and the agent that watches them."""
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return [([sys.executable, *torchrun, "-m", "augpipe.trainer", str(job)], {})]
+    return [(arguments, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
 
 
 def run_to_the_end(commands: Commands) -> str:
@@ -80,7 +67,7 @@ def run_to_the_end(commands: Commands) -> str:
     return said[0]
 
 
-def wait_until(what: Callable[[], bool], process: "subprocess.Popen[str]", poll_s: float = 0.05) -> None:
+def wait_until(what: Callable[[], bool], process: ForkedPython, poll_s: float = 0.05) -> None:
     """Fails if the process ends before that."""
     deadline = time.monotonic() + TIMEOUT_S
     while not what():

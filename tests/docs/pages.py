@@ -95,6 +95,8 @@ A_SMALL_RUN = {
     "--nproc-per-node 4": "--nproc-per-node 2",
 }
 """The reader edits run.toml before training with it."""
+A_RUN_OF_ONE_RANK = A_SMALL_RUN | {"--nproc-per-node 4": "--nproc-per-node 1"}
+"""docs/train.md has the same commands, with two."""
 ONE_RANK = """
 import torch
 import torch.distributed as dist
@@ -114,7 +116,7 @@ PAGES = {
     "README.md": Page(
         files=(photos(256),),
         before={"import augpipe.trainer": ONE_RANK + "given = {'model': model, 'averages': averages}"},
-        instead=A_SMALL_RUN,
+        instead=A_RUN_OF_ONE_RANK,
         then={
             "from augpipe import": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",

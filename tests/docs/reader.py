@@ -1,4 +1,4 @@
-"""A process that does what pages say, each in a child of its own: torch is loaded once, augpipe anew for each page.
+"""A process that does what pages say, each in a child of its own: torch and numba are loaded once, augpipe anew.
 
 It takes a page a line from stdin, as JSON, and answers with the child's exit code; what it prints goes to a file.
 """
@@ -16,11 +16,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import torch
+import torch._dynamo  # which every optimizer imports
+import torch.distributed.checkpoint
 
 
 def main() -> None:
+    numba.njit(lambda number: number)(1)  # numba sets itself up at the first function, which takes a second
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

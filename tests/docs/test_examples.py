@@ -1,15 +1,13 @@
 """The examples run as they stand, where what they need is installed."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.augpipe.decoding.image_files import encoded, scene
+from tests.distributed.train_processes import as_two_ranks, started
 from tests.docs.blocks import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -20,32 +18,25 @@ CASES = {
     "train_loop.py": (QUIET, r"epoch 1: mean loss \d\.\d{3}\n"),
     "torch_dataset.py": (QUIET, r"(\(4, 3, 64, 64\) torch\.float32\n){2}"),
     "dali_pipeline.py": (QUIET, r"(epoch [01]: .*the last batch is \(8, 3, 64, 64\) torch\.float32.*\n){2}"),
-    "ddp_hook.py": (
-        ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        r"epoch 1: mean loss \d+\.\d{3}\nall ranks have the same weights: True\n",
-    ),
+    "ddp_hook.py": (QUIET, r"epoch 1: mean loss \d+\.\d{3}\nall ranks have the same weights: True\n"),
     "lightning_fit.py": (
         (*QUIET, "-W", "ignore::FutureWarning"),  # torch's pytree gives one to Lightning
         r"epoch 0: mean loss \d\.\d{3}\nepoch 1: mean loss \d\.\d{3}",
     ),
     "hf_trainer.py": ((), r"8 steps: mean loss \d\.\d{3}"),  # 64 images, twice, by 16
 }
-"""Each example: what stands before its name, and what it prints."""
+"""Each example: what stands before its name, and what it, or its first rank, prints."""
+OF_TWO_RANKS = ("ddp_hook.py",)
 LIBRARIES = {"lightning_fit.py": ("pytorch_lightning",), "hf_trainer.py": ("transformers", "accelerate")}
 
 
-def run(*command: str) -> str:
-    """What the command prints."""
-    surroundings = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",  # nothing goes to the network
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT_S, env=surroundings
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(*arguments: str, num_ranks: int = 1) -> str:
+    """What Python prints with these arguments, or its first rank does."""
+    commands = [(list(arguments), {"HF_HUB_OFFLINE": "1"})]  # nothing goes to the network
+    with started(commands if num_ranks == 1 else as_two_ranks(list(arguments))) as processes:
+        said = [process.communicate(TIMEOUT_S) for process in processes]
+    assert [process.returncode for process in processes] == [0] * num_ranks, said
+    return said[0][0]
 
 
 @pytest.mark.slow
@@ -55,7 +46,8 @@ def test_the_example_runs(script: str) -> None:
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
     flags, expected = CASES[script]
-    assert re.search(expected, run(*flags, str(EXAMPLES / script)))
+    num_ranks = 2 if script in OF_TWO_RANKS else 1
+    assert re.search(expected, run(*flags, str(EXAMPLES / script), num_ranks=num_ranks))
 
 
 def test_the_example_of_a_dali_pipeline_reads_a_folder(tmp_path: Path) -> None:

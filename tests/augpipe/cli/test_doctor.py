@@ -394,6 +394,7 @@ def test_the_exit_code_is_that_of_what_is_needed(monkeypatch: pytest.MonkeyPatch
         assert json.loads(ended.stdout)["is_well"] is (code == 0)
 
 
+@pytest.mark.slow  # a process that imports torch
 def test_the_real_command_prints_json_that_parses() -> None:
     command = [sys.executable, "-m", "augpipe", "doctor", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -3,8 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +24,8 @@ from augpipe.trainer.loop.failures.heartbeat import Heartbeat, PeerError
 from augpipe.trainer.loop.step import Step, StepResult
 from augpipe.trainer.loop.training import Result
 from augpipe.trainer.strategies import SyncError
-from tests.distributed.rank_processes import ENVIRONMENT, ROOT, TIMEOUT_S
+from tests.distributed.rank_processes import TIMEOUT_S
+from tests.distributed.train_processes import started
 from tests.distributed.train_runs import checkpoints, config, write_photos
 
 
@@ -73,13 +72,14 @@ runpy.run_module("augpipe.trainer", run_name="__main__")
 """
 
 
+@pytest.mark.slow  # a process that imports torch
 def test_the_second_ends_it(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text(to_toml(config(tmp_path / "run", write_photos(tmp_path, 8))))
-    command = [sys.executable, "-c", WAITS_IN_STEP_1, str(job)]
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S / 2)
-    assert done.returncode == 128 + signal.SIGINT
-    assert done.stderr.endswith("augpipe: interrupted\n") and "Traceback" not in done.stderr
+    with started([(["-c", WAITS_IN_STEP_1, str(job)], {})]) as (process,):
+        _, said = process.communicate(timeout=TIMEOUT_S / 2)
+    assert process.returncode == 128 + signal.SIGINT
+    assert said.endswith("augpipe: interrupted\n") and "Traceback" not in said
 
 
 def test_a_size_that_no_scale_has_room_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
