@@ -132,6 +132,7 @@ def test_memory_that_is_too_small_is_not_written() -> None:
 
 DAMAGED = """
 import ctypes, mmap, random, sys
+from functools import partial
 import numpy as np
 from augpipe.gpu_ops.jpeg.decode import Workspace
 from tests.gpu_ops.test_jpeg import libjpegs
@@ -140,8 +141,8 @@ from tests.augpipe.decoding.image_files import encoded, scene
 libc = ctypes.CDLL(None)
 held = []
 
-def guarded(num, dtype):
-    # memory right before a page that nobody may touch, and behind another one
+def guarded(num, dtype, is_at_end):
+    # memory between two pages that nobody may touch, right before the second one or right behind the first
     num_bytes = num * np.dtype(dtype).itemsize
     pages = -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
     area = mmap.mmap(-1, pages + 2 * mmap.PAGESIZE)
@@ -149,7 +150,7 @@ def guarded(num, dtype):
     for guard in (base, base + mmap.PAGESIZE + pages):
         assert libc.mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, 0) == 0
     held.append(area)
-    first = base + mmap.PAGESIZE + pages - num_bytes
+    first = base + mmap.PAGESIZE + (pages - num_bytes if is_at_end else 0)
     return np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).from_address(first)).view(dtype)
 
 def verdict(data):
@@ -160,13 +161,15 @@ def verdict(data):
 
 num = int(sys.argv[1])
 chance = random.Random(num)
-workspace = Workspace(guarded)
+workspaces = [Workspace(partial(guarded, is_at_end=is_at_end)) for is_at_end in (False, True)]
 found = {"taken": 0, "left": 0}
 kinds = [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"restart_marker_blocks": 3}, {"optimize": True}]
 for turn in range(num // 100):
     height, width = chance.randint(1, 90), chance.randint(1, 90)
-    sound = encoded(scene(height, width, turn), "JPEG", quality=chance.randint(1, 100), **kinds[turn % len(kinds)])
-    memory, out = guarded(len(sound), np.uint8), guarded(height * width * 4, np.uint8)
+    sound = encoded(scene(height, width, turn), "JPEG", quality=chance.randint(1, 100), **kinds[turn // 2 % len(kinds)])
+    is_at_end = turn % 2 == 1
+    workspace = workspaces[is_at_end]
+    memory, out = guarded(len(sound), np.uint8, is_at_end), guarded(height * width * 4, np.uint8, is_at_end)
     for _ in range(100):
         data = bytearray(sound)
         way = chance.random()
@@ -178,7 +181,7 @@ for turn in range(num // 100):
         else:
             for _ in range(chance.choice([1, 1, 2, 8])):
                 data[chance.randrange(len(data))] = chance.randrange(256)
-        file = memory[len(memory) - len(data) :]
+        file = memory[len(memory) - len(data) :] if is_at_end else memory[: len(data)]
         file[:] = data
         left, top = chance.randrange(width), chance.randrange(height)
         region = left, top, chance.randint(left + 1, width), chance.randint(top + 1, height)
@@ -194,5 +197,5 @@ assert min(found.values()) > num // 20
 
 
 def test_damaged_files_are_left_or_the_same_and_no_memory_but_its_own_is_touched() -> None:
-    ended = subprocess.run([sys.executable, "-c", DAMAGED, "3000"], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", DAMAGED, "20000"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]
