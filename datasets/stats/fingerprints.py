@@ -27,8 +27,8 @@ all). `perceptual`: 64 bits that look-alikes nearly share, of meaning only with 
 Fingerprints = npt.NDArray[np.void]
 NUM_BITS = 64
 MAX_DISTANCE = 4
-"""Of 250 images (ImageNet's) written anew with JPEG quality 20, or at a third of their size, all lay within 4 bits
-of their original; no two different ones were nearer than 16. Mirrored ones were at 24 and more."""
+"""When 250 images (ImageNet's) were written anew with JPEG quality 20, or at a third of their size, all lay within
+4 bits of their original; no two different ones were nearer than 16. Mirrored ones were at 24 and more."""
 INSTALL = 'pip install "augpipe[stats]"'
 
 _MIN_STD = 2.0 / 255

@@ -78,10 +78,10 @@ SMALL = 2
     TOP_SAMPLE,
     END_SAMPLE,
 ) = range(10)
-"""Of an image and a region: how many MCUs there are, which ones it needs, and which samples of subsampled ones."""
+"""How many MCUs an image has, which ones a region needs, and which samples of subsampled components."""
 
 LAYER_GROUP, LAYER_GROUPS, LAYER_QUANTIZATION, LAYER_PLANE, LAYER_WORDS, LAYER_STEP = range(6)
-"""Of each row of blocks in a row of MCUs: where its groups of coefficients begin, how many there are, its table, where
+"""A row of blocks in a row of MCUs: where its groups of coefficients begin, how many there are, its table, where
 its levels begin in the planes, words from row to row there, and words from one row of MCUs to the next."""
 
 MARGIN_WORDS = 4

@@ -38,7 +38,7 @@ MAX_DC = 2047
 SOUND, UNSOUND = 0, 1
 
 BLOCK_COMPONENT, BLOCK_DC, BLOCK_AC, BLOCK_GROUP, BLOCK_LANE, BLOCK_STEP = range(6)
-"""Of each block of an MCU: its component, its two tables, the first item of its row of groups, the lane of the first
+"""A block of an MCU: its component, its two tables, the first item of its row of groups, the lane of the first
 MCU's, and lanes from MCU to MCU."""
 
 

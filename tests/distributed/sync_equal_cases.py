@@ -22,7 +22,7 @@ AMP_TOLERANCE = 2**-8
 
 
 class Scaler(torch.amp.GradScaler):
-    """Of small scale, for gradients in float32."""
+    """A small scale, for gradients in float32."""
 
     def __init__(self, enabled: bool) -> None:
         super().__init__("cpu", init_scale=1024.0, growth_interval=3, enabled=enabled)

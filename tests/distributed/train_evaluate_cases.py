@@ -14,7 +14,7 @@ from tests.distributed.sync_models import assert_same_everywhere
 
 NUM_CLASSES = 9
 LENGTHS = ((4, 4), (3, 0), (0, 2))
-"""Of each rank's batches; with another number of ranks the last ones are missing."""
+"""How long each rank's batches are; with another number of ranks the last ones are missing."""
 
 
 class Batches(list[Any]):

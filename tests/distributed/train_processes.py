@@ -77,7 +77,7 @@ def wait_until(what: Callable[[], bool], process: ForkedPython, poll_s: float = 
 
 
 def steps_done(out: Path) -> int:
-    """Of a run's folder, by its metrics."""
+    """How far the run in a folder is, by its metrics."""
     path = out / "metrics.csv"
     rows = read_rows(path) if path.exists() else []
     return int(rows[-1]["step"]) if rows else 0

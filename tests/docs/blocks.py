@@ -20,7 +20,7 @@ class Block:
     """As the fence names it; empty where it names none."""
     text: str
     line: int
-    """Of the page, where the text begins, counted from 1."""
+    """The page's line where the text begins, counted from 1."""
 
 
 def page_names() -> list[str]:

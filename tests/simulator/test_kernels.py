@@ -21,7 +21,7 @@ from tests.parity.table import CASES, CROPS, ENLARGING
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
 LEVEL_TOLERANCE = 1e-3
-"""Of float32 output on noise: both sides round in float32, in another order."""
+"""How far float32 output on noise may be apart: both sides round in float32, in another order."""
 
 HELD_AS = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "uint8": np.uint8}
 BORDERS = ("context", "reflect", "edge", "constant")

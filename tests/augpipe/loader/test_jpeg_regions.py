@@ -1,4 +1,4 @@
-"""Of an ordinary JPEG the native backend decodes the region that is looked at, and no more; batches are the same."""
+"""The native backend decodes of an ordinary JPEG the region that is looked at; batches are the same."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ OTHERS = [
     encoded(IMAGES[2], "PNG"),
 ]
 QUARTERED = simplejpeg.encode_jpeg(IMAGES[3], 90, "RGB", "411")
-"""Of a kind that looks ordinary until it is decoded."""
+"""It looks ordinary until it is decoded."""
 
 CROPS = Recipe(ops=(RandomResizedCrop(size=64, scale=(0.1, 0.4)), Rotate()))
 CENTRE = Recipe(ops=(CenterCrop(size=24, scale=120),))

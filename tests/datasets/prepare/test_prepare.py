@@ -108,7 +108,7 @@ def test_mean_and_deviation_are_those_of_the_pixels_at_the_largest_scale(tmp_pat
 
 
 def test_what_became_of_images_is_counted(photos: Path, tmp_path: Path) -> None:
-    """Of 96 with short sides of 60 to 66 pixels one is gray and one turned; those below 64 are enlarged to it."""
+    """In 96 with short sides of 60 to 66 pixels one is gray and one turned; those below 64 are enlarged to it."""
     for scale in ("48", "64"):
         (tmp_path / scale).mkdir()
     settings = PrepareSettings(scales=("48", "64"), upscale=True)

@@ -38,7 +38,7 @@ def ranks_of_a_bucket(name: str, *, residuals: bool, device: str = "cpu") -> lis
 
 
 def set_gradients(units: list[BucketExchange], step: int) -> None:
-    """Of one step; in step 1 two ranks have a NaN."""
+    """Draw those of one step; in step 1 two ranks have a NaN."""
     for rank, unit in enumerate(units):
         unit.values.copy_(torch.randn(CUTS[-1], generator=torch.Generator().manual_seed(10 * step + rank)))
         unit.flags = [flag == rank + step for flag in range(9)]

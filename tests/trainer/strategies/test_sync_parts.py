@@ -144,7 +144,7 @@ def test_payloads_begin_at_lines() -> None:
 
 @pytest.mark.parametrize(("dtype", "item_bytes"), [(torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 4)])
 def test_a_bucket_holds_as_many_bytes_as_asked_for(dtype: torch.dtype, item_bytes: int) -> None:
-    """Of what is summed: bfloat16 in float32."""
+    """They are those of what is summed: bfloat16 in float32."""
     parameters = [nn.Parameter(torch.zeros(1000, dtype=dtype)) for _ in range(3)]
     names = dict(zip(parameters, "abc", strict=True))
     plan = make_plan("butterfly", names, world_size=2, codec=codec("fp32"), bucket_bytes=4096, exempt_1d=True)
