@@ -37,8 +37,8 @@ from augpipe.trainer.config import RunConfig, make_config
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_LINES, LONGEST_LINE = 3, 300
-"""How much a message takes, without the folder that the test runs in: three lines are read at a glance, and
-300 letters hold the longest list of fields that there is, of [data]. A file with several mistakes gets a line for each."""
+"""How much a message takes, without the folder that the test runs in: three lines are read at a glance, and 300 letters
+hold the longest list of fields that there is, of [data]. A file with several mistakes gets a line for each."""
 FOREIGN = ("pydantic", "Traceback", "[type=", "Input should", "Errno", "discriminator")
 """What no message may hold: words of libraries, which know nothing of what is being done here."""
 RUN = """\
