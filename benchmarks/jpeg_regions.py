@@ -35,7 +35,8 @@ def whole_by_libjpeg(data: bytes, buffer: object | None = None, *, strict: bool 
 def regions_of(ops: tuple[Op, ...], sizes: list[tuple[int, int]]) -> list[Region]:
     """What a recipe looks at of each image."""
     drawn = plan(Recipe(ops=ops), range(len(sizes)), sizes=sizes)
-    return [tuple(region) for region in source_regions([kernel_rows(drawn.rows)], [(224, 224)]).tolist()]  # type: ignore[misc]
+    boxes = source_regions([kernel_rows(drawn.rows)], [(224, 224)]).tolist()
+    return [(left, top, right, bottom) for left, top, right, bottom in boxes]
 
 
 def damage(

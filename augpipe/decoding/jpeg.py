@@ -173,6 +173,19 @@ def decode_stored(
         pixels = np.empty(height * width * 4, np.uint8) if out is None else out
         if decode_region(data, height, width, (0, 0, width, height), pixels):
             return pixels.reshape(height, width, 4)
+    return decode_by_libjpeg(data, height, width, dct_factor, out, may_end_early=may_end_early)
+
+
+def decode_by_libjpeg(
+    data: memoryview,
+    height: int,
+    width: int,
+    dct_factor: int,
+    out: npt.NDArray[np.uint8] | None,
+    *,
+    may_end_early: bool = True,
+) -> npt.NDArray[np.uint8]:
+    """`decode_stored` by libjpeg-turbo alone, as for files that our own decoder has left."""
     if dct_factor > 1 and _scale_is_ambiguous(height, width, dct_factor):
         small = _box_average(_decode(data, height, width, None, may_end_early), dct_factor)
         if out is None:

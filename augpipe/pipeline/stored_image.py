@@ -8,7 +8,7 @@ import numpy as np
 
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_region, decode_stored
+from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region, decode_stored
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -128,7 +128,7 @@ class StoredImage:
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
         if not decode_region(self.content, *self.size, region, memory):
-            whole = self._decode_whole(1, np.empty(self.size[0] * self.size[1] * 4, np.uint8))
+            whole = decode_by_libjpeg(memoryview(self.content), *self.size, 1, None)
             np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
         return pixels
 

@@ -3,11 +3,14 @@
 import io
 import os
 from collections.abc import Sequence
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from augpipe.datasets.remote.blocks import BlockStore, RemoteFile, store_for
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class RemoteReader(io.RawIOBase):
@@ -40,9 +43,9 @@ class RemoteReader(io.RawIOBase):
         """Where the next byte comes from."""
         return self._at
 
-    def readinto(self, buffer: object) -> int:
+    def readinto(self, buffer: "Buffer") -> int:
         """Fill a buffer as far as the file goes; raises as `BlockStore.read`."""
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        view = memoryview(buffer).cast("B")
         data = self._store.read(self._file, len(view), self._at)
         view[: len(data)] = data
         self._at += len(data)

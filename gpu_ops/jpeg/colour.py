@@ -8,6 +8,15 @@ from numba import int16, int32, uint16, uint32, uint64
 
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.jpeg.bits import U
+from augpipe.gpu_ops.jpeg.header import HEIGHT, HORIZONTAL, IS_RGB, NUM_COMPONENTS, VERTICAL, WIDTH
+from augpipe.gpu_ops.jpeg.layout import (
+    END_SAMPLE,
+    LAYER_WORDS,
+    LEFT_SAMPLE,
+    STOP_SAMPLE,
+    TOP_SAMPLE,
+    plane_start,
+)
 
 OPAQUE = 0xFF000000
 
@@ -77,3 +86,61 @@ def lengthen(plane, near, far, bias, out, out_at, num):
         x = uint64(i)
         summed = uint16(uint16(plane[near + x]) * uint16(3) + uint16(plane[far + x]))
         out[out_at + x] = uint16(summed + uint16(bias)) >> 2
+
+
+@kernel()
+def repeat_edges(plane, start, row_bytes, extent, num_samples):
+    """Write the first and the last column of a component once more beside them, in the rows that are needed."""
+    for y in range(extent[TOP_SAMPLE], extent[END_SAMPLE]):
+        row = start + y * row_bytes
+        if extent[LEFT_SAMPLE] == 0:
+            plane[row - 1] = plane[row]
+        if extent[STOP_SAMPLE] == num_samples:
+            plane[row + num_samples] = plane[row + num_samples - 1]
+
+
+@kernel()
+def write_pixels(frame, extent, layers, region, planes, sums, doubled, chroma, out):
+    """The region as rows of RGBX, from planes; `chroma` is the memory of `doubled`, (2, COLUMNS) uint16, as bytes."""
+    left, top, right, bottom = region[0], region[1], region[2], region[3]
+    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
+    num = right - left
+    luma = plane_start(layers[0], extent, horizontal, vertical) + left
+    luma_bytes = layers[0][LAYER_WORDS] * 8
+    if frame[NUM_COMPONENTS] == 1:
+        for y in range(top, bottom):
+            at = uint64(luma + y * luma_bytes)
+            write_stored(planes, at, planes, at, planes, at, out, uint64((y - top) * num), num)
+        return
+    chroma_bytes = layers[vertical][LAYER_WORDS] * 8
+    blue, red = plane_start(layers[vertical], extent, 1, 1), plane_start(layers[vertical + 1], extent, 1, 1)
+    if horizontal == 2:
+        for start in (blue, red):
+            repeat_edges(planes, start, chroma_bytes, extent, (frame[WIDTH] + 1) >> 1)
+    first = left >> (horizontal - 1)
+    num_samples = ((right - 1) >> (horizontal - 1)) + 1 - first
+    last_row = (frame[HEIGHT] - 1) >> 1
+    for y in range(top, bottom):
+        near, far = y, y
+        if vertical == 2:
+            near = y >> 1
+            far = min(max(near - 1 + 2 * (y & 1), 0), last_row)
+        for nth, start in enumerate((blue, red)):
+            near_at = uint64(start + near * chroma_bytes + first - (horizontal - 1))
+            far_at = uint64(start + far * chroma_bytes + first - (horizontal - 1))
+            if horizontal == 2 and vertical == 2:
+                widen_and_lengthen(planes, near_at, far_at, sums, doubled[nth], uint64(0), num_samples)
+            elif horizontal == 2:
+                widen(planes, near_at, doubled[nth], uint64(0), num_samples)
+            elif vertical == 2:
+                lengthen(planes, near_at, far_at, 1 + (y & 1), chroma[nth], uint64(0), num_samples)
+        at, to = uint64(luma + y * luma_bytes), uint64((y - top) * num)
+        if horizontal * vertical > 1:
+            skipped = uint64(left & (horizontal - 1))
+            write_coloured(planes, at, chroma[0], skipped, chroma[1], skipped, out, to, num)
+            continue
+        blue_at, red_at = uint64(blue + y * chroma_bytes + left), uint64(red + y * chroma_bytes + left)
+        if frame[IS_RGB]:
+            write_stored(planes, at, planes, blue_at, planes, red_at, out, to, num)
+        else:
+            write_coloured(planes, at, planes, blue_at, planes, red_at, out, to, num)

@@ -15,14 +15,8 @@ from numba import uint64
 
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.jpeg.bits import STREAM_PADDING
-from augpipe.gpu_ops.jpeg.colour import lengthen, widen, widen_and_lengthen, write_coloured, write_stored
+from augpipe.gpu_ops.jpeg.colour import write_pixels
 from augpipe.gpu_ops.jpeg.entropy import (
-    BLOCK_AC,
-    BLOCK_COMPONENT,
-    BLOCK_DC,
-    BLOCK_GROUP,
-    BLOCK_LANE,
-    BLOCK_STEP,
     GROUP_ITEMS,
     READER_ITEMS,
     UNSOUND,
@@ -38,15 +32,11 @@ from augpipe.gpu_ops.jpeg.header import (
     FIRST_COMPONENT,
     FRAME_ITEMS,
     HEIGHT,
-    HORIZONTAL,
-    IS_RGB,
     LEFT,
     NUM_COMPONENTS,
-    QUANTIZATION,
     RESTART_INTERVAL,
     SCAN_START,
     TAKEN,
-    VERTICAL,
     WIDTH,
     read_header,
 )
@@ -60,35 +50,32 @@ from augpipe.gpu_ops.jpeg.huffman import (
     skips_of,
     symbols_of,
 )
+from augpipe.gpu_ops.jpeg.layout import (
+    COEFFICIENTS,
+    COLUMNS,
+    FIRST_COLUMN,
+    FIRST_ROW,
+    INTERVALS,
+    LAYER_GROUP,
+    LAYER_GROUPS,
+    LAYER_PLANE,
+    LAYER_QUANTIZATION,
+    LAYER_STEP,
+    LAYER_WORDS,
+    MCU_COLUMNS,
+    MCU_ROWS,
+    PLANES,
+    STOP_COLUMN,
+    STOP_ROW,
+    STREAM,
+    find_extent,
+    lay_out,
+)
 from augpipe.gpu_ops.jpeg.stream import COPIED_AT_ONCE, unstuffed
 from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS, transform
 
 SMALL = 2
 """The workspace is too small: `needed` says how large it has to be."""
-
-(
-    MCU_COLUMNS,
-    MCU_ROWS,
-    FIRST_COLUMN,
-    STOP_COLUMN,
-    FIRST_ROW,
-    STOP_ROW,
-    LEFT_SAMPLE,
-    STOP_SAMPLE,
-    TOP_SAMPLE,
-    END_SAMPLE,
-) = range(10)
-"""How many MCUs an image has, which ones a region needs, and which samples of subsampled components."""
-
-LAYER_GROUP, LAYER_GROUPS, LAYER_QUANTIZATION, LAYER_PLANE, LAYER_WORDS, LAYER_STEP = range(6)
-"""A row of blocks in a row of MCUs: where its groups of coefficients begin, how many there are, its table, where
-its levels begin in the planes, words from row to row there, and words from one row of MCUs to the next."""
-
-MARGIN_WORDS = 4
-"""Between planes, for what is written beside the first and last column, and read by whole words."""
-
-STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS = range(5)
-"""What grows with images: bytes of the stream, restart intervals, coefficients, words of planes, columns of chroma."""
 
 
 @kernel()
@@ -110,56 +97,6 @@ def build_tables(frame, counts, values, symbols, limits, pairs, skips, has_skips
                 if has_skips:
                     skips_of(of_table, skips[nth << SKIP_BITS : (nth + 1) << SKIP_BITS])
     return True
-
-
-@kernel()
-def find_extent(frame, region, extent):
-    """Fill what a region needs. Smoothing looks at one more sample of a subsampled component on each side."""
-    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
-    for first, stop, size, sampling, first_at, stop_at in (
-        (region[0], region[2], frame[WIDTH], horizontal, LEFT_SAMPLE, STOP_SAMPLE),
-        (region[1], region[3], frame[HEIGHT], vertical, TOP_SAMPLE, END_SAMPLE),
-    ):
-        if sampling == 2:
-            extent[first_at] = max(0, (first >> 1) - 1)
-            extent[stop_at] = min((size + 1) >> 1, ((stop - 1) >> 1) + 2)
-        else:
-            extent[first_at], extent[stop_at] = first, stop
-    extent[MCU_COLUMNS] = (frame[WIDTH] + 8 * horizontal - 1) // (8 * horizontal)
-    extent[MCU_ROWS] = (frame[HEIGHT] + 8 * vertical - 1) // (8 * vertical)
-    extent[FIRST_COLUMN], extent[STOP_COLUMN] = extent[LEFT_SAMPLE] >> 3, (extent[STOP_SAMPLE] + 7) >> 3
-    extent[FIRST_ROW], extent[STOP_ROW] = extent[TOP_SAMPLE] >> 3, (extent[END_SAMPLE] + 7) >> 3
-
-
-@kernel()
-def lay_out(frame, extent, blocks, layers, needed):
-    """Fill the blocks of an MCU and the layers of a row of MCUs; how many there are of both."""
-    num_columns, num_rows = extent[STOP_COLUMN] - extent[FIRST_COLUMN], extent[STOP_ROW] - extent[FIRST_ROW]
-    num_blocks, num_layers, group, word = 0, 0, 0, MARGIN_WORDS
-    for component in range(frame[NUM_COMPONENTS]):
-        at = FIRST_COMPONENT + component * COMPONENT_ITEMS
-        horizontal = frame[HORIZONTAL] if component == 0 else 1
-        vertical = frame[VERTICAL] if component == 0 else 1
-        num_groups = (num_columns * horizontal + LANES - 1) // LANES
-        row_words = num_groups * LANES + MARGIN_WORDS
-        for block_row in range(vertical):
-            layer = layers[num_layers]
-            layer[LAYER_GROUP], layer[LAYER_GROUPS] = group, num_groups
-            layer[LAYER_QUANTIZATION] = frame[at + QUANTIZATION]
-            layer[LAYER_PLANE], layer[LAYER_WORDS] = word + 8 * block_row * row_words, row_words
-            layer[LAYER_STEP] = 8 * vertical * row_words
-            num_layers += 1
-            for block_column in range(horizontal):
-                block = blocks[num_blocks]
-                block[BLOCK_COMPONENT] = component
-                block[BLOCK_DC], block[BLOCK_AC] = frame[at + DC_TABLE], frame[at + AC_TABLE]
-                block[BLOCK_GROUP], block[BLOCK_LANE], block[BLOCK_STEP] = group, block_column, horizontal
-                num_blocks += 1
-            group += num_groups * GROUP_ITEMS
-        word += num_rows * 8 * vertical * row_words + MARGIN_WORDS
-    needed[COEFFICIENTS], needed[PLANES] = group, word
-    needed[COLUMNS] = num_columns * 8 + 16
-    return num_blocks, num_layers
 
 
 @kernel()
@@ -231,71 +168,6 @@ def decode_rows(
     if is_to_the_end:
         return TAKEN if taken == end and interval + 1 == num_intervals else UNSOUND
     return TAKEN if taken <= end else UNSOUND
-
-
-@kernel()
-def plane_start(layer, extent, horizontal, vertical):
-    """Where the first sample of an image would lie in the bytes of a plane."""
-    row_bytes = layer[LAYER_WORDS] * 8
-    return layer[LAYER_PLANE] * 8 - extent[FIRST_COLUMN] * 8 * horizontal - extent[FIRST_ROW] * 8 * vertical * row_bytes
-
-
-@kernel()
-def repeat_edges(plane, start, row_bytes, extent, num_samples):
-    """Write the first and the last column of a component once more beside them, in the rows that are needed."""
-    for y in range(extent[TOP_SAMPLE], extent[END_SAMPLE]):
-        row = start + y * row_bytes
-        if extent[LEFT_SAMPLE] == 0:
-            plane[row - 1] = plane[row]
-        if extent[STOP_SAMPLE] == num_samples:
-            plane[row + num_samples] = plane[row + num_samples - 1]
-
-
-@kernel()
-def write_pixels(frame, extent, layers, region, planes, sums, doubled, chroma, out):
-    """The region as rows of RGBX, from planes; `chroma` is the memory of `doubled`, (2, COLUMNS) uint16, as bytes."""
-    left, top, right, bottom = region[0], region[1], region[2], region[3]
-    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
-    num = right - left
-    luma = plane_start(layers[0], extent, horizontal, vertical) + left
-    luma_bytes = layers[0][LAYER_WORDS] * 8
-    if frame[NUM_COMPONENTS] == 1:
-        for y in range(top, bottom):
-            at = uint64(luma + y * luma_bytes)
-            write_stored(planes, at, planes, at, planes, at, out, uint64((y - top) * num), num)
-        return
-    chroma_bytes = layers[vertical][LAYER_WORDS] * 8
-    blue, red = plane_start(layers[vertical], extent, 1, 1), plane_start(layers[vertical + 1], extent, 1, 1)
-    if horizontal == 2:
-        for start in (blue, red):
-            repeat_edges(planes, start, chroma_bytes, extent, (frame[WIDTH] + 1) >> 1)
-    first = left >> (horizontal - 1)
-    num_samples = ((right - 1) >> (horizontal - 1)) + 1 - first
-    last_row = (frame[HEIGHT] - 1) >> 1
-    for y in range(top, bottom):
-        near, far = y, y
-        if vertical == 2:
-            near = y >> 1
-            far = min(max(near - 1 + 2 * (y & 1), 0), last_row)
-        for nth, start in enumerate((blue, red)):
-            near_at = uint64(start + near * chroma_bytes + first - (horizontal - 1))
-            far_at = uint64(start + far * chroma_bytes + first - (horizontal - 1))
-            if horizontal == 2 and vertical == 2:
-                widen_and_lengthen(planes, near_at, far_at, sums, doubled[nth], uint64(0), num_samples)
-            elif horizontal == 2:
-                widen(planes, near_at, doubled[nth], uint64(0), num_samples)
-            elif vertical == 2:
-                lengthen(planes, near_at, far_at, 1 + (y & 1), chroma[nth], uint64(0), num_samples)
-        at, to = uint64(luma + y * luma_bytes), uint64((y - top) * num)
-        if horizontal * vertical > 1:
-            skipped = uint64(left & (horizontal - 1))
-            write_coloured(planes, at, chroma[0], skipped, chroma[1], skipped, out, to, num)
-            continue
-        blue_at, red_at = uint64(blue + y * chroma_bytes + left), uint64(red + y * chroma_bytes + left)
-        if frame[IS_RGB]:
-            write_stored(planes, at, planes, blue_at, planes, red_at, out, to, num)
-        else:
-            write_coloured(planes, at, planes, blue_at, planes, red_at, out, to, num)
 
 
 @kernel()

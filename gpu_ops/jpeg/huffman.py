@@ -27,8 +27,6 @@ IS_LONG = 1 << 28
 MAX_DC_BITS, MAX_AC_BITS = 11, 10
 """More are not in 8-bit images."""
 
-INVALID = -1
-
 
 def _natural_order() -> np.ndarray:
     """Where each coefficient lies in a block, row by row, from the order in which they are coded."""

@@ -131,27 +131,13 @@ def test_memory_that_is_too_small_is_not_written() -> None:
 
 
 DAMAGED = """
-import ctypes, mmap, random, sys
+import random, sys
 from functools import partial
 import numpy as np
 from augpipe.gpu_ops.jpeg.decode import Workspace
 from tests.gpu_ops.test_jpeg import libjpegs
+from tests.guard_pages import guarded
 from tests.augpipe.decoding.image_files import encoded, scene
-
-libc = ctypes.CDLL(None)
-held = []
-
-def guarded(num, dtype, is_at_end):
-    # memory between two pages that nobody may touch, right before the second one or right behind the first
-    num_bytes = num * np.dtype(dtype).itemsize
-    pages = -(-num_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    area = mmap.mmap(-1, pages + 2 * mmap.PAGESIZE)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    for guard in (base, base + mmap.PAGESIZE + pages):
-        assert libc.mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, 0) == 0
-    held.append(area)
-    first = base + mmap.PAGESIZE + (pages - num_bytes if is_at_end else 0)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * num_bytes).from_address(first)).view(dtype)
 
 def verdict(data):
     try:

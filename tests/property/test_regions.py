@@ -173,31 +173,15 @@ def test_a_rectangle_that_is_a_pixel_too_small_is_noticed() -> None:
 
 
 GUARDED = """
-import ctypes, mmap
 import numpy as np
 from augpipe import Recipe, ops, plan, recipes
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
+from tests.guard_pages import guarded
 from tests.property.test_regions import render
-
-PAGE = mmap.PAGESIZE
-libc = ctypes.CDLL(None, use_errno=True)
-
-def guarded(pixels, at_end):
-    # a copy between two pages that nobody may read, right before the second or right after the first
-    num = -(-pixels.nbytes // PAGE) * PAGE
-    area = mmap.mmap(-1, num + 2 * PAGE)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    for guard in (base, base + PAGE + num):
-        assert libc.mprotect(ctypes.c_void_p(guard), PAGE, 0) == 0
-    first = base + PAGE + (num - pixels.nbytes if at_end else 0)
-    copy = np.ctypeslib.as_array((ctypes.c_uint8 * pixels.nbytes).from_address(first)).reshape(pixels.shape)
-    copy[:] = pixels
-    return copy, area
 
 rows_missing = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))
-held = []
 for recipe, output in ((recipes.deep_image(64, (96, 200)), 64), (turned, 37)):
     drawn = plan(recipe, range(12), sizes=[(150, 201)] * 12)
     table = kernel_rows(drawn.rows)
@@ -206,8 +190,9 @@ for recipe, output in ((recipes.deep_image(64, (96, 200)), 64), (turned, 37)):
         row = table[position : position + 1]
         expected = render(photograph, 0, 0, row, (output, output))
         for at_end in (False, True):
-            region, area = guarded(photograph[top : bottom - rows_missing, left:right], at_end)
-            held.append(area)
+            part = photograph[top : bottom - rows_missing, left:right]
+            region = guarded(part.size, np.uint8, at_end).reshape(part.shape)
+            region[:] = part
             assert np.array_equal(render(region, left, top, row, (output, output)), expected)
 print("nothing outside was loaded")
 """

@@ -62,10 +62,8 @@ class Decoders:
             return decode(content, *args, **options)
 
         def region_decoded(content: Any, *args: Any) -> bool:
-            is_taken = decode_region(content, *args)
-            if is_taken:  # else it is decoded whole
-                self._ours.append(self._ids[bytes(content)])
-            return is_taken
+            self._ours.append(self._ids[bytes(content)])
+            return decode_region(content, *args)
 
         monkeypatch.setattr(DaliDecoder, "submit", submitted)
         monkeypatch.setattr(stored_image, "decode", decoded)

@@ -111,6 +111,13 @@ class Decodes:
                 self._regions.append((box[2] - box[0]) * (box[3] - box[1]))
             return is_taken
 
+        by_libjpeg = stored_image.decode_by_libjpeg
+
+        def left_to_libjpeg(data: memoryview, height: int, width: int, *args: Any) -> Any:
+            self._whole.append(height * width)
+            return by_libjpeg(data, height, width, *args)
+
+        monkeypatch.setattr(stored_image, "decode_by_libjpeg", left_to_libjpeg)
         monkeypatch.setattr(stored_image, "decode", decoded)
         monkeypatch.setattr(stored_image, "decode_region", plain_region)
         monkeypatch.setattr(stored_image, "decode_stored", region)
