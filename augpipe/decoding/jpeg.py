@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ import simplejpeg
 
 from augpipe.decoding.tile_table import IDENTIFIER as _TILES
 from augpipe.decoding.tile_table import MARKER as _TILES_MARKER
+
+if TYPE_CHECKING:
+    from augpipe.gpu_ops.jpeg.decode import Workspace
 
 _SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
@@ -195,7 +198,11 @@ def decode_by_libjpeg(
     return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out, may_end_early)
 
 
-_local = threading.local()
+class _Local(threading.local):
+    decoder: "Workspace | None" = None
+
+
+_local = _Local()
 
 
 def decode_region(
@@ -216,17 +223,20 @@ def decode_region(
         False where the file is damaged or of a kind that it does not decode, or this CPU one on which libjpeg-turbo is
         as fast; what `out` holds then is undefined.
     """
-    workspace: Any = getattr(_local, "workspace", None)
-    if workspace is None:
+    decoder = own_decoder()
+    if decoder is None or out.ctypes.data % 4:
+        return False
+    left, top, right, bottom = region
+    return decoder.decode(np.frombuffer(data, np.uint8), height, width, (left, top, right, bottom), out)
+
+
+def own_decoder() -> "Workspace | None":
+    """The calling thread's decoder of JPEGs; None where this CPU has none that is faster than libjpeg-turbo."""
+    if _local.decoder is None:
         from augpipe.gpu_ops.jpeg.decode import HAS_WIDE_VECTORS, Workspace
 
-        if not HAS_WIDE_VECTORS:
-            return False
-        workspace = _local.workspace = Workspace()
-    left, top, right, bottom = region
-    if out.ctypes.data % 4:
-        return False
-    return bool(workspace.decode(np.frombuffer(data, np.uint8), height, width, (left, top, right, bottom), out))
+        _local.decoder = Workspace() if HAS_WIDE_VECTORS else None
+    return _local.decoder
 
 
 def _decode(

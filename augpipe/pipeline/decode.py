@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from augpipe.cache import PixelCache
+from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import pack_into
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
@@ -22,6 +23,7 @@ class Decoder:
         self._samples = samples
         self._planner = planner
         self._cache = cache
+        self._row_indexes = RowIndexes(settings.source, settings.row_index_bytes)
 
     def decode(self, batch: BatchInProgress, item: Item, memory: Callable[[int], Pixels]) -> None:
         """Give an item its RGBX pixels on the host, unless the cache holds them already.
@@ -64,7 +66,7 @@ class Decoder:
         may_be_cached = cache is not None and not cache.has_no_room_for(image.sample_id, item.factor)
         if image.may_crop(item.factor) and may_crop and (cache is None or cache.is_on_host or not may_be_cached):
             assert item.region is not None
-            return image.region(item.region, item.factor)
+            return image.region(item.region, item.factor, self._row_indexes)
         return image.whole(item.factor)
 
     def _read(self, batch: BatchInProgress, item: Item) -> None:

@@ -34,6 +34,8 @@ class Settings:
     prefetch: int
     skips_bad: bool
     max_pixels: int
+    row_index_bytes: int = 0
+    """What row indexes may take in memory."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
 

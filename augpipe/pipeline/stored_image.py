@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region, decode_stored
+from augpipe.decoding.jpeg import decode_by_libjpeg, decode_stored
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -75,12 +76,13 @@ class StoredImage:
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
-    def region(self, region: Sequence[int], factor: int = 1) -> Decodable:
+    def region(self, region: Sequence[int], factor: int, row_indexes: RowIndexes) -> Decodable:
         """A region, or the tiles that hold it, where `may_crop`.
 
         Args:
             region: left, top, right, bottom, in pixels of the image at 1/`factor`.
             factor: the DCT factor.
+            row_indexes: the loader's.
 
         Raises:
             ValueError: the content is damaged; the reason alone.
@@ -88,7 +90,7 @@ class StoredImage:
         assert self.header is not None
         left, top, right, bottom = map(int, region)
         if self.header.tiles is None:
-            decode_part = partial(self._decode_region, (left, top, right, bottom))
+            decode_part = partial(self._decode_region, row_indexes, (left, top, right, bottom))
             return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
         assert isinstance(self.content, bytes)
         cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
@@ -123,11 +125,11 @@ class StoredImage:
         height, width, channels = self.shape(factor)
         return self._decode_whole(factor, scratch.pixels(height * width * channels))
 
-    def _decode_region(self, region: tuple[int, int, int, int], memory: Pixels) -> Pixels:
-        assert self.content is not None and not isinstance(self.content, np.ndarray)
+    def _decode_region(self, row_indexes: RowIndexes, region: tuple[int, int, int, int], memory: Pixels) -> Pixels:
+        assert isinstance(self.content, bytes)
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
-        if not decode_region(self.content, *self.size, region, memory):
+        if not row_indexes.decode_region(self.sample_id, self.content, *self.size, region, memory):
             whole = decode_by_libjpeg(memoryview(self.content), *self.size, 1, None)
             np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
         return pixels

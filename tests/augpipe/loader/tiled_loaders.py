@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from augpipe import Batch, Loader, Recipe
+from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding import jpeg
 from augpipe.decoding.tile_table import TileTable
 from augpipe.pipeline import stored_image
@@ -103,10 +104,12 @@ class Decodes:
             self.factors.add(factor)
             return decode_stored(data, height, width, factor, *args, **options)
 
-        decode_region = stored_image.decode_region
+        decode_region = RowIndexes.decode_region
 
-        def plain_region(content: Any, height: int, width: int, box: Any, out: Any) -> bool:
-            is_taken = decode_region(content, height, width, box, out)
+        def plain_region(
+            indexes: Any, sample_id: int, content: Any, height: int, width: int, box: Any, out: Any
+        ) -> bool:
+            is_taken = decode_region(indexes, sample, content, height, width, box, out)
             if is_taken:
                 self._regions.append((box[2] - box[0]) * (box[3] - box[1]))
             return is_taken
@@ -119,7 +122,7 @@ class Decodes:
 
         monkeypatch.setattr(stored_image, "decode_by_libjpeg", left_to_libjpeg)
         monkeypatch.setattr(stored_image, "decode", decoded)
-        monkeypatch.setattr(stored_image, "decode_region", plain_region)
+        monkeypatch.setattr(RowIndexes, "decode_region", plain_region)
         monkeypatch.setattr(stored_image, "decode_stored", region)
 
     def look(self) -> tuple[list[int], list[int]]:

@@ -1,0 +1,67 @@
+"""Row indexes of a loader's JPEGs, from one epoch to the next."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.decoding.jpeg import own_decoder
+from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
+from augpipe.source import Pixels, Source
+
+DEFAULT_BYTES = 256 * 2**20
+"""What they may take in memory unless told otherwise: all points of 125,000 photographs of 500x375 pixels, and every
+eighth or so of a million."""
+
+LEAST_POINTS = 4
+"""With fewer a photograph, nothing is kept."""
+
+
+class RowIndexes:
+    """The indexes that a source has stored, or else those that are found while its JPEGs are decoded.
+
+    Each JPEG has the same room in memory: where that does not hold all points of one, it holds every second, fourth or
+    eighth. Room that is not used takes no memory. Safe from several threads.
+
+    Args:
+        source: the loader's; what it stores it gives by `row_index`, if it has one.
+        max_bytes: what may be kept in memory.
+    """
+
+    def __init__(self, source: Source, max_bytes: int) -> None:
+        self._stored: Callable[[int], bytes | memoryview] | None = getattr(source, "row_index", None)
+        self._num_samples = len(source)
+        room = min(max_bytes // self._num_samples, HEADER.size + MAX_POINTS * POINT_BYTES)
+        num_points = (room - HEADER.size) // POINT_BYTES
+        self._max_points = num_points if num_points >= LEAST_POINTS else 0
+        self._rooms: npt.NDArray[np.uint8] | None = None
+        self._lock = threading.Lock()
+
+    def decode_region(
+        self, sample_id: int, data: bytes, height: int, width: int, region: tuple[int, int, int, int], out: Pixels
+    ) -> bool:
+        """`decoding.jpeg.decode_region` from the nearest point on; what is found on the way is kept."""
+        decoder = own_decoder()
+        if decoder is None or out.ctypes.data % 4:
+            return False
+        file = FileSum.of(data)
+        known = unpack(self._find(sample_id), file)
+        codes = np.frombuffer(data, np.uint8)
+        if not decoder.decode(codes, height, width, region, out, known, self._max_points):
+            return False
+        found = decoder.points()
+        if found.num_rows > known.num_rows:
+            self._keep(sample_id, pack(found, file))
+        return True
+
+    def _find(self, sample_id: int) -> bytes | memoryview:
+        stored = self._stored(sample_id) if self._stored is not None else b""
+        return stored if stored or self._rooms is None else memoryview(self._rooms[sample_id])
+
+    def _keep(self, sample_id: int, index: bytes) -> None:
+        with self._lock:
+            if self._rooms is None:
+                self._rooms = np.zeros((self._num_samples, HEADER.size + self._max_points * POINT_BYTES), np.uint8)
+            # another thread that reads it now finds a wrong sum, and goes without
+            self._rooms[sample_id, : len(index)] = np.frombuffer(index, np.uint8)
