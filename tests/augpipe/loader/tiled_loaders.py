@@ -109,7 +109,7 @@ class Decodes:
         def plain_region(
             indexes: Any, sample_id: int, content: Any, height: int, width: int, box: Any, out: Any
         ) -> bool:
-            is_taken = decode_region(indexes, sample, content, height, width, box, out)
+            is_taken = decode_region(indexes, sample_id, content, height, width, box, out)
             if is_taken:
                 self._regions.append((box[2] - box[0]) * (box[3] - box[1]))
             return is_taken
