@@ -12,7 +12,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.gpu_ops.jpeg.decode import Workspace
+from augpipe.gpu_ops.jpeg.decode import NO_POINTS, Points, Workspace
 from tests.augpipe.decoding.image_files import encoded, scene
 
 Pixels = npt.NDArray[np.uint8]
@@ -24,12 +24,28 @@ def libjpegs(data: bytes) -> Pixels:
     return pixels
 
 
-def ours(data: bytes, height: int, width: int, region: tuple[int, int, int, int] | None = None) -> Pixels | None:
+def ours(
+    data: bytes, height: int, width: int, region: tuple[int, int, int, int] | None = None, *points: Any
+) -> Pixels | None:
     left, top, right, bottom = region or (0, 0, width, height)
     out = np.zeros((bottom - top, right - left, 4), np.uint8)
     file = np.frombuffer(data, np.uint8)
-    is_taken = WORKSPACE.decode(file, height, width, (left, top, right, bottom), out.reshape(-1))
+    is_taken = WORKSPACE.decode(file, height, width, (left, top, right, bottom), out.reshape(-1), *points)
     return out if is_taken else None
+
+
+def points_of(data: bytes, height: int, width: int, max_points: int) -> Points:
+    """All points of a file, as one pass over its codes finds them."""
+    nothing = np.empty(0, np.uint8)
+    file = np.frombuffer(data, np.uint8)
+    assert WORKSPACE.decode(file, height, width, (0, 0, 0, 0), nothing, max_points=max_points)
+    return kept()
+
+
+def kept() -> Points:
+    """The points that were found, in memory of their own."""
+    found = WORKSPACE.points()
+    return found._replace(positions=found.positions.copy(), predictors=found.predictors.copy())
 
 
 @st.composite
@@ -56,17 +72,70 @@ def test_any_region_of_any_kind_is_libjpegs(made: tuple[bytes, int, int], data: 
     file, height, width = made
     expected = libjpegs(file)
     is_narrow = width <= 4 and simplejpeg.decode_jpeg_header(file)[3] in ("422", "420")
-    regions = [(0, 0, width, height)]
-    for _ in range(3):
+    regions = []
+    for _ in range(4):
         left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
         regions.append((left, top, data.draw(st.integers(left + 1, width)), data.draw(st.integers(top + 1, height))))
+    if is_narrow:  # libjpeg does not smooth these
+        assert ours(file, height, width) is None
+        return
+    max_points = data.draw(st.sampled_from([0, 1, 2, 5, 20, 100_000]))
+    all_points, growing = points_of(file, height, width, max_points), NO_POINTS
     for left, top, right, bottom in regions:
-        found = ours(file, height, width, (left, top, right, bottom))
-        if is_narrow:  # libjpeg does not smooth these
-            assert found is None
-        else:
+        part = expected[top:bottom, left:right]
+        for points in (NO_POINTS, all_points, growing):
+            found = ours(file, height, width, (left, top, right, bottom), points, max_points)
             assert found is not None
-            np.testing.assert_array_equal(found, expected[top:bottom, left:right])
+            np.testing.assert_array_equal(found, part)
+        assert kept().num_rows >= growing.num_rows
+        growing = kept()
+    ours(file, height, width, (0, 0, width, height), growing, max_points)
+    assert_same_points(kept(), all_points)
+
+
+def assert_same_points(found: Points, expected: Points) -> None:
+    assert found[:3] == expected[:3]
+    np.testing.assert_array_equal(found.positions, expected.positions)
+    np.testing.assert_array_equal(found.predictors, expected.predictors)
+
+
+def test_points_of_every_row_and_of_fewer() -> None:
+    data = encoded(scene(90, 1000), "JPEG", quality=80, subsampling=0)  # 12 rows of 125 MCUs
+    assert points_of(data, 90, 1000, 12 * 8)[:3] == (1, 16, 12)
+    assert points_of(data, 90, 1000, 12 * 8 - 1)[:3] == (1, 32, 12)
+    assert points_of(data, 90, 1000, 12)[:3] == (1, 128, 12)
+    assert len(points_of(data, 90, 1000, 7).positions) == 6 and points_of(data, 90, 1000, 7).row_step == 2
+    none = points_of(data, 90, 1000, 0)
+    assert none.num_rows == 0 and len(none.positions) == 0
+
+
+def test_rows_are_known_as_far_as_they_were_read() -> None:
+    data = encoded(scene(90, 200), "JPEG", quality=80, subsampling=0)
+    assert ours(data, 90, 200, (40, 20, 90, 30), NO_POINTS, 1000) is not None
+    upper = kept()
+    assert upper.num_rows == 3  # the fourth was not read to its end
+    assert ours(data, 90, 200, (40, 60, 90, 70), upper, 1000) is not None
+    assert kept().num_rows == 8
+    assert ours(data, 90, 200, (0, 0, 200, 90), upper, 1000) is not None
+    assert_same_points(kept(), points_of(data, 90, 200, 1000))
+
+
+def test_what_lies_above_the_first_point_is_not_read() -> None:
+    data = encoded(scene(90, 200), "JPEG", quality=80, subsampling=0)
+    points = points_of(data, 90, 200, 1000)
+    sound = ours(data, 90, 200, (40, 60, 90, 70))
+    start = data.index(b"\xff\xda")
+    start += 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+    changed = bytearray(data)
+    changed[start + 40 : start + 60] = b"\xff\0" * 10
+    assert ours(bytes(changed), 90, 200, (40, 60, 90, 70)) is None
+    found = ours(bytes(changed), 90, 200, (40, 60, 90, 70), points)
+    assert found is not None and sound is not None
+    np.testing.assert_array_equal(found, sound)
+
+
+def test_files_with_restart_markers_have_no_points() -> None:
+    assert not points_of(RESTARTED, 40, 50, 1000).num_rows
 
 
 def test_photographs(photos_dir: Path) -> None:
@@ -79,8 +148,9 @@ def test_photographs(photos_dir: Path) -> None:
         assert found is not None and np.array_equal(found, expected), path.name
         (left, right), (top, bottom) = np.sort(rng.integers(0, width + 1, 2)), np.sort(rng.integers(0, height + 1, 2))
         if left < right and top < bottom:
-            part = ours(file, height, width, (left, top, right, bottom))
-            assert part is not None and np.array_equal(part, expected[top:bottom, left:right]), path.name
+            for points in (NO_POINTS, points_of(file, height, width, 1000)):
+                part = ours(file, height, width, (left, top, right, bottom), points)
+                assert part is not None and np.array_equal(part, expected[top:bottom, left:right]), path.name
 
 
 IMAGE = scene(40, 50)
@@ -145,10 +215,20 @@ def verdict(data):
     except (ValueError, KeyError):
         return None
 
+def forged(points):
+    numbers = [a + chance.choice([-1, 0, 0, 0, 1, 9]) if chance.random() < 0.1 else a for a in points[:3]]
+    positions, predictors = points.positions.copy(), points.predictors.copy()
+    for _ in range(chance.choice([1, 1, 3])):
+        if len(positions):
+            positions[chance.randrange(len(positions))] ^= np.uint32(1 << chance.randrange(32))
+            predictors[chance.randrange(len(positions))] ^= np.int16(1 << chance.randrange(15))
+    return type(points)(*numbers, positions, predictors)
+
 num = int(sys.argv[1])
 chance = random.Random(num)
 workspaces = [Workspace(partial(guarded, is_at_end=is_at_end)) for is_at_end in (False, True)]
 found = {"taken": 0, "left": 0}
+by_forged_points = [0, 0]
 kinds = [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"restart_marker_blocks": 3}, {"optimize": True}]
 for turn in range(num // 100):
     height, width = chance.randint(1, 90), chance.randint(1, 90)
@@ -156,6 +236,10 @@ for turn in range(num // 100):
     is_at_end = turn % 2 == 1
     workspace = workspaces[is_at_end]
     memory, out = guarded(len(sound), np.uint8, is_at_end), guarded(height * width * 4, np.uint8, is_at_end)
+    all_codes, max_points = (0, 0, 0, 0), chance.choice([9, 9999])
+    workspace.decode(np.frombuffer(sound, np.uint8), height, width, all_codes, out, max_points=max_points)
+    points = workspace.points()
+    points = points._replace(positions=points.positions.copy(), predictors=points.predictors.copy())
     for _ in range(100):
         data = bytearray(sound)
         way = chance.random()
@@ -172,13 +256,14 @@ for turn in range(num // 100):
         left, top = chance.randrange(width), chance.randrange(height)
         region = left, top, chance.randint(left + 1, width), chance.randint(top + 1, height)
         workspace.decode(file, height, width, region, out)
+        by_forged_points[workspace.decode(file, height, width, region, out, forged(points))] += 1
         is_taken = workspace.decode(file, height, width, (0, 0, width, height), out)
         found["taken" if is_taken else "left"] += 1
         if is_taken:
             expected = verdict(bytes(data))
             assert expected is not None and np.array_equal(out.reshape(height, width, 4), expected)
-print(found)
-assert min(found.values()) > num // 20
+print(found, by_forged_points)
+assert min(*found.values(), *by_forged_points) > num // 20
 """
 
 
