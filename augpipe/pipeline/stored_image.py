@@ -8,7 +8,7 @@ import numpy as np
 
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region, decode_stored
+from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -18,7 +18,7 @@ from augpipe.source import Pixels, Source
 
 @dataclass(kw_only=True, slots=True)
 class Decodable:
-    """What can be decoded by one call: an image, or the tiles that hold a region of it."""
+    """What can be decoded by one call: an image, or a region of it."""
 
     height: int
     """In pixels, as they will be decoded."""
@@ -61,11 +61,6 @@ class StoredImage:
         """(height, width, 4) of the decoded pixels at 1/`factor`."""
         return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
 
-    @property
-    def has_tiles(self) -> bool:
-        """Whether tiles that hold a region of it may be decoded alone."""
-        return self.header is not None and self.header.has_tiles
-
     def may_crop(self, factor: int) -> bool:
         """Whether a region of it at 1/`factor` is worth decoding alone."""
         return self.header is not None and self.header.may_crop(factor)
@@ -75,44 +70,15 @@ class StoredImage:
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
-    def region(self, region: Sequence[int], factor: int = 1) -> Decodable:
-        """A region, or the tiles that hold it, where `may_crop`.
+    def region(self, region: Sequence[int]) -> Decodable:
+        """A region, where `may_crop`.
 
         Args:
-            region: left, top, right, bottom, in pixels of the image at 1/`factor`.
-            factor: the DCT factor.
-
-        Raises:
-            ValueError: the content is damaged; the reason alone.
+            region: left, top, right, bottom, in pixels of the image.
         """
-        assert self.header is not None
         left, top, right, bottom = map(int, region)
-        if self.header.tiles is None:
-            decode_part = partial(self._decode_region, (left, top, right, bottom))
-            return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
-        assert isinstance(self.content, bytes)
-        cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
-        decode_cut = partial(decode_stored, cut.jpeg, cut.height, cut.width, factor, may_end_early=cut.holds_last)
-        return Decodable(
-            height=-(-cut.height // factor),
-            width=-(-cut.width // factor),
-            first_x=cut.first_x,
-            first_y=cut.first_y,
-            decode=decode_cut,
-        )
-
-    def file_of(self, region: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
-        """A JPEG that holds a region, and the column and row at which it starts: of tiles, or all of it.
-
-        Raises:
-            ValueError: the content is damaged; the reason alone.
-        """
-        assert isinstance(self.content, bytes)
-        if not self.has_tiles:
-            return self.content, 0, 0
-        assert self.header is not None and self.header.tiles is not None
-        cut = self.header.tiles.extract(self.content, *(int(side) for side in region))
-        return cut.jpeg, cut.first_x, cut.first_y
+        decode_part = partial(self._decode_region, (left, top, right, bottom))
+        return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
 
     def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
         """`shape(factor)` uint8 RGBX in the calling thread's `scratch`.
