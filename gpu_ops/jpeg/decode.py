@@ -6,7 +6,7 @@ checked to be there.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,11 +65,28 @@ from augpipe.gpu_ops.jpeg.layout import (
     MCU_COLUMNS,
     MCU_ROWS,
     PLANES,
+    POINTS,
     STOP_COLUMN,
     STOP_ROW,
     STREAM,
+    STUFFED,
     find_extent,
     lay_out,
+)
+from augpipe.gpu_ops.jpeg.points import (
+    COLUMN_STEP,
+    FIRST_BYTE,
+    KNOWN_ITEMS,
+    NUM_POINTS,
+    NUM_ROWS,
+    NUM_STUFFED,
+    POINTS_A_ROW,
+    ROW_STEP,
+    choose_steps,
+    go_to_point,
+    has_points,
+    note_point,
+    point_byte,
 )
 from augpipe.gpu_ops.jpeg.stream import COPIED_AT_ONCE, unstuffed
 from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS, transform
@@ -93,31 +110,41 @@ def build_tables(frame, counts, values, symbols, limits, pairs, skips, has_skips
                 return False
             if item == AC_TABLE:
                 nth = table - NUM_TABLES // 2
-                pairs_of(of_table, pairs[nth << PAIR_BITS : (nth + 1) << PAIR_BITS])
+                of_pairs = pairs[nth << PAIR_BITS : (nth + 1) << PAIR_BITS]
+                pairs_of(of_table, of_pairs)
                 if has_skips:
-                    skips_of(of_table, skips[nth << SKIP_BITS : (nth + 1) << SKIP_BITS])
+                    skips_of(of_pairs, skips[nth << SKIP_BITS : (nth + 1) << SKIP_BITS])
     return True
 
 
 @kernel()
 def decode_rows(
-    frame, extent, stream, end, intervals, num_intervals, reader, blocks, layers, values, quantization, symbols, limits,
-    pairs, skips, coefficients, num_coefficients, between, planes,
+    frame, extent, first_row, known, positions, predictors, stuffed, stream, end, intervals, num_intervals, reader,
+    blocks, layers, values, quantization, symbols, limits, pairs, skips, coefficients, num_coefficients, between,
+    planes,
 ):  # fmt: skip
     """Decode the rows of MCUs down to the region's last one into planes of levels; UNSOUND where all is not well."""
     num_columns, first, stop = extent[MCU_COLUMNS], extent[FIRST_COLUMN], extent[STOP_COLUMN]
-    is_to_the_end = extent[STOP_ROW] == extent[MCU_ROWS]
+    is_to_the_end = extent[STOP_ROW] == extent[MCU_ROWS] and known[NUM_ROWS] < extent[MCU_ROWS]
     interval, left = 0, num_columns * extent[MCU_ROWS]
     if frame[RESTART_INTERVAL]:
         left = frame[RESTART_INTERVAL]
     start_reader(reader, 0)
-    for row in range(extent[STOP_ROW]):
+    for row in range(first_row, extent[STOP_ROW]):
         is_wanted = row >= extent[FIRST_ROW]
+        is_noted = known[ROW_STEP] > 0 and row >= known[NUM_ROWS] and row % known[ROW_STEP] == 0
         is_last = row == extent[STOP_ROW] - 1 and not is_to_the_end
+        column, row_stop = 0, num_columns
+        if is_last or has_points(known, row + 1):
+            row_stop = stop if is_wanted else 0
+        if has_points(known, row):
+            from_column = first if is_wanted else 0
+            column = from_column - from_column % known[COLUMN_STEP]
+            if go_to_point(known, positions, predictors, stuffed, stream, end, reader, row, column) == UNSOUND:
+                return UNSOUND
         if is_wanted:
             coefficients[:num_coefficients] = 0
-        column = 0
-        while column < (stop if is_last else num_columns):
+        while column < row_stop:
             if left == 0:
                 if interval + 1 == num_intervals or (consumed_bits(reader) + 7) >> 3 != intervals[interval + 1]:
                     return UNSOUND
@@ -128,6 +155,12 @@ def decode_rows(
             if is_wanted and column < stop:
                 until = first if column < first else stop
             until = min(until, column + left)
+            if is_noted:
+                into_step = column % known[COLUMN_STEP]
+                until = min(until, column + known[COLUMN_STEP] - into_step)
+                if into_step == 0:
+                    if note_point(known, positions, predictors, stuffed, reader, row, column) == UNSOUND:
+                        return UNSOUND
             if is_wanted and first <= column < stop:
                 result = store_blocks(
                     stream,
@@ -148,6 +181,8 @@ def decode_rows(
                 return UNSOUND
             left -= until - column
             column = until
+        if row == known[NUM_ROWS] and column == num_columns and known[ROW_STEP] > 0:
+            known[NUM_ROWS] += 1
         if is_wanted:
             for nth in range(len(layers)):
                 layer = layers[nth]
@@ -171,9 +206,27 @@ def decode_rows(
 
 
 @kernel()
+def find_part(file, frame, extent, known, positions):
+    """The first row of MCUs that is decoded, and where the part of the scan that is looked at starts and stops."""
+    start, stop = frame[SCAN_START], len(file)
+    first_row = min(extent[FIRST_ROW], known[NUM_ROWS] - 1)
+    if first_row < 0:
+        return 0, start, stop
+    first_row -= first_row % known[ROW_STEP]
+    column = extent[FIRST_COLUMN] if first_row == extent[FIRST_ROW] else 0
+    known[FIRST_BYTE] = point_byte(known, positions, first_row, column)
+    stop_row = extent[STOP_ROW] + -extent[STOP_ROW] % known[ROW_STEP]
+    if has_points(known, stop_row):
+        # the next row may begin within a byte behind which a zero was stuffed
+        stop = min(stop, start + point_byte(known, positions, stop_row, 0) + 2)
+    return first_row, min(start + known[FIRST_BYTE], stop), stop
+
+
+@kernel()
 def decode_region(
-    file, region, size, out, frame, extent, reader, counts, values, quantization, symbols, limits, pairs, skips, blocks,
-    layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums, doubled, chroma,
+    file, region, size, out, frame, extent, known, reader, counts, values, quantization, symbols, limits, pairs, skips,
+    blocks, layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums, doubled, chroma,
+    stuffed, positions, predictors,
 ):  # fmt: skip
     """Decode; TAKEN, LEFT to libjpeg-turbo with `out` undefined, or SMALL. The arguments are a `Workspace`'s."""
     if read_header(file, frame, quantization, counts, values) == LEFT:
@@ -182,7 +235,10 @@ def decode_region(
     left, top, right, bottom = region[0], region[1], region[2], region[3]
     if height != size[0] or width != size[1]:
         return LEFT
-    if not (0 <= left < right <= width and 0 <= top < bottom <= height and (right - left) * (bottom - top) <= len(out)):
+    is_empty = left == right and top == bottom
+    if not is_empty and not (0 <= left < right <= width and 0 <= top < bottom <= height):
+        return LEFT
+    if (right - left) * (bottom - top) > len(out):
         return LEFT
     find_extent(frame, region, extent)
     num_stored = (extent[STOP_COLUMN] - extent[FIRST_COLUMN]) * (extent[STOP_ROW] - extent[FIRST_ROW])
@@ -191,29 +247,54 @@ def decode_region(
         return LEFT
     num_blocks, num_layers = lay_out(frame, extent, blocks, layers, needed)
     needed[STREAM] = len(file) - frame[SCAN_START] + COPIED_AT_ONCE + STREAM_PADDING
+    needed[STUFFED] = (len(file) - frame[SCAN_START]) // 2 + 1
     num_intervals, num_mcus = 1, extent[MCU_COLUMNS] * extent[MCU_ROWS]
     if frame[RESTART_INTERVAL]:
         num_intervals = (num_mcus + frame[RESTART_INTERVAL] - 1) // frame[RESTART_INTERVAL]
     needed[INTERVALS] = num_intervals + 1
+    needed[POINTS] = choose_steps(frame, extent, len(file), known)
     is_small = len(stream) < needed[STREAM] or len(intervals) < needed[INTERVALS]
     is_small |= len(coefficients) < needed[COEFFICIENTS] or len(planes) < needed[PLANES]
+    is_small |= len(stuffed) < needed[STUFFED] or len(positions) < needed[POINTS] or len(predictors) < needed[POINTS]
     if is_small or len(sums) < needed[COLUMNS] or doubled.shape[1] < needed[COLUMNS]:
         return SMALL
-    end, num_found = unstuffed(file, frame[SCAN_START], stream, intervals)
+    first_row, start, stop = find_part(file, frame, extent, known, positions)
+    is_part = stop < len(file)
+    end, num_found, known[NUM_STUFFED] = unstuffed(file[:stop], start, is_part, stream, intervals, stuffed)
     if num_found != num_intervals:
         return LEFT
     result = decode_rows(
-        frame, extent, stream, end, intervals, num_intervals, reader, blocks[:num_blocks], layers[:num_layers], values,
-        quantization, symbols, limits, pairs, skips, coefficients, needed[COEFFICIENTS], between, planes,
+        frame, extent, first_row, known, positions, predictors, stuffed, stream, end, intervals, num_intervals, reader,
+        blocks[:num_blocks], layers[:num_layers], values, quantization, symbols, limits, pairs, skips, coefficients,
+        needed[COEFFICIENTS], between, planes,
     )  # fmt: skip
     if result == UNSOUND:
         return LEFT
-    write_pixels(frame, extent, layers, region, plane_bytes, sums, doubled, chroma, out)
+    if not is_empty:
+        write_pixels(frame, extent, layers, region, plane_bytes, sums, doubled, chroma, out)
     return TAKEN
 
 
 HAS_WIDE_VECTORS = bool(get_host_cpu_features().get("avx2"))
 """Whether this CPU decodes so faster than libjpeg-turbo does; measured with AVX2 alone."""
+
+
+class Points(NamedTuple):
+    """What is known of where a file's MCUs begin; see `points`."""
+
+    row_step: int
+    """Rows of MCUs from one that has points to the next."""
+    column_step: int
+    """MCUs from a point to the next one of its row."""
+    num_rows: int
+    """Of how many rows of MCUs, from the first one on, all points are here."""
+    positions: npt.NDArray[np.uint32]
+    """(n,) bits of the scan."""
+    predictors: npt.NDArray[np.int16]
+    """(n, 3) levels of DC, one for each component."""
+
+
+NO_POINTS = Points(0, 0, 0, np.empty(0, np.uint32), np.empty((0, 3), np.int16))
 
 
 class Workspace:
@@ -226,10 +307,11 @@ class Workspace:
     def __init__(self, empty: Callable[[int, type[np.generic]], npt.NDArray[Any]] = np.empty) -> None:
         self._empty = empty
         self._region, self._size = np.zeros(4, np.int64), np.zeros(2, np.int64)
-        self._needed = np.zeros(5, np.int64)
+        self._needed, self._known = np.zeros(7, np.int64), np.zeros(KNOWN_ITEMS, np.int64)
         self._tables = (
             np.zeros(FRAME_ITEMS, np.int64),
             np.zeros(10, np.int64),
+            self._known,
             np.zeros(READER_ITEMS, np.int64),
             np.zeros((NUM_TABLES, 17), np.uint8),
             np.zeros((NUM_TABLES, 256), np.uint8),
@@ -242,7 +324,8 @@ class Workspace:
             np.zeros((4, 6), np.int64),
             np.zeros(BETWEEN_ITEMS, np.int32),
         )
-        self._memory = self._of_sizes([1 << 14] * 5)
+        self._sizes = [1 << 14] * len(self._needed)
+        self._memory = self._of_sizes()
 
     def decode(
         self,
@@ -251,6 +334,8 @@ class Workspace:
         width: int,
         region: tuple[int, int, int, int],
         out: npt.NDArray[np.uint8],
+        known: Points = NO_POINTS,
+        max_points: int = 0,
     ) -> bool:
         """Decode a region to RGBX as libjpeg-turbo would, without the GIL, from one thread at a time.
 
@@ -258,8 +343,11 @@ class Workspace:
             file: (n,) uint8, the whole file.
             height: in pixels, as another reader of the header found; one that says otherwise is not decoded.
             width: likewise.
-            region: left, top, right, bottom in pixels, right and bottom excluded.
+            region: left, top, right, bottom in pixels, right and bottom excluded. Where it is empty all codes are
+                read, and nothing is written.
             out: (4 * pixels of the region,) uint8 or more, C-contiguous, filled; its address is a multiple of 4.
+            known: points of this very file, which are made use of.
+            max_points: how many points may be noted of a file of which none are known.
 
         Returns:
             False where the file is to be left to libjpeg-turbo, since it is of another kind, or damaged; what `out`
@@ -269,21 +357,36 @@ class Workspace:
         pixels = out[: len(out) // 4 * 4].view(np.uint32)
         file = file.view()
         file.flags.writeable = False  # all are of one type to numba, which compiles for each
+        num_known = len(known.positions)
         while True:
+            self._known[:] = 0
+            if num_known:
+                self._known[ROW_STEP : NUM_POINTS + 1] = *known[:3], num_known
+                *_, positions, predictors = self._memory
+                positions[:num_known], predictors[:num_known] = known.positions, known.predictors
+            else:
+                self._known[NUM_POINTS] = max_points
             result = decode_region(file, self._region, self._size, pixels, *self._tables, self._needed, *self._memory)
             if result != SMALL:
                 return bool(result == TAKEN)
-            sizes = (len(self._memory[i]) for i in (0, 1, 2, 3, 5))
             # a quarter more: the next image may be a little larger
-            self._memory = self._of_sizes(
-                [
-                    held if held >= need else need * 5 // 4
-                    for held, need in zip(sizes, self._needed.tolist(), strict=True)
-                ]
-            )
+            self._sizes = [
+                held if held >= need else need * 5 // 4
+                for held, need in zip(self._sizes, self._needed.tolist(), strict=True)
+            ]
+            self._memory = self._of_sizes()
 
-    def _of_sizes(self, sizes: list[int]) -> tuple[npt.NDArray[np.generic], ...]:
-        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes."""
+    def points(self) -> Points:
+        """What is known of the file that was decoded last, with success; valid until the next one."""
+        row_step, column_step, num_rows, _, points_a_row = self._known[: POINTS_A_ROW + 1].tolist()
+        num = -(-num_rows // row_step) * points_a_row if row_step else 0
+        *_, positions, predictors = self._memory
+        return Points(row_step, column_step, num_rows, positions[:num], predictors[:num])
+
+    def _of_sizes(self) -> tuple[npt.NDArray[Any], ...]:
+        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes,
+        stuffed zeros, positions and predictors."""
+        sizes = self._sizes
         planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
         return (
             self._empty(sizes[STREAM], np.uint8),
@@ -294,4 +397,7 @@ class Workspace:
             self._empty(sizes[COLUMNS], np.int16),
             doubled.reshape(2, -1),
             doubled.view(np.uint8).reshape(2, -1),
+            self._empty(sizes[STUFFED], np.uint32),
+            self._empty(sizes[POINTS], np.uint32),
+            self._empty(3 * sizes[POINTS], np.int16).reshape(-1, 3),
         )

@@ -16,7 +16,7 @@ NUM_TABLES = 8
 """Four for DC, then four for AC."""
 
 SYMBOL_BITS, PAIR_BITS, SKIP_BITS = 10, 11, 11
-"""How many bits are looked up at once."""
+"""How many bits are looked up at once; skips are made of pairs."""
 
 END_OF_BLOCK = 128
 """How far the symbol that ends a block advances: beyond what any other may reach."""
@@ -71,8 +71,7 @@ def symbols_of(counts, values, is_ac, table, limits):
     Returns:
         Whether they are a code.
     """
-    table[:] = 0
-    code, position = 0, 0
+    code, position, filled = 0, 0, 0
     for length in range(1, 17):
         num = int64(counts[length])
         limits[1, length] = position - code
@@ -82,13 +81,17 @@ def symbols_of(counts, values, is_ac, table, limits):
             symbol = int64(values[position + nth])
             if not is_ac and symbol > 15:
                 return False
-            if length <= SYMBOL_BITS and is_taken(symbol, is_ac):
-                first = (code + nth) << (SYMBOL_BITS - length)
-                table[first : first + (1 << (SYMBOL_BITS - length))] = entry_of(symbol, length, is_ac)
+            if length <= SYMBOL_BITS:
+                entry = entry_of(symbol, length, is_ac) if is_taken(symbol, is_ac) else uint32(0)
+                until = filled + (1 << (SYMBOL_BITS - length))
+                for at in range(filled, until):
+                    table[uint64(at)] = entry
+                filled = until
         code += num
         position += num
         limits[0, length] = code << (16 - length)
         code <<= 1
+    table[filled:] = 0
     return True
 
 
@@ -123,42 +126,49 @@ def pairs_of(symbols, pairs):
     IS_LONG, and from bit 32 the two values, of 16 bits each. Where one alone fits, both are that one; where none does,
     there is IS_LONG, and from bit 32 the first one's symbol, as in `symbols`.
     """
-    for index in range(1 << PAIR_BITS):
+    index = 0
+    while index < 1 << PAIR_BITS:  # one coefficient each
         entry = int64(symbols[index >> (PAIR_BITS - SYMBOL_BITS)])
-        taken = entry & 63
-        if entry == 0 or taken > PAIR_BITS:
-            pairs[index] = uint64(IS_LONG) | uint64(entry) << uint64(32)
-            continue
-        left = PAIR_BITS - taken
-        size, advance = (entry >> 14) & 31, (entry >> 6) & 255
-        value = value_of((index >> left) & ((1 << size) - 1), size)
-        both_taken, both_advance, last_value = taken, advance, value
-        if advance < END_OF_BLOCK and left > 0:
-            following = int64(symbols[((index << taken) & ((1 << PAIR_BITS) - 1)) >> (PAIR_BITS - SYMBOL_BITS)])
-            more = following & 63
-            if following != 0 and more <= left:
-                size = (following >> 14) & 31
-                last_value = value_of((index >> (left - more)) & ((1 << size) - 1), size)
-                both_taken, both_advance = taken + more, advance + ((following >> 6) & 255)
-        numbers = both_taken | (both_advance << 6) | (advance << 14) | (taken << 22)
-        pairs[index] = (
-            uint64(numbers) | uint64(value & 0xFFFF) << uint64(32) | uint64(last_value & 0xFFFF) << uint64(48)
-        )
+        taken, advance, size = entry & 63, (entry >> 6) & 255, (entry >> 14) & 31
+        packed, free_bits = uint64(IS_LONG) | uint64(entry) << uint64(32), PAIR_BITS - SYMBOL_BITS
+        if entry != 0 and taken > PAIR_BITS:
+            free_bits = PAIR_BITS - (entry >> 19)
+        elif entry != 0:
+            free_bits = PAIR_BITS - taken
+            value = uint64(value_of((index >> free_bits) & ((1 << size) - 1), size) & 0xFFFF)
+            numbers = uint64(taken | (advance << 6) | (advance << 14) | (taken << 22))
+            packed = numbers | value << uint64(32) | value << uint64(48)
+        until = index + (1 << free_bits)
+        for at in range(index, until):
+            pairs[uint64(at)] = packed
+        index = until
+    for index in range(1 << PAIR_BITS):
+        first = int64(pairs[index])
+        taken, advance = first & 63, (first >> 6) & 255
+        # where two stand there already the first one is meant
+        following = int64(pairs[uint64((index << taken) & ((1 << PAIR_BITS) - 1))])
+        more, further = (following >> 22) & 63, (following >> 14) & 255
+        numbers = (first & 0xFFFFFFFFFFFF) + more + (further << 6)
+        both = uint64(numbers) | uint64(following >> 32) << uint64(48)
+        is_long = (first | following) & IS_LONG != 0
+        fits = (taken + more <= PAIR_BITS) & (advance < END_OF_BLOCK) & (not is_long)
+        pairs[index] = both if fits else uint64(first)
 
 
 @kernel()
-def skips_of(symbols, skips):
-    """Fill (2^SKIP_BITS,) uint16 with as many coefficients as fit: their bits with values (6), how far they advance.
+def skips_of(pairs, skips):
+    """Fill (2^SKIP_BITS,) uint16 with up to four coefficients: their bits with values (6), how far they advance.
 
     0 where not even the first fits.
     """
     for index in range(1 << SKIP_BITS):
-        taken, advance = 0, 0
-        while taken < SKIP_BITS and advance < END_OF_BLOCK:
-            entry = int64(symbols[((index << taken) & ((1 << SKIP_BITS) - 1)) >> (SKIP_BITS - SYMBOL_BITS)])
-            further = advance + ((entry >> 6) & 255)
-            if entry == 0 or taken + (entry & 63) > SKIP_BITS or 63 < further < END_OF_BLOCK:
-                break
-            taken += entry & 63
-            advance = further
-        skips[index] = taken | (advance << 6)
+        pair = int64(pairs[index])
+        taken, advance = pair & 63, (pair >> 6) & 255
+        following = int64(pairs[uint64((index << taken) & ((1 << SKIP_BITS) - 1))])
+        fits_both = taken + (following & 63) <= SKIP_BITS
+        more = following & 63 if fits_both else (following >> 22) & 63
+        further = advance + (((following >> 6) & 255) if fits_both else ((following >> 14) & 255))
+        fits = taken + more <= SKIP_BITS and not following & IS_LONG and not 63 < further < END_OF_BLOCK
+        if fits and advance < END_OF_BLOCK:
+            taken, advance = taken + more, further
+        skips[index] = 0 if pair & IS_LONG else taken | (advance << 6)

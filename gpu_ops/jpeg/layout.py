@@ -45,8 +45,9 @@ its levels begin in the planes, words from row to row there, and words from one 
 MARGIN_WORDS = 4
 """Between planes, for what is written beside the first and last column, and read by whole words."""
 
-STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS = range(5)
-"""What grows with images: bytes of the stream, restart intervals, coefficients, words of planes, columns of chroma."""
+STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS, STUFFED, POINTS = range(7)
+"""What grows with images: bytes of the stream, restart intervals, coefficients, words of planes, columns of chroma,
+stuffed zeros, points."""
 
 
 @kernel()
@@ -66,6 +67,9 @@ def find_extent(frame, region, extent):
     extent[MCU_ROWS] = (frame[HEIGHT] + 8 * vertical - 1) // (8 * vertical)
     extent[FIRST_COLUMN], extent[STOP_COLUMN] = extent[LEFT_SAMPLE] >> 3, (extent[STOP_SAMPLE] + 7) >> 3
     extent[FIRST_ROW], extent[STOP_ROW] = extent[TOP_SAMPLE] >> 3, (extent[END_SAMPLE] + 7) >> 3
+    if region[0] == region[2]:  # no pixel, and all codes
+        extent[STOP_COLUMN] = extent[FIRST_COLUMN]
+        extent[FIRST_ROW] = extent[STOP_ROW] = extent[MCU_ROWS]
 
 
 @kernel()

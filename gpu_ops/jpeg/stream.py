@@ -19,21 +19,25 @@ UNSOUND = -1
 
 
 @kernel()
-def unstuffed(file, start, stream, intervals):
-    """Copy the scan that begins at `start` of `file` into `stream`, up to the mark that ends the image.
+def unstuffed(file, start, is_part, stream, intervals, stuffed):
+    """Copy the scan from `start` of `file` on into `stream`, up to the mark that ends the image.
 
     Args:
         file: (n,) uint8.
-        start: 0..n, behind the header of a scan.
+        start: 0..n, behind the header of a scan, or anywhere in it.
+        is_part: whether the scan goes on beyond `file`, so that the mark is not looked for.
         stream: (n - start + COPIED_AT_ONCE + STREAM_PADDING,) uint8 or more: filled, with zeros behind.
         intervals: int64, filled with the offset in `stream` of each restart interval, the first of all included.
+        stuffed: ((n - start) // 2 + 1,) uint32 or more: filled with the offset in `stream` of each byte behind which a
+            zero was stuffed.
 
     Returns:
-        The length of the stream and the number of intervals; UNSOUND and 0 where the scan does not end with the mark
-        that ends the image, or restart markers do not count from 0 to 7 over and over, or are too many for `intervals`.
+        The length of the stream, the number of intervals, and that of stuffed zeros; UNSOUND and zeros where the scan
+        does not end with the mark that ends the image, or restart markers do not count from 0 to 7 over and over, or
+        are too many for `intervals`.
     """
     num = len(file)
-    read, written, num_intervals = int64(start), 0, 1
+    read, written, num_intervals, num_stuffed = int64(start), 0, 1, 0
     intervals[0] = 0
     while True:
         # copied before it is looked at: most of a stream has no byte 255
@@ -61,17 +65,23 @@ def unstuffed(file, start, stream, intervals):
             written += skipped
             if read + 1 >= num or file[uint64(read + 1)] != 0:
                 break
-            read += 2  # a zero was stuffed behind a byte 255, which has been copied
+            stuffed[uint64(num_stuffed)] = written
+            num_stuffed += 1
+            read += 2  # the byte 255 before it has been copied
             written += 1
         while read < num and file[uint64(read)] != 0xFF:
             stream[uint64(written)] = file[uint64(read)]
             read += 1
             written += 1
         if read + 1 >= num:
-            return UNSOUND, 0
+            if is_part:
+                break
+            return UNSOUND, 0, 0
         marker = file[uint64(read + 1)]
         read += 2
         if marker == 0:
+            stuffed[uint64(num_stuffed)] = written
+            num_stuffed += 1
             stream[uint64(written)] = 0xFF
             written += 1
         elif marker == END_OF_IMAGE:
@@ -80,6 +90,6 @@ def unstuffed(file, start, stream, intervals):
             intervals[num_intervals] = written
             num_intervals += 1
         else:
-            return UNSOUND, 0
+            return UNSOUND, 0, 0
     stream[written : written + STREAM_PADDING] = 0
-    return written, num_intervals
+    return written, num_intervals, num_stuffed
