@@ -39,7 +39,13 @@ class RowIndexes:
         self._lock = threading.Lock()
 
     def decode_region(
-        self, sample_id: int, data: bytes, height: int, width: int, region: tuple[int, int, int, int], out: Pixels
+        self,
+        sample_id: int,
+        data: bytes | memoryview,
+        height: int,
+        width: int,
+        region: tuple[int, int, int, int],
+        out: Pixels,
     ) -> bool:
         """`decoding.jpeg.decode_region` from the nearest point on; what is found on the way is kept."""
         decoder = own_decoder()

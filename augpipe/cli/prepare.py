@@ -82,7 +82,7 @@ def prepare(
     originals: Annotated[
         Literal["auto", "always", "never"],
         typer.Option(
-            help="Keep JPEGs byte by byte that need no change: always, never, or only where tiles would gain nothing."
+            help="Keep JPEGs byte by byte that need no change: always, never, or unless a new one is much shorter."
         ),
     ] = "auto",
     upscale: Annotated[bool, typer.Option("--upscale", help="Enlarge what is smaller than a scale.")] = False,
@@ -90,7 +90,7 @@ def prepare(
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
     ] = False,
 ) -> None:
-    """Write images as shards: WebDataset tar files of JPEGs from which a crop decodes alone.
+    """Write images as shards: WebDataset tar files of JPEGs, with an index.
 
     The same source and settings give the same bytes, whatever the workers. A
     run that was stopped, even by kill -9, is finished with --resume.

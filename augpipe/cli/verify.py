@@ -18,9 +18,7 @@ def verify(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="The folder that augpipe prepare wrote.", show_default=False)
     ],
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Decode every photograph, and check its table of tiles.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Check sums, indices and samples of a prepared data set; list exactly what is damaged.

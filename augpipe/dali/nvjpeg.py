@@ -97,8 +97,7 @@ def complaint(
         return None
     wrong = (
         f"nvJPEG {written(found.version)} is loaded ({found.path}): with one before {written(REGIONS_FROM)} the loader "
-        "has DALI decode photographs whole on the GPU instead of the regions that are looked at, and crops of "
-        "tile-addressable ones are decoded on the CPU"
+        "has DALI decode photographs whole on the GPU instead of the regions that are looked at"
     )
     if cuda_major < REGIONS_FROM[0]:
         release = DRIVER_RELEASES[REGIONS_FROM[0]]

@@ -3,6 +3,5 @@
 from augpipe.decoding.decode import decode
 from augpipe.decoding.header import MAX_PIXELS, Header
 from augpipe.decoding.probe import probe
-from augpipe.decoding.tiles import Tiles, read_tiles
 
-__all__ = ["MAX_PIXELS", "Header", "Tiles", "decode", "probe", "read_tiles"]
+__all__ = ["MAX_PIXELS", "Header", "decode", "probe"]

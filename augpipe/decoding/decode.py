@@ -18,7 +18,7 @@ def decode(
     The pixels are a function of the bytes and the factor alone. Alpha and transparency are dropped, as Pillow's
     `convert("RGB")` does: the colours that stand under transparent places show. Of 16 bits a channel the high byte is
     kept. A JPEG that libjpeg warns of is refused, even where other readers show what they can of it; bytes left over
-    before its end mark, or anything after that mark, are no reason. The padding of a tile-addressable JPEG is left out.
+    before its end mark, or anything after that mark, are no reason.
 
     Args:
         data: the whole file.
@@ -50,11 +50,9 @@ def decode(
         height, width = header.height, header.width
         if swaps_sides(header.orientation):
             height, width = width, height
-        padded = (height, width) if header.tiles is None else (header.tiles.stored_height, header.tiles.stored_width)
-        if header.orientation == 1 and padded == (height, width):
+        if header.orientation == 1:
             return jpeg.decode_stored(view, height, width, dct_factor, out)
-        stored = jpeg.decode_stored(view, *padded, dct_factor, None)
-        stored = stored[: -(-height // dct_factor), : -(-width // dct_factor)]
+        stored = jpeg.decode_stored(view, height, width, dct_factor, None)
     else:
         image, _ = pillow.open_pillow(bytes(view), header.format, header.height * header.width)
         stored = pillow.decode_stored(image)

@@ -1,9 +1,7 @@
 """What is known of an image before its pixels are decoded, and the limit on how many there may be."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
-
-from augpipe.decoding.tiles import Tiles
 
 Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
 
@@ -19,7 +17,7 @@ class Header:
     """Size and kind of one image file."""
 
     height: int
-    """Rows in pixels, after the EXIF orientation is applied; without the padding of a tile-addressable JPEG."""
+    """Rows in pixels, after the EXIF orientation is applied."""
     width: int
     """Columns in pixels, likewise."""
     orientation: int
@@ -33,20 +31,10 @@ class Header:
     """
     is_progressive: bool = False
     """Whether each of a JPEG's scans tells a little of all pixels, so that all of it has to be read."""
-    tiles: Tiles | None = field(default=None, compare=False)
-    """Where the file's tiles lie, for a tile-addressable JPEG; their pixels count as stored, before the orientation."""
-
-    @property
-    def has_tiles(self) -> bool:
-        """Whether a rectangle may be decoded from what `tiles.extract` gives.
-
-        Not of a turned one: its rectangles would have to be turned back.
-        """
-        return self.tiles is not None and self.orientation == 1
 
     def may_crop(self, dct_factor: int) -> bool:
-        """Whether it is worth while to decode a rectangle alone: of tiles, or by our own decoder at full size."""
-        return self.has_tiles or (self.may_scale and not self.is_progressive and dct_factor == 1)
+        """Whether it is worth while to decode a region alone: by our own decoder, at full size."""
+        return self.may_scale and not self.is_progressive and dct_factor == 1
 
     @property
     def may_scale(self) -> bool:

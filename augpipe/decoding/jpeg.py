@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from augpipe.decoding.tile_table import IDENTIFIER as _TILES
-from augpipe.decoding.tile_table import MARKER as _TILES_MARKER
-
 if TYPE_CHECKING:
     from augpipe.gpu_ops.jpeg.decode import Workspace
 
-_SOI, _EOI, _SOS, _DRI, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xDD, 0xE0, 0xE1, 0xEE
+_SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
@@ -29,18 +26,12 @@ class Frame(NamedTuple):
     width: int
     num_components: int
     is_progressive: bool
-    size_at: int
-    """Where height and width stand, in the frame header."""
-    restart_interval: int
-    """MCUs from one restart marker to the next; 0 where there are none."""
     exif: bytes
     """The first EXIF block, empty where there is none."""
     kept: tuple[tuple[int, int], ...]
     """(start, stop) of the segments that the pixels depend on: all but the notes (EXIF, XMP, ICC, comments)."""
     scan_start: int
     """Where the first scan's marker stands."""
-    tile_tables: tuple[tuple[int, int], ...]
-    """(start, stop) of what the markers of a tile table hold; empty for nearly every JPEG."""
 
 
 def read_frame(data: memoryview) -> Frame:
@@ -52,10 +43,8 @@ def read_frame(data: memoryview) -> Frame:
     position, end = 2, len(data)
     size: tuple[int, int, int] | None = None
     is_progressive = False
-    size_at = restart_interval = 0
     exif = b""
     kept: list[tuple[int, int]] = []
-    tile_tables: list[tuple[int, int]] = []
     while True:
         while position < end and data[position] != 0xFF:
             position += 1
@@ -79,12 +68,9 @@ def read_frame(data: memoryview) -> Frame:
                 width=width,
                 num_components=components,
                 is_progressive=is_progressive,
-                size_at=size_at,
-                restart_interval=restart_interval,
                 exif=exif,
                 kept=tuple(kept),
                 scan_start=start,
-                tile_tables=tuple(tile_tables),
             )
         stop = position + (data[position] << 8 | data[position + 1])
         if stop < position + 2:
@@ -95,16 +81,11 @@ def read_frame(data: memoryview) -> Frame:
             if size is not None:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
-            size_at = position + 3
             is_progressive = marker == _PROGRESSIVE
             if is_progressive:
                 _check_num_scans(data)
         elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
             exif = bytes(data[position + 2 : stop])
-        elif marker == _DRI and stop == position + 4:
-            restart_interval = data[position + 2] << 8 | data[position + 3]
-        elif marker == _TILES_MARKER and bytes(data[position + 2 : position + 2 + len(_TILES)]) == _TILES:
-            tile_tables.append((position + 2, stop))
         if marker in (_APP0, _APP14) or marker < _APP0:
             kept.append((start, stop))
         position = stop
@@ -154,8 +135,6 @@ def decode_stored(
     width: int,
     dct_factor: int,
     out: npt.NDArray[np.uint8] | None,
-    *,
-    may_end_early: bool = True,
 ) -> npt.NDArray[np.uint8]:
     """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
 
@@ -167,7 +146,6 @@ def decode_stored(
         width: columns that the header claims.
         dct_factor: 1, 2, 4 or 8: the inverse DCT at 1/f of the size.
         out: flat bytes that exactly hold the result, or None for new memory.
-        may_end_early: whether bytes may stand between the last block and the end mark.
 
     Raises:
         ValueError: the reason, without the file's name.
@@ -176,7 +154,7 @@ def decode_stored(
         pixels = np.empty(height * width * 4, np.uint8) if out is None else out
         if decode_region(data, height, width, (0, 0, width, height), pixels):
             return pixels.reshape(height, width, 4)
-    return decode_by_libjpeg(data, height, width, dct_factor, out, may_end_early=may_end_early)
+    return decode_by_libjpeg(data, height, width, dct_factor, out)
 
 
 def decode_by_libjpeg(
@@ -185,17 +163,15 @@ def decode_by_libjpeg(
     width: int,
     dct_factor: int,
     out: npt.NDArray[np.uint8] | None,
-    *,
-    may_end_early: bool = True,
 ) -> npt.NDArray[np.uint8]:
     """`decode_stored` by libjpeg-turbo alone, as for files that our own decoder has left."""
     if dct_factor > 1 and _scale_is_ambiguous(height, width, dct_factor):
-        small = _box_average(_decode(data, height, width, None, may_end_early), dct_factor)
+        small = _box_average(_decode(data, height, width, None), dct_factor)
         if out is None:
             return small
         np.copyto(out.reshape(small.shape), small)
         return out.reshape(small.shape)
-    return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out, may_end_early)
+    return _decode(data, -(-height // dct_factor), -(-width // dct_factor), out)
 
 
 class _Local(threading.local):
@@ -239,16 +215,14 @@ def own_decoder() -> "Workspace | None":
     return _local.decoder
 
 
-def _decode(
-    data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None, may_end_early: bool
-) -> npt.NDArray[np.uint8]:
+def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
     try:
         try:
             pixels = _simplejpeg_decode(data, height, width, out, strict=True)
         except ValueError as error:
             # Strict decoding stops at libjpeg's first warning. Where that is bytes between the last block and the end
             # mark, every block was decoded without one: such files are met in the wild, and all decoders read them.
-            if not (may_end_early and str(error).endswith(_HARMLESS)):
+            if not str(error).endswith(_HARMLESS):
                 raise
             pixels = _simplejpeg_decode(data, height, width, out, strict=False)
     except (ValueError, KeyError) as error:

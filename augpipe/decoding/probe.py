@@ -4,7 +4,6 @@ from augpipe.decoding.header import Format, Header, check_size
 from augpipe.decoding.jpeg import libjpeg_turbo_takes, read_frame
 from augpipe.decoding.orientation import read_orientation, swaps_sides
 from augpipe.decoding.pillow import open_pillow
-from augpipe.decoding.tiles import tiles_of, usual_tiles
 
 _BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -28,17 +27,12 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         max_pixels: an image of more pixels (height times width) is refused; `MAX_PIXELS` is a sound choice.
 
     Raises:
-        ValueError: the reason, without the file's name: empty, not an image, truncated, damaged, too many pixels,
-            a tile table that does not fit the file.
+        ValueError: the reason, without the file's name: empty, not an image, truncated, damaged, too many pixels.
     """
     view = memoryview(data).cast("B")
     kind = _format_of(view)
-    tiles = usual_tiles(view) if kind == "JPEG" else None
     is_progressive = False
-    if tiles is not None:
-        check_size(tiles.stored_height, tiles.stored_width, max_pixels)
-        stored, is_jpeg, orientation = (tiles.height, tiles.width), True, 1
-    elif kind != "JPEG":
+    if kind != "JPEG":
         image, orientation = open_pillow(bytes(view), kind, max_pixels)
         stored, is_jpeg = (image.height, image.width), False
     else:
@@ -46,11 +40,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         stored, is_progressive = (frame.height, frame.width), frame.is_progressive
         check_size(*stored, max_pixels)
         orientation = read_orientation(frame.exif) if frame.exif else 1
-        tiles = tiles_of(view, frame)
-        if tiles:
-            stored = tiles.height, tiles.width
-        # of a tiled file the kind is known: what libjpeg-turbo has against its header shows when it is decoded
-        is_jpeg = tiles is not None or libjpeg_turbo_takes(view, frame)
+        is_jpeg = libjpeg_turbo_takes(view, frame)
         if not is_jpeg:
             open_pillow(bytes(view), kind, max_pixels)
     height, width = reversed(stored) if swaps_sides(orientation) else stored
@@ -61,7 +51,6 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         format=kind,
         is_jpeg=is_jpeg,
         is_progressive=is_progressive,
-        tiles=tiles,
     )
 
 

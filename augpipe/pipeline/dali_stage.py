@@ -113,14 +113,10 @@ class DaliStage:
             self._decoder = self._build()
             self._complain(self._decoder)
         regions, whole = self._regions(items, self._decoder.takes_regions)
-        encoded, cuts = [], regions.copy()
-        for number, item in enumerate(items):
-            content, first_x, first_y = item.opened.file_of(regions[number])
-            encoded.append(content)
-            cuts[number] -= np.array([first_x, first_y, first_x, first_y], np.int32)
+        encoded = [content for item in items if isinstance(content := item.opened.content, bytes)]
         self._in_flight.append(_InFlight(batch=batch, items=items, regions=regions))
         try:
-            self._decoder.submit(encoded, cuts, whole)
+            self._decoder.submit(encoded, regions, whole)
         except DaliDecodeError as problem:
             self._start_anew(problem)
             return
@@ -146,13 +142,12 @@ class DaliStage:
         images = [item.opened for item in items]
         heights, widths = np.array([image.size for image in images], np.int32).T
         everything = np.stack([np.zeros_like(widths), np.zeros_like(heights), widths, heights], axis=1)
-        has_tiles = np.array([image.has_tiles for image in images])
         regions = np.array([item.region for item in items], np.int32)
-        wanted = ~has_tiles if not takes_regions else np.zeros(len(items), np.bool_)
+        wanted = np.full(len(items), not takes_regions)
         if self._cache is not None:
             wanted |= [not self._cache.has_no_room_for(image.sample_id, 1) for image in images]
         regions[wanted] = everything[wanted]
-        return regions, (regions == everything).all(axis=1) & ~has_tiles
+        return regions, (regions == everything).all(axis=1)
 
     def _collect(self, _: BatchInProgress) -> None:
         from augpipe.dali.decoder import DaliDecodeError

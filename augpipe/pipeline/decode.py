@@ -66,7 +66,7 @@ class Decoder:
         may_be_cached = cache is not None and not cache.has_no_room_for(image.sample_id, item.factor)
         if image.may_crop(item.factor) and may_crop and (cache is None or cache.is_on_host or not may_be_cached):
             assert item.region is not None
-            return image.region(item.region, item.factor, self._row_indexes)
+            return image.region(item.region, self._row_indexes)
         return image.whole(item.factor)
 
     def _read(self, batch: BatchInProgress, item: Item) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_by_libjpeg, decode_stored
+from augpipe.decoding.jpeg import decode_by_libjpeg
 from augpipe.errors import SampleError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -19,7 +19,7 @@ from augpipe.source import Pixels, Source
 
 @dataclass(kw_only=True, slots=True)
 class Decodable:
-    """What can be decoded by one call: an image, or the tiles that hold a region of it."""
+    """What can be decoded by one call: an image, or a region of it."""
 
     height: int
     """In pixels, as they will be decoded."""
@@ -62,11 +62,6 @@ class StoredImage:
         """(height, width, 4) of the decoded pixels at 1/`factor`."""
         return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
 
-    @property
-    def has_tiles(self) -> bool:
-        """Whether tiles that hold a region of it may be decoded alone."""
-        return self.header is not None and self.header.has_tiles
-
     def may_crop(self, factor: int) -> bool:
         """Whether a region of it at 1/`factor` is worth decoding alone."""
         return self.header is not None and self.header.may_crop(factor)
@@ -76,45 +71,16 @@ class StoredImage:
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
-    def region(self, region: Sequence[int], factor: int, row_indexes: RowIndexes) -> Decodable:
-        """A region, or the tiles that hold it, where `may_crop`.
+    def region(self, region: Sequence[int], row_indexes: RowIndexes) -> Decodable:
+        """A region, where `may_crop`.
 
         Args:
-            region: left, top, right, bottom, in pixels of the image at 1/`factor`.
-            factor: the DCT factor.
+            region: left, top, right, bottom, in pixels of the image.
             row_indexes: the loader's.
-
-        Raises:
-            ValueError: the content is damaged; the reason alone.
         """
-        assert self.header is not None
         left, top, right, bottom = map(int, region)
-        if self.header.tiles is None:
-            decode_part = partial(self._decode_region, row_indexes, (left, top, right, bottom))
-            return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
-        assert isinstance(self.content, bytes)
-        cut = self.header.tiles.extract(self.content, left, top, right, bottom, dct_factor=factor)
-        decode_cut = partial(decode_stored, cut.jpeg, cut.height, cut.width, factor, may_end_early=cut.holds_last)
-        return Decodable(
-            height=-(-cut.height // factor),
-            width=-(-cut.width // factor),
-            first_x=cut.first_x,
-            first_y=cut.first_y,
-            decode=decode_cut,
-        )
-
-    def file_of(self, region: Sequence[int]) -> tuple[bytes | memoryview, int, int]:
-        """A JPEG that holds a region, and the column and row at which it starts: of tiles, or all of it.
-
-        Raises:
-            ValueError: the content is damaged; the reason alone.
-        """
-        assert isinstance(self.content, bytes)
-        if not self.has_tiles:
-            return self.content, 0, 0
-        assert self.header is not None and self.header.tiles is not None
-        cut = self.header.tiles.extract(self.content, *(int(side) for side in region))
-        return cut.jpeg, cut.first_x, cut.first_y
+        decode_part = partial(self._decode_region, row_indexes, (left, top, right, bottom))
+        return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
 
     def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
         """`shape(factor)` uint8 RGBX in the calling thread's `scratch`.
@@ -126,7 +92,7 @@ class StoredImage:
         return self._decode_whole(factor, scratch.pixels(height * width * channels))
 
     def _decode_region(self, row_indexes: RowIndexes, region: tuple[int, int, int, int], memory: Pixels) -> Pixels:
-        assert isinstance(self.content, bytes)
+        assert self.content is not None and not isinstance(self.content, np.ndarray)
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
         if not row_indexes.decode_region(self.sample_id, self.content, *self.size, region, memory):

@@ -9,11 +9,11 @@ from PIL import Image
 from augpipe.datasets.prepare.lanczos import lanczos
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.upright import UprightImage
-from augpipe.datasets.shards.encode import MAX_SIDE, encode_tiled
+from augpipe.datasets.shards.encode import MAX_SIDE, encode_jpeg
 from augpipe.datasets.shards.writer import MAX_JPEG_BYTES
 
-KEPT_SIDE = 256
-"""Pixels a side up to which tiles gain nothing: a crop of 224 takes nearly all of such an image."""
+LEAST_GAIN = 0.9
+"""How much of the original's bytes a new JPEG may have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,27 +36,27 @@ def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -
     size = picture.image.height, picture.image.width
     target = target_size(*size, scale, upscale=settings.upscale)
     check_target(*target, settings.max_pixels)
-    if target == size and picture.original is not None and keeps_original(picture, settings):
-        jpeg, image, is_kept = picture.original, picture.image, True
+    image = resize(picture.image, *target, linear_light=settings.linear_light)
+    original = picture.original if target == size and settings.originals != "never" else None
+    if original is not None and settings.originals == "always":
+        jpeg = original
     else:
-        image = resize(picture.image, *target, linear_light=settings.linear_light)
-        jpeg, is_kept = encode_tiled(image, settings.quality, subsampling=settings.subsampling), False
+        jpeg = encode_jpeg(image, settings.quality, subsampling=settings.subsampling)
+        if original is not None and not gains(jpeg, picture):
+            jpeg = original
     if len(jpeg) > MAX_JPEG_BYTES:
         raise ValueError(f"as a JPEG it has {len(jpeg)} bytes, more than the {MAX_JPEG_BYTES} that a shard takes")
-    return Rendition(jpeg=jpeg, image=image, is_kept=is_kept)
+    return Rendition(jpeg=jpeg, image=image, is_kept=jpeg is original)
 
 
-def keeps_original(image: UprightImage, settings: PrepareSettings) -> bool:
-    """Whether encoding a JPEG of the right size anew would only lose.
+def gains(encoded: bytes, image: UprightImage) -> bool:
+    """Whether a new JPEG of the same size is worth the little of the image that encoding anew always loses.
 
-    It always loses a little of the image, and gains tiles that can be decoded alone. Nothing is gained where the file
-    has such tiles already, and where both sides are at most `KEPT_SIDE`; these files are kept under "auto".
+    It is where it saves a tenth of the bytes, which are what decoding takes its time for, and in place of a progressive
+    file, of which no region can be decoded alone.
     """
-    assert image.original is not None
-    if settings.originals != "auto":
-        return settings.originals == "always"
-    has_tiles = image.header is not None and image.header.tiles is not None
-    return has_tiles or max(image.image.size) <= KEPT_SIDE
+    assert image.original is not None and image.header is not None
+    return image.header.is_progressive or len(encoded) <= LEAST_GAIN * len(image.original)
 
 
 def target_size(height: int, width: int, scale: str, *, upscale: bool) -> tuple[int, int]:

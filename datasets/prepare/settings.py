@@ -36,7 +36,8 @@ class PrepareSettings(Checked):
     linear_light: bool = False
     """Whether to resize in linear light: small bright details keep their brightness, at about three times the cost."""
     originals: Originals = "auto"
-    """Which files are kept byte by byte where nothing of the image has to change, see `rendition.keeps_original`."""
+    """Which files are kept byte by byte where nothing of the image has to change; "auto": those of which encoding them
+    anew would gain nothing, see `rendition.gains`."""
     max_pixels: int = Field(default=MAX_PIXELS, ge=1)
     """Larger images are rejected before they are decoded."""
 

@@ -32,7 +32,7 @@ def verify(
 
     Args:
         folder: holds manifest.json.
-        deep: decode every image too, and compare its table of tiles with its restart markers.
+        deep: decode every image too.
         num_threads: shards checked at once; one a core if left out.
         progress: called with the bytes of tar files read since the last call, by one thread at a time.
 

@@ -69,7 +69,7 @@ OLD = "nvJPEG 13.1 is loaded (/cuda/lib64/libnvjpeg.so.13): with one before 13.2
             "/cuda/lib64",
             ["Take /cuda/lib64 out of LD_LIBRARY_PATH, and install a newer", 'pip install "nvidia-nvjpeg>=13.2"'],
         ),
-        ((13, 1), 13, None, "", [OLD, 'CPU. Install a newer one: pip install "nvidia-nvjpeg>=13.2"']),
+        ((13, 1), 13, None, "", [OLD, 'looked at. Install a newer one: pip install "nvidia-nvjpeg>=13.2"']),
         (
             (12, 4),
             12,

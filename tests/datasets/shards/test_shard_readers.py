@@ -20,7 +20,7 @@ from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from tests.augpipe.decoding.image_files import scene
-from tests.augpipe.decoding.tiled_files import KINDS, tiled, tiles_in
+from tests.augpipe.loader.jpeg_loaders import KINDS, of_kind
 from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, jpeg, key, label, manifest_of, note
 
 Pixels = npt.NDArray[np.uint8]
@@ -88,52 +88,49 @@ def test_offsets_of_the_index_are_those_of_tarfile(shards: list[Path]) -> None:
         ]
 
 
-# Tile-addressable images, with their restart markers, tables and padding
+# Images of each sampling, by other readers
 
 
 WIDTHS = (131, 512, 683)
 
 
 @pytest.fixture(scope="module")
-def tiled_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image of each sampling and width; some are padded."""
-    out, padding = tmp_path_factory.mktemp("tiled"), []
+def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image of each sampling and width."""
+    out = tmp_path_factory.mktemp("kinds")
     (out / "97").mkdir()
     with ShardWriter(out / "97/000000.tar") as writer:
         for number, (kind, width) in enumerate((kind, width) for kind in KINDS for width in WIDTHS):
-            data = tiled(scene(97, width, number), kind)
+            data = of_kind(scene(97, width, number), kind)
             writer.add(f"{number:09}", data, number % 2, {"height": 97, "width": width})
-            padding.append(tiles_in(data).stored_width - width)
         info = writer.close()
-    assert any(padding) and not all(padding)
-    num = len(padding)
+    num = info.num_samples
     manifest_of({"97": [info]}, num_samples=num, class_counts=(num // 2, num // 2)).save(out)
     return out
 
 
 def assert_shows_the_image(pixels: Pixels, data: bytes, most: int) -> None:
-    """Ours is what the other decoder shows, but for the padding to the right."""
+    """Ours is what the other decoder shows."""
     ours = decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3]
-    tiles = tiles_in(data)
-    assert pixels.shape[:2] == (tiles.stored_height, tiles.stored_width)
-    shown = pixels[: ours.shape[0], : ours.shape[1]].reshape(*ours.shape[:2], -1)
+    assert pixels.shape[:2] == ours.shape[:2]
+    shown = pixels.reshape(*ours.shape[:2], -1)
     assert np.abs(shown.astype(int) - ours).max() <= most  # one channel stands for three
 
 
 @pytest.mark.parametrize("read", [by_pillow, by_opencv])
-def test_other_decoders_open_tiled_images(tiled_set: Path, read: Callable[[bytes], Pixels]) -> None:
-    source = ShardSource(tiled_set)
+def test_other_decoders_open_images_of_each_kind(every_kind: Path, read: Callable[[bytes], Pixels]) -> None:
+    source = ShardSource(every_kind)
     for i in range(len(source)):
         assert_shows_the_image(read(source.read(i)), source.read(i), 2)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("webdataset") is None, reason="webdataset is not installed")
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_webdataset_decodes_tiled_images(tiled_set: Path) -> None:
+def test_webdataset_decodes_images_of_each_kind(every_kind: Path) -> None:
     import webdataset
 
-    source = ShardSource(tiled_set)
-    found = list(webdataset.WebDataset(str(tiled_set / "97/000000.tar"), shardshuffle=False).decode("rgb8"))
+    source = ShardSource(every_kind)
+    found = list(webdataset.WebDataset(str(every_kind / "97/000000.tar"), shardshuffle=False).decode("rgb8"))
     assert [(sample["cls"], sample["json"]["width"]) for sample in found] == [
         (source.label(i), source.size(i)[1]) for i in range(len(source))
     ]
@@ -142,15 +139,15 @@ def test_webdataset_decodes_tiled_images(tiled_set: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nvidia.dali") is None, reason="DALI is not installed")
-def test_dali_decodes_tiled_images(tiled_set: Path) -> None:
+def test_dali_decodes_images_of_each_kind(every_kind: Path) -> None:
     from nvidia.dali import fn, pipeline_def
 
-    source = ShardSource(tiled_set)
+    source = ShardSource(every_kind)
 
     @pipeline_def(batch_size=len(source), num_threads=2, device_id=None)
     def graph() -> Any:
         images, labels = fn.readers.webdataset(
-            paths=str(tiled_set / "97/000000.tar"), ext=["jpg", "cls"], missing_component_behavior="error"
+            paths=str(every_kind / "97/000000.tar"), ext=["jpg", "cls"], missing_component_behavior="error"
         )
         return fn.decoders.image(images, device="cpu"), labels
 

@@ -15,15 +15,12 @@ from typer.testing import CliRunner
 
 from augpipe.cli.app import app
 from augpipe.datasets.shards.check_sample import read_sample
-from augpipe.datasets.shards.encode import encode_tiled, segment_lengths
 from augpipe.datasets.shards.index import ShardIndex
 from augpipe.datasets.shards.manifest import Manifest, ShardInfo
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.ustar import header
 from augpipe.datasets.shards.verify import Fault, verify
 from augpipe.datasets.shards.writer import ShardWriter
-from augpipe.decoding.tile_table import TileTable, pack_table
-from tests.augpipe.decoding.image_files import scene
 from tests.datasets.shards.shard_sets import (
     NUM,
     NUM_SHARDS,
@@ -379,44 +376,6 @@ def test_deep_compares_sizes(tmp_path: Path) -> None:
     assert verify(out) == []
     (fault,) = verify(out, deep=True)
     assert fault.reason == "the photograph has 39x32 pixels, and its .json says 33x32"
-
-
-def tiled(folder: Path, change: Callable[[TileTable], TileTable]) -> Path:
-    """A data set of two tile-addressable images; the second one's table is changed, with every sum right."""
-    (folder / "64").mkdir(parents=True)
-    with ShardWriter(folder / "64/000000.tar") as writer:
-        for i in range(2):
-            data = encode_tiled(scene(64, 203, i))
-            true = TileTable(64, 203, segment_lengths(data))
-            if i == 1:
-                assert pack_table(true) in data
-                data = data.replace(pack_table(true), pack_table(change(true)))
-            writer.add(key(i), data, 0, {"height": 64, "width": 203})
-        manifest_of({"64": [writer.close()]}, class_counts=(2, 0)).save(folder)
-    return folder
-
-
-def move_a_byte(table: TileTable) -> TileTable:
-    lengths = table.lengths.copy()
-    lengths[2:4] += [1, -1]
-    return table._replace(lengths=lengths)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (move_a_byte, "its tile table does not fit"),
-        (lambda table: table._replace(lengths=table.lengths + 1), "."),
-        (lambda table: table._replace(lengths=table.lengths[:-1]), "its tile table does not fit"),
-        (lambda table: table._replace(width=202), "the photograph has 202x64 pixels, and its .json says 203x64"),
-        (lambda table: table._replace(width=60_000), "it speaks of 60000x64 pixels"),
-    ],
-)
-def test_deep_finds_forged_tables(tmp_path: Path, change: Callable[[TileTable], TileTable], message: str) -> None:
-    out = tiled(tmp_path / "out", change)
-    assert verify(out) == []
-    (fault,) = verify(out, deep=True)
-    assert fault.sample_id == 1 and re.search(message, fault.reason), fault.reason
 
 
 # --- the command

@@ -1,4 +1,4 @@
-"""Tile-addressable JPEGs with DALI: it is given their tiles alone, and no bit differs from whole decodes by our own."""
+"""Regions of JPEGs with DALI: it is asked for nothing else, and no bit differs from whole decodes by our own."""
 
 from typing import Any
 
@@ -15,28 +15,21 @@ from augpipe.dali.decoder import DaliDecoder
 from augpipe.ops import Flip, MultiResolutionCrop, Rotate
 from augpipe.planning.kernel_rows import dct_factors
 from augpipe.recipes import deep_image
-from tests.augpipe.dali.loader_pairs import OLD, AsOnGpu, mixed_bag
+from tests.augpipe.dali.loader_pairs import mixed_bag
 from tests.augpipe.decoding.image_files import scene
-from tests.augpipe.decoding.tiled_files import header_of, tiled, tiles_in
+from tests.augpipe.loader.jpeg_loaders import Decodes, header_of, jpeg_files, make, of_kind, turned, whole
 from tests.augpipe.loader.loader_sources import PAPER, RECIPES, arrays, jpegs
-from tests.augpipe.loader.tiled_loaders import (
-    Decodes,
-    make,
-    tiled_files,
-    turned,
-    whole,
-)
 from tests.contracts.backends import assert_same
 from tests.parity.strategies import BORDERS
 
-FILES = tiled_files(32)
+FILES = jpeg_files(32)
 MIXED: list[Any] = [*FILES, *[turned(FILES[4 + i], i) for i in range(2, 9)], *arrays(2), *jpegs(4)]
 FULL_SIZE = Recipe(name="full size", ops=(Rotate(), MultiResolutionCrop(size=60, scales=(90, 120)), Flip()))
-LARGE = [tiled(scene(512, 640, seed), "4:2:0") for seed in range(6)]
+LARGE = [of_kind(scene(512, 640, seed), "4:2:0") for seed in range(6)]
 
 
 class Submitted:
-    """What DALI was given since the last look: pixels of each file, and of each region of it."""
+    """What DALI was asked for since the last look: pixels of each region, and of the image that it is from."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._files: list[int] = []
@@ -52,21 +45,21 @@ class Submitted:
         monkeypatch.setattr(DaliDecoder, "submit", submitted)
 
     def look(self) -> tuple[list[int], list[int]]:
+        """(images, regions)."""
         found = self._files[:], self._regions[:]
         self._files.clear()
         self._regions.clear()
         return found
 
 
-def test_dali_is_given_the_tiles_of_a_crop_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dali_is_asked_for_what_is_cropped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = make(LARGE, deep_image(224, (512,)), backend="dali")
     decodes, submitted = Decodes(monkeypatch), Submitted(monkeypatch)
     for _ in range(4):
         assert sum(len(batch) for batch in loader) == len(LARGE)
-    files, regions = submitted.look()
-    assert len(files) == 4 * len(LARGE) and decodes.look() == ([], [])
-    assert 0.15 < np.mean(files) / (512 * 640) < 0.5
-    assert all(region <= file for file, region in zip(files, regions, strict=True))
+    _, regions = submitted.look()
+    assert len(regions) == 4 * len(LARGE) and decodes.look() == ([], [])
+    assert 0.15 < np.mean(regions) / (512 * 640) < 0.5
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES.values(), FULL_SIZE], ids=lambda recipe: recipe.name)
@@ -108,26 +101,20 @@ def test_random_crops(border: Any, degrees: float, size: tuple[int, int], extra:
 @pytest.mark.parametrize("room", [0, 100_000, 50_000_000])
 @pytest.mark.parametrize("recipe", [PAPER, FULL_SIZE], ids=lambda recipe: recipe.name)
 def test_a_cache(recipe: Recipe, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may be kept is decoded whole, for another epoch looks elsewhere; of what has no room, tiles are enough."""
+    """What may be kept is decoded whole, for another epoch looks elsewhere; of what has no room, regions are enough."""
     loader = make(FILES, recipe, backend="dali", cache="host", cache_bytes=room)
     other = make(FILES, recipe)
     submitted = Submitted(monkeypatch)
-    stored = {tiles.stored_height * tiles.stored_width for tiles in map(tiles_in, FILES)}
     given = []
     for _ in range(3):
         assert assert_same(loader, whole(other)) == len(FILES)
-        given.append(submitted.look()[0])
-    assert set(given[0]) <= stored
+        given.append(submitted.look())
+    files, regions = given[0]
+    assert files == regions or room == 0
     if recipe is FULL_SIZE and room < 1_000_000:
-        assert not set(given[1]) <= stored and sum(given[1]) < 0.9 * sum(given[0])
+        files, regions = given[1]
+        assert all(region <= file for file, region in zip(files, regions, strict=True))
+        assert sum(regions) < 0.9 * sum(files)
     elif recipe is FULL_SIZE:
-        assert given[1:] == [[], []]
+        assert given[1:] == [([], [])] * 2
     assert loader.cache_statistics is not None and (loader.cache_statistics.hits > 0) == (room > 0)
-
-
-def test_tiles_stay_tiles_beside_an_old_nvjpeg(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = [*FILES[:8], *jpegs(8)]
-    loader, other = make(contents, FULL_SIZE, backend="dali"), make(contents, FULL_SIZE)
-    as_on_gpu = AsOnGpu(monkeypatch, OLD)
-    assert assert_same(loader, whole(other)) == 16
-    assert sum(is_whole for _, is_whole in as_on_gpu.look()) == 8

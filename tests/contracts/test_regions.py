@@ -1,4 +1,4 @@
-"""Loaders over tile-addressable JPEGs, on every backend: no pixel changes, and no table is trusted."""
+"""Loaders over JPEGs of every kind, on every backend: what is decoded in part has the pixels of the whole."""
 
 from itertools import islice
 from typing import Any
@@ -7,21 +7,30 @@ import pytest
 
 from augpipe import Loader, Recipe, SampleError, View
 from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Rotate
-from tests.augpipe.decoding.image_files import scene
-from tests.augpipe.decoding.tiled_files import header_of, noise, tiled, tiles_in, without_table
-from tests.augpipe.loader.loader_sources import arrays, ids_of
-from tests.augpipe.loader.tiled_loaders import damaged, decoding_whole, tiled_files, turned, whole, wrong_tables
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.augpipe.loader.jpeg_loaders import (
+    damaged,
+    decoding_whole,
+    header_of,
+    jpeg_files,
+    noise,
+    of_kind,
+    turned,
+    whole,
+)
+from tests.augpipe.loader.loader_sources import arrays
 from tests.contracts.backends import JPEGS, Backend, numbers, plain
 
 SIDES = ((97, 131), (70, 66), (40, 75), (90, 80), (100, 140), (17, 60), (131, 66), (1, 70))
-FILES = tiled_files(16, sides=SIDES)
+FILES = jpeg_files(16, sides=SIDES)
 MIXED: list[Any] = [*FILES[:8], *JPEGS[:3], *arrays(2, 30, 22), *[turned(FILES[4], i) for i in range(2, 9)]]
-MIXED += [without_table(FILES[4]), scene(30, 22)[..., 0]]
+MIXED += [scene(30, 22)[..., 0]]
 ZOOMS = Recipe(name="zooms", ops=(MultiResolutionCrop(size=4, scales=(11, 23)), Rotate()))
 """An image of 100 pixels is decoded at 1/8 or 1/4 of its size."""
 FULL_SIZE = Recipe(name="full size", ops=(Rotate(), MultiResolutionCrop(size=4, scales=(90, 120)), Flip()))
 CENTRE = Recipe(name="centre", ops=(CenterCrop(size=(4, 3), scale=45),))
 """Looks at the very middle, of an image of 100 pixels at half its size."""
+MIDDLE = Recipe(name="middle", ops=(CenterCrop(size=(4, 3), scale=100),))
 VIEWS = Recipe(
     name="views",
     views=(
@@ -43,22 +52,10 @@ def test_epochs_are_those_of_whole_decodes(backend: Backend, recipe: Recipe, opt
         assert backend.assert_as_plain(loader, whole(other)) == len(MIXED)
 
 
-def test_a_file_without_its_table_gives_the_same_pixels(backend: Backend) -> None:
-    """Where nothing is padded, the table changes how a file is read and not what it shows."""
-    files = [
-        data
-        for data in tiled_files(32, sides=((64, 96), *SIDES))
-        if tiles_in(data).stored_width == tiles_in(data).width
-    ]
-    assert len(files) > 8
-    bare = [without_table(data) for data in files]
-    assert backend.assert_as_plain(backend.loader(files, ZOOMS), plain(bare, ZOOMS)) == len(files)
-
-
 @pytest.mark.parametrize("room", [0, ALL_BYTES // 60, 4 * ALL_BYTES])
 @pytest.mark.parametrize("recipe", [ZOOMS, FULL_SIZE, VIEWS], ids=lambda recipe: recipe.name)
 def test_a_cache(backend: Backend, recipe: Recipe, room: int) -> None:
-    """What it takes is decoded whole, for another epoch looks elsewhere; of what does not fit, tiles are enough."""
+    """What it takes is decoded whole, for another epoch looks elsewhere; of what does not fit, regions are enough."""
     loader, other = backend.loader(FILES, recipe, cache="host", cache_bytes=room), plain(FILES, recipe)
     for _ in range(3):
         assert backend.assert_as_plain(loader, whole(other)) == len(FILES)
@@ -83,28 +80,14 @@ def test_ranks(backend: Backend) -> None:
 # Files that are not what they say
 
 
-@pytest.mark.parametrize("name", wrong_tables(FILES[4], FILES[12]))
-def test_a_wrong_table_is_refused_and_the_image_replaced(backend: Backend, name: str) -> None:
-    data, reason = wrong_tables(FILES[4], FILES[12])[name]
-    files = [*FILES[:7], data]
-    with pytest.raises(SampleError, match=rf"^photo 7\.jpg: {reason}"):
-        list(backend.loader(files, ZOOMS))
-    loader, expected = backend.loader(files, ZOOMS, **SKIP), whole(plain(files, ZOOMS, **SKIP))
-    found = list(loader)
-    assert backend.assert_as_plain(found, expected) == 8
-    assert sorted(ids_of(found)) == [0, 0, *range(1, 7)]
-    assert list(loader.skipped) == [7] and loader.skipped[7].startswith("photo 7.jpg: ")
-
-
-GOOD = tiled(noise(100, 140), "4:2:0", tile=(32, 16))
-
-
-def test_a_damaged_tile_that_no_view_needs_is_not_noticed(backend: Backend) -> None:
-    bad = damaged(GOOD, [0])
+def test_damage_below_the_region_is_not_noticed(backend: Backend) -> None:
+    """Where it is decoded at full size; what is decoded at half of it is decoded whole."""
+    sound = encoded(noise(100, 140), "JPEG", restart_marker_rows=1)
+    last = sound.rindex(b"\xff\xd5") + 2
+    bad = sound[:last] + b"\xff\0" * 30 + sound[last + 60 :]  # no code is of ones alone
     with pytest.raises(SampleError), decoding_whole():
-        list(plain([bad], CENTRE))
-    files, sound = [*FILES[:3], bad], [*FILES[:3], GOOD]
-    assert backend.assert_as_plain(backend.loader(files, CENTRE), plain(sound, CENTRE)) == 4
+        list(plain([bad], MIDDLE))
+    assert backend.assert_as_plain(backend.loader([*FILES[:3], bad], MIDDLE), plain([*FILES[:3], sound], MIDDLE)) == 4
 
 
 ZOOMS_IN_TWO = Recipe(name="zooms in two", ops=(MultiResolutionCrop(size=4, scales=(13, 100)),))
@@ -129,7 +112,7 @@ def test_a_replacement_that_the_cache_knows_at_another_scale(backend: Backend) -
 
 def test_a_replacement_in_a_batch_that_the_cache_knows(backend: Backend) -> None:
     """Those others in the batch that have to be read after all are not mistaken for damaged ones."""
-    files = [FILES[4], tiled(noise(400, 560), "4:2:0"), FILES[12], FILES[4]]
+    files = [FILES[4], of_kind(noise(400, 560), "4:2:0"), FILES[12], FILES[4]]
     loader, other = pair(backend, files, shuffle=False, world_size=2, cache_bytes=2 * QUARTER_BYTES)
     for epoch in range(20):
         if epoch == 6:
@@ -140,7 +123,7 @@ def test_a_replacement_in_a_batch_that_the_cache_knows(backend: Backend) -> None
     assert loader.skipped == other.skipped and set(loader.skipped) == {0}
 
 
-def test_two_images_replaced_at_once_by_tiled_ones(backend: Backend) -> None:
+def test_two_images_replaced_at_once(backend: Backend) -> None:
     cut = [data[: len(data) // 2] for data in JPEGS[:8]]
     files = [content for both in zip(cut, FILES, strict=False) for content in both]
     options: dict[str, Any] = {**SKIP, "batch_size": 16}
