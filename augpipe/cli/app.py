@@ -8,6 +8,7 @@ from augpipe.cli.bench import bench
 from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.errors import Group
+from augpipe.cli.index import index
 from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare
 from augpipe.cli.preview import preview
@@ -26,7 +27,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, preview, inspect, recipe, schema, sample, stats, prepare, verify, train, report, bench, doctor):
+for command in (
+    demo,
+    preview,
+    inspect,
+    recipe,
+    schema,
+    sample,
+    stats,
+    index,
+    prepare,
+    verify,
+    train,
+    report,
+    bench,
+    doctor,
+):
     app.command()(command)
 
 

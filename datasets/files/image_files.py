@@ -30,12 +30,13 @@ class FileSource(LabelledSource):
         assert len(names) == len(labels)
         self._root = root
         self._where = printable(root)
-        self._names = names
+        self.names = names
+        """One path a sample, relative to the root or absolute."""
         self._labels = labels
         self.classes: Sequence[str] = tuple(classes)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def read(self, sample_id: int) -> bytes:
         """The file's bytes, not yet decoded.
@@ -43,15 +44,16 @@ class FileSource(LabelledSource):
         Raises:
             OSError: the file cannot be read.
         """
-        return read_file(self._path(sample_id))
+        return read_file(self.path(sample_id))
 
     def name(self, sample_id: int) -> str:
         """The file's path, printable."""
-        return printable(self._path(sample_id))
+        return printable(self.path(sample_id))
 
-    def _path(self, sample_id: int) -> str:
+    def path(self, sample_id: int) -> str:
+        """The file's path, as the system has it."""
         check_sample_id(sample_id, len(self))
-        return os.path.join(self._root, self._names[sample_id])
+        return os.path.join(self._root, self.names[sample_id])
 
 
 def read_file(path: str) -> bytes:

@@ -3,11 +3,14 @@
 import os
 import warnings
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
+from augpipe.datasets.formats.folder_index import FolderIndex
+from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 
 
@@ -22,6 +25,8 @@ class FolderSource(FileSource):
     Files are taken by their extension (`files.EXTENSIONS`, in any case). What starts with a dot is ignored. Links are
     followed, except those that lead back to a folder that they lie in.
 
+    The index that `augpipe index` has written into the folder is made use of.
+
     Args:
         root: the folder.
         classes: the classes and their order, instead of the folders found: give a validation set the training
@@ -35,12 +40,14 @@ class FolderSource(FileSource):
     def __init__(self, root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> None:
         path = os.fspath(root)
         _check_is_folder(path)
+        self._index: FolderIndex | None = None
         loose, folders, others = _look_into(path)
         names = NameTable()
         found = {folder: files for folder in folders if (files := sorted(_walk(path, folder)))}
         if not found and loose:
             names.extend(sorted(map(os.fsencode, loose)))
             super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or ())
+            self._open_index()
             return
         if not found:
             raise ValueError(_nothing_found(path, folders, others))
@@ -55,6 +62,35 @@ class FolderSource(FileSource):
             names.extend(found.get(name, ()))
         labels = np.repeat(np.arange(len(order)), [len(found.get(name, ())) for name in order])
         super().__init__(path, names, labels, [printable(name) for name in order])
+        self._open_index()
+
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether there is an index."""
+        return self._index is not None
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """Height and width of a JPEG, as the index has them; 0 where it has none."""
+        assert self._index is not None
+        check_sample_id(sample_id, len(self))
+        return self._index.size(sample_id)
+
+    def row_index(self, sample_id: int) -> bytes | memoryview:
+        """Where rows begin in a JPEG's codes; see `decoding.row_index`. Empty where that is not known."""
+        check_sample_id(sample_id, len(self))
+        return self._index.row_index(sample_id) if self._index is not None else b""
+
+    def _open_index(self) -> None:
+        self._index = FolderIndex.open(self._root)
+        if self._index is not None:
+            self._index.match(self.names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_index": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open_index()
 
 
 def _check_is_folder(path: str) -> None:

@@ -1,5 +1,6 @@
 """Millions of file names in a few bytes each: one blob and where each name ends in it."""
 
+import hashlib
 import os
 from array import array
 from collections.abc import Iterable
@@ -24,6 +25,12 @@ class NameTable:
     def __getitem__(self, index: int) -> str:
         """The name at `index` (0..len-1), fit for `open()`: bytes that are not UTF-8 come back as they were."""
         return os.fsdecode(bytes(self._blob[self._ends[index] : self._ends[index + 1]]))
+
+    def digest(self) -> bytes:
+        """SHA-256 of all names, in their order."""
+        made = hashlib.sha256(self._blob)
+        made.update(self._ends.tobytes())
+        return made.digest()
 
 
 def printable(path: str) -> str:

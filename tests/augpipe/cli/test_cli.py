@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,12 +93,23 @@ def test_help_names_every_command() -> None:
             "doctor",
             "verify",
             "stats",
+            "index",
         ):
             assert f" {command} " in text
 
 
+def test_index_says_what_it_wrote_and_what_has_none(folder: Path) -> None:
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(folder / "photos" / "3.png")
+    wrote, left = run("index", "photos").splitlines()
+    assert re.fullmatch(r"photos/\.augpipe-index: \S+ k?B for 4 images", wrote)
+    assert left.startswith("1 of them without a row index")
+    assert "4 of them as before" in run("index", "photos")
+    assert json.loads(run("index", "photos", "--json"))["num_indexed"] == 3
+
+
 @pytest.mark.parametrize(
-    "command", ["demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor", "verify", "stats"]
+    "command",
+    ["demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor", "verify", "stats", "index"],
 )
 def test_every_command_has_help(command: str) -> None:
     text = run(command, "-h")
