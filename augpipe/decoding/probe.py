@@ -1,7 +1,9 @@
 """What a file is and how large, by its content, without decoding a pixel."""
 
+import numpy as np
+
 from augpipe.decoding.header import Format, Header, check_size
-from augpipe.decoding.jpeg import libjpeg_turbo_takes, read_frame
+from augpipe.decoding.jpeg import libjpeg_turbo_takes, own_decoder, read_frame
 from augpipe.decoding.orientation import read_orientation, swaps_sides
 from augpipe.decoding.pillow import open_pillow
 
@@ -32,7 +34,12 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
     view = memoryview(data).cast("B")
     kind = _format_of(view)
     is_progressive = False
-    if kind != "JPEG":
+    decoder = own_decoder() if kind == "JPEG" else None
+    plain = decoder.size(np.frombuffer(view, np.uint8)) if decoder is not None else None
+    if plain is not None:  # nearly every one: the rest below says the same of them, in a tenth of the rate
+        check_size(*plain, max_pixels)
+        stored, is_jpeg, orientation = plain, True, 1
+    elif kind != "JPEG":
         image, orientation = open_pillow(bytes(view), kind, max_pixels)
         stored, is_jpeg = (image.height, image.width), False
     else:

@@ -31,6 +31,7 @@ from augpipe.gpu_ops.jpeg.header import (
     DC_TABLE,
     FIRST_COMPONENT,
     FRAME_ITEMS,
+    HAS_EXIF,
     HEIGHT,
     LEFT,
     NUM_COMPONENTS,
@@ -324,8 +325,21 @@ class Workspace:
             np.zeros((4, 6), np.int64),
             np.zeros(BETWEEN_ITEMS, np.int32),
         )
+        frame, _, _, _, counts, values, quantization, *_ = self._tables
+        self._header = frame, quantization, counts, values
         self._sizes = [1 << 14] * len(self._needed)
         self._memory = self._of_sizes()
+
+    def size(self, file: npt.NDArray[np.uint8]) -> tuple[int, int] | None:
+        """Height and width of a JPEG that may be decoded and that nothing in it says to turn, by its header; else None.
+
+        Args:
+            file: (n,) uint8, the whole file.
+        """
+        if read_header(_read_only(file), *self._header) == LEFT:
+            return None
+        frame = self._header[0].tolist()
+        return None if frame[HAS_EXIF] else (frame[HEIGHT], frame[WIDTH])
 
     def decode(
         self,
@@ -355,8 +369,7 @@ class Workspace:
         """
         self._region[:], self._size[:] = region, (height, width)
         pixels = out[: len(out) // 4 * 4].view(np.uint32)
-        file = file.view()
-        file.flags.writeable = False  # all are of one type to numba, which compiles for each
+        file = _read_only(file)
         num_known = len(known.positions)
         while True:
             self._known[:] = 0
@@ -401,3 +414,10 @@ class Workspace:
             self._empty(sizes[POINTS], np.uint32),
             self._empty(3 * sizes[POINTS], np.int16).reshape(-1, 3),
         )
+
+
+def _read_only(file: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The same bytes as numba compiles for, which takes memory that may be written for another type."""
+    file = file.view()
+    file.flags.writeable = False
+    return file

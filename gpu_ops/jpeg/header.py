@@ -18,10 +18,12 @@ from augpipe.gpu_ops.jpeg.huffman import NATURAL_ORDER, NUM_TABLES
     HORIZONTAL,
     VERTICAL,
     IS_RGB,
+    HAS_EXIF,
     FIRST_COMPONENT,
-) = range(9)
+) = range(10)
 """Where `frame` holds what: sizes in pixels; the first coded byte; MCUs between restart markers or 0; the sampling of
-the first component (1 or 2; that of others is 1); whether colours are stored as they are; then the components."""
+the first component (1 or 2; that of others is 1); whether colours are stored as they are; whether there is a block of
+EXIF, which may turn the image; then the components."""
 
 COMPONENT_ITEMS = 4
 IDENTIFIER, QUANTIZATION, DC_TABLE, AC_TABLE = range(COMPONENT_ITEMS)
@@ -33,8 +35,8 @@ TAKEN, LEFT = 0, 1
 """Whether a file, or a part of it, is decoded here or left to libjpeg-turbo."""
 
 _SOF0, _SOF1, _DHT, _SOS, _DQT, _DRI, _APP0, _APP14, _COM = 0xC0, 0xC1, 0xC4, 0xDA, 0xDB, 0xDD, 0xE0, 0xEE, 0xFE
-_APP15 = 0xEF
-_JFIF, _ADOBE = int.from_bytes(b"JFIF\0", "big"), int.from_bytes(b"Adobe", "big")
+_APP1, _APP15 = 0xE1, 0xEF
+_JFIF, _EXIF, _ADOBE = (int.from_bytes(letters, "big") for letters in (b"JFIF\0", b"Exif\0", b"Adobe"))
 _NONE, _YCC, _RGB = 0, 1, 2
 
 
@@ -193,6 +195,8 @@ def read_header(file, frame, quantization, counts, symbols):
         elif marker == _APP0 and starts_with(file, start, stop, _JFIF):
             has_jfif = True
             result = TAKEN if stop - start >= 14 and file[start + 5] == 1 else LEFT
+        elif marker == _APP1 and starts_with(file, start, stop, _EXIF):
+            frame[HAS_EXIF] = 1
         elif marker == _APP14 and starts_with(file, start, stop, _ADOBE):
             adobe = int64(file[start + 11]) if stop - start >= 12 else 2
         elif marker == _SOS:

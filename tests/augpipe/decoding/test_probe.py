@@ -1,6 +1,8 @@
 """`probe`: format, size and orientation by content, without decoding."""
 
+import random
 import struct
+import sys
 from typing import Any
 
 import numpy as np
@@ -244,3 +246,34 @@ def test_a_tiff_whose_tags_share_more_bytes_than_it_has() -> None:
         data[entry : entry + 12] = struct.pack("<HHLL", tag, kind, count, 8)
     with pytest.raises(ValueError, match="^truncated TIFF: tag 273 lies behind the end of its"):
         probe(bytes(data), max_pixels=MAX_PIXELS)
+
+
+@pytest.mark.parametrize("kind", ["plain", "gray", "4:2:0", "exif", "progressive", "restart markers"])
+def test_our_own_decoder_says_of_a_header_what_the_other_way_does(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "plain": {"subsampling": 0},
+        "4:2:0": {"subsampling": 2},
+        "exif": {"exif": exif(6)},
+        "progressive": {"progressive": True},
+        "restart markers": {"restart_marker_rows": 1},
+    }
+    image = scene(40, 50)
+    sound = encoded(image[..., 0] if kind == "gray" else image, "JPEG", **options.get(kind, {}))
+    end, chance = sound.index(b"\xff\xda") + 12, random.Random(kind)
+
+    def verdict(data: bytes) -> Header | str:
+        try:
+            return probe(data, max_pixels=1_000_000)
+        except ValueError as problem:
+            return str(problem)
+
+    damaged = [sound]
+    for _ in range(400):
+        changed = bytearray(sound)
+        for _ in range(chance.choice([1, 1, 2])):
+            changed[chance.randrange(2, end)] = chance.randrange(256)
+        damaged.append(bytes(changed[: chance.choice([len(changed), chance.randrange(end)])]))
+    found = [verdict(data) for data in damaged]
+    monkeypatch.setattr(sys.modules["augpipe.decoding.probe"], "own_decoder", lambda: None)
+    assert found == [verdict(data) for data in damaged]
+    assert isinstance(found[0], Header) and any(isinstance(one, str) for one in found)
