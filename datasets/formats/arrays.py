@@ -45,6 +45,11 @@ class ArraySource(LabelledSource):
     def __len__(self) -> int:
         return len(self._images)
 
+    @property
+    def stack(self) -> Pixels | None:
+        """What was given, where that is one array."""
+        return self._images if isinstance(self._images, np.ndarray) else None
+
     def read(self, sample_id: int) -> Pixels:
         """The image: a view of what was given, uint8 of shape (H, W, C) or (H, W)."""
         check_sample_id(sample_id, len(self))
