@@ -323,14 +323,3 @@ def test_what_a_subclass_reads_is_what_it_gives() -> None:
     assert samples(make(Brighter(STACK))) == samples(make(plain))
     for batch in make(Brighter(STACK)):
         assert batch.labels.tolist() == [3 * i for i in batch.sample_ids]
-
-
-def test_labels_of_many_are_those_of_each() -> None:
-    labels = [i % 7 - 1 for i in range(NUM)]
-    for source in (ArraySource(STACK, labels), ArraySource(STACK)):
-        ids = np.array([7, 0, NUM - 1, 7])
-        assert source.labels_of(ids).tolist() == [source.label(int(i)) for i in ids]
-        assert source.labels_of(ids).dtype == np.int64 and source.labels_of(ids[:0]).shape == (0,)
-        for outside in (-1, NUM):
-            with pytest.raises(IndexError, match=f"sample_id={outside}"):
-                source.labels_of(np.array([0, outside]))
