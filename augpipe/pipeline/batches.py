@@ -43,7 +43,7 @@ class Output(Protocol):
     """Where a batch's images come into being."""
 
     decodes: bool
-    """Whether `fill` decodes, rather than to render pixels that lie ready: much work for a single image."""
+    """Whether images are read and decoded; else their pixels lie ready, and none can fail."""
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
@@ -82,6 +82,15 @@ def stages_of(
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
     planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
+    label = partial(_label, settings.source)
+    if not output.decodes:  # nor is anything read, so no item can fail
+        return [
+            Stage(work=samples.look_up_sizes),
+            Stage(work=planner.plan),
+            Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=MIN_PIECE_PX),
+            Stage(work=label),
+            Stage(work=output.deliver),
+        ]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
         *([Stage(work=samples.look_up)] if knows_sizes else []),
@@ -89,9 +98,9 @@ def stages_of(
         Stage(work=partial(samples.replace, again=[samples.open]), items=_failed),
         Stage(work=planner.plan),
         *([Stage(work=dali.submit, items=_without_pixels, goes_on_elsewhere=True)] if dali is not None else []),
-        Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=0 if output.decodes else MIN_PIECE_PX),
+        Stage(work=fill, items=_not_on_device, is_in_pieces=True),
         Stage(work=partial(samples.replace, again=[samples.open, planner.plan_again, fill]), items=_failed),
-        Stage(work=partial(_label, settings.source)),
+        Stage(work=label),
         Stage(work=output.deliver),
     ]
 

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import PixelCache, Sizes
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
-from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.stored_image import StoredImage, open_image
 from augpipe.planning.plan import refusals
@@ -26,13 +26,23 @@ class Samples:
         self.unusable: set[int] = set()
         """Samples that an item could not be made of so far."""
 
+    def look_up_sizes(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Find out what the cache, or else the source, knows of the batch's block."""
+        block = batch.request.block
+        with block.lock:
+            if block.sizes is None:
+                ids = block.sample_ids
+                block.sizes = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
+
     def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Give the items an image without content where its size is known: by the cache, or else by the source.
 
         Reading is little but Python, and decoding is not: threads that read at the same time wait for each other. So
         what need not be read before the batch is planned is read by the thread that decodes it.
         """
-        sizes, cut = self._sizes_of(batch.request.block), batch.request.cut
+        self.look_up_sizes(batch, items)
+        sizes, cut = batch.request.block.sizes, batch.request.cut
+        assert sizes is not None
         columns = (column[cut].tolist() for column in (sizes.heights, sizes.widths, sizes.may_scale))
         for item, height, width, may_scale in zip(items, *columns, strict=True):
             if height:
@@ -91,23 +101,16 @@ class Samples:
                     if item.error is None:
                         stage(batch, [item])
 
-    def _sizes_of(self, block: Block) -> Sizes:
-        with block.lock:
-            if block.sizes is None:
-                ids = block.sample_ids
-                block.sizes = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
-            return block.sizes
-
     def _known_to_the_source(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
         """An image whose size does not suit is looked at before the batch is planned, as if it were not known."""
         settings, stack = self._settings, stack_of(self._settings.source)
         if stack is None:
             assert is_sized(settings.source)
-            sizes = sizes_of(settings.source, sample_ids)
+            sizes, limit = sizes_of(settings.source, sample_ids), settings.max_pixels
         else:
-            sizes = np.array([stack.shape[1:3]], np.int64)
-        suits = ((sizes > 0) & (sizes <= settings.max_pixels)).all(axis=1)
-        suits &= sizes.prod(axis=1) <= settings.max_pixels
+            sizes, limit = np.array([stack.shape[1:3]], np.int64), MAX_INDEXABLE_PIXELS
+        suits = ((sizes > 0) & (sizes <= limit)).all(axis=1)
+        suits &= sizes.prod(axis=1) <= limit
         shapes, which = np.unique(sizes[suits], axis=0, return_inverse=True)
         suits[suits] = np.array([reason is None for reason in refusals(settings.recipe, shapes.tolist())], bool)[which]
         heights, widths = np.where(suits, sizes.T, 0)

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augpipe.cpu.render import render_table
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS, render_table
 from augpipe.gpu_ops.image.pixels import pack_stack
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.host_output import AT_A_TIME_BYTES, HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.source import Pixels
+from augpipe.planning.plan import refusals
+from augpipe.source import Pixels, stack_of
 
 
 class StackOutput(HostOutput):
@@ -44,3 +45,13 @@ class StackOutput(HostOutput):
                 num = size[0] * size[1] * 3
                 out, rows = batch.target[view][start * num : stop * num], batch.tables[view][start:stop]
                 render_table(table, rows, out, size, self._settings.form, self._scratch)
+
+
+def stack_for(settings: Settings) -> Pixels | None:
+    """(N, H, W, C) uint8 where the source's images all lie in one array, and are of a size that can be used."""
+    stack = stack_of(settings.source)
+    if stack is None:
+        return None
+    height, width = stack.shape[1:3]
+    can_be_used = height * width <= MAX_INDEXABLE_PIXELS and refusals(settings.recipe, [(height, width)])[0] is None
+    return stack if can_be_used else None
