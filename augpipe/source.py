@@ -14,7 +14,8 @@ Pixels = npt.NDArray[np.uint8]
 class Source(Protocol):
     """N images with the sample ids 0..N-1; `read` is called from several threads at once.
 
-    One of JPEGs that knows their sizes without reading them may say so: `SizedSource`.
+    What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
+    (`StackedSource`), and labels many at a time (`LabelledSource`).
     """
 
     @property
@@ -40,8 +41,8 @@ class Source(Protocol):
 class SizedSource(Source, Protocol):
     """JPEGs whose sizes are known without reading them.
 
-    A loader with two threads or more, no cache and the native backend plans a batch before it reads it, which is
-    faster; where a size proves wrong, or the image is large and no JPEG, it is planned anew, which is slower.
+    A loader with no cache and the native backend plans many samples at once before it reads them, which is faster;
+    where a size proves wrong, or the image is large and no JPEG, it is planned anew, which is slower.
     """
 
     @property
