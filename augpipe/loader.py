@@ -9,8 +9,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Literal, Never
 
-import numpy as np
-
 from augpipe import order
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
@@ -23,8 +21,9 @@ from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.pipeline.batches import BatchMaker
+from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
-from augpipe.pipeline.items import Request, Settings
+from augpipe.pipeline.items import Settings
 from augpipe.recipe import Recipe, check_recipe
 from augpipe.source import Source, is_source
 
@@ -321,14 +320,15 @@ class Loader:
     def _requests(self, epoch: int, consumed: int) -> Iterator[Request]:
         total, per_batch = self._num_samples, self.batch_size * self.world_size
         num = order.num_batches(total - consumed, self.batch_size, self.world_size, self.drop_last)
-        for number in range(num):
-            first = consumed + number * per_batch
-            positions = order.rank_positions(first, total, self.batch_size, self.rank, self.world_size)
+        per_block = -(-BLOCK_SIZE // self.batch_size)
+        for number in range(0, num, per_block):
+            first, num_together = consumed + number * per_batch, min(per_block, num - number)
+            positions = order.rank_positions(first, total, num_together * self.batch_size, self.rank, self.world_size)
             if self.shuffle == "sticky":
                 ids = order.sticky_sample_ids(positions, total, self.seed, epoch, self.rank, self.world_size)
             else:
                 ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
-            yield Request(number=number, epoch=epoch, sample_ids=np.asarray(ids))
+            yield from Block(epoch, ids).requests(number, num_together, self.batch_size)
 
     def _batch_maker(self) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are

@@ -50,19 +50,26 @@ def imagenet_sized(encoded: list[bytes], num: int) -> list[npt.NDArray[np.uint8]
     return resized
 
 
-def in_turn(contenders: dict[str, Callable[[], int]], rounds: int, *, settle_s: float = 0.0) -> dict[str, list[float]]:
+def in_turn(
+    contenders: dict[str, Callable[[], int]],
+    rounds: int,
+    *,
+    settle_s: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds an item of each contender, one entry a round, after one round that is not counted.
 
     A contender does its work and returns how many items that was. They take turns, so that a machine that slows down
     slows all of them. One that works ahead of what it was asked for (DALI) gets `settle_s` seconds after its turn to
-    end that: uncounted there, but not at the cost of the next one.
+    end that: uncounted there, but not at the cost of the next one. Work of one thread alone can be timed by another
+    `clock`, `time.thread_time`.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, work in contenders.items():
-            start = time.perf_counter()
+            start = clock()
             num = work()
-            elapsed = time.perf_counter() - start
+            elapsed = clock() - start
             time.sleep(settle_s)
             if turn:
                 seconds[name].append(elapsed / num)

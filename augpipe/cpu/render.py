@@ -93,9 +93,20 @@ def render(
         form: dtype and layout.
         scratch: of the calling thread.
     """
+    render_table(pixel_table(images), rows, out, size, form, scratch)
+
+
+def render_table(
+    table: npt.NDArray[np.int64],
+    rows: Rows,
+    out: npt.NDArray[np.generic],
+    size: tuple[int, int],
+    form: OutputFormat,
+    scratch: Scratch,
+) -> None:
+    """Write finished images as `render` does, from a `pixel_table`."""
     height, width = size
     target = scratch.values(len(out)) if form.is_narrow else out
-    last_job = len(images) * jobs_per_image(height)
-    run_jobs(pixel_table(images), rows, target, height, width, form.planar, 0, last_job)
+    run_jobs(table, rows, target, height, width, form.planar, 0, len(table) * jobs_per_image(height))
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one

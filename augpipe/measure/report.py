@@ -10,9 +10,10 @@ from augpipe.cpu.workers import num_usable_cores
 from augpipe.measure.held_images import hold
 from augpipe.measure.machine import machine
 from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task
+from augpipe.pipeline.blocks import BLOCK_SIZE
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipe import Recipe
-from augpipe.source import Source
+from augpipe.source import Source, is_sized
 
 NUM_ROUNDS = 7
 """Rounds that a run is meant to have; the median of so many leaves out what disturbed one or two of them."""
@@ -146,7 +147,8 @@ def measure(
         )
         for threads in threads_tried
     ]
-    contestants.append(_Contestant("plan", 1, plan_task(images, recipe, seed, batch_size), 16 * batch_size, []))
+    num_planned = max(batch_size, BLOCK_SIZE) if is_sized(source) else batch_size
+    contestants.append(_Contestant("plan", 1, plan_task(images, recipe, seed, num_planned), 16 * batch_size, []))
     for contestant in contestants:
         # the same images as often for each, or one would have the larger ones
         contestant.task(1, contestant.threads)

@@ -69,14 +69,14 @@ def kernel_task(photographs: Sequence[StoredImage], recipe: Recipe, seed: int, e
     return lambda num, threads: spread(one, num, threads)
 
 
-def plan_task(photographs: Sequence[StoredImage], recipe: Recipe, seed: int, batch_size: int) -> Task:
-    """Ids and sizes to drawn plans and the kernel's table, batch by batch, on one thread."""
-    ids = np.resize([image.sample_id for image in photographs], batch_size)
-    sizes = np.resize([image.size for image in photographs], (batch_size, 2))
+def plan_task(photographs: Sequence[StoredImage], recipe: Recipe, seed: int, num_planned: int) -> Task:
+    """Ids and sizes to drawn plans and the kernel's table, `num_planned` at a time, on one thread."""
+    ids = np.resize([image.sample_id for image in photographs], num_planned)
+    sizes = np.resize([image.size for image in photographs], (num_planned, 2))
 
     def task(num: int, threads: int) -> float:
         start = time.perf_counter()
-        for epoch in range(-(-num // batch_size)):
+        for epoch in range(-(-num // num_planned)):
             made = plan(recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
             factors = dct_factors(made.views)
             for rows in made.views:

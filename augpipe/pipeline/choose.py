@@ -15,6 +15,7 @@ from augpipe.pipeline.batches import BatchMaker, Output
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.stack_output import StackOutput, stack_for
 
 BackendName = Literal["auto", "native", "dali"]
 CacheName = Literal["off", "device", "host"]
@@ -67,6 +68,8 @@ class Choice:
             from augpipe.pipeline.device_output import DeviceOutput
 
             output = DeviceOutput(settings, self.device, cache)
+        elif self.backend == "native" and cache is None and (stack := stack_for(settings)) is not None:
+            output = StackOutput(settings, stack)
         else:
             output = HostOutput(settings)
         if self.backend == "native":

@@ -37,6 +37,8 @@ class DeviceOutput:
         cache: filled here where it lies in the device's memory; one on the host is the decoder's.
     """
 
+    decodes = True
+
     def __init__(self, settings: Settings, device: torch.device, cache: PixelCache | None) -> None:
         self._settings = settings
         self._streams = streams_of(device)

@@ -24,6 +24,8 @@ AT_A_TIME = 8
 class HostOutput:
     """Decodes and renders on the CPU; one instance serves a loader over all its epochs."""
 
+    decodes = True
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
+from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.plan import Plan
 from augpipe.recipe import Recipe
@@ -38,16 +39,6 @@ class Settings:
     """What row indexes may take in memory."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One batch to make."""
-
-    number: int
-    """Its place in the epoch: lower ones are made first."""
-    epoch: int
-    sample_ids: npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import PixelCache
+from augpipe.pipeline.blocks import Block, PlannedSamples
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
-from augpipe.planning.plan import Plan, plan
+from augpipe.planning.plan import plan
 from augpipe.planning.regions import source_regions
 
+Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
 
 
@@ -21,7 +23,8 @@ class Planner:
         settings: the loader's.
         cache: where pixels may be.
         begin: gives a planned batch the memory for its images.
-        wants_regions: whether every image's region is worth knowing, as where DALI decodes regions of any JPEG.
+        decodes: whether images are decoded, so that regions are worth knowing.
+        wants_regions: whether every image's is, as where DALI decodes regions of any JPEG.
     """
 
     def __init__(
@@ -30,11 +33,13 @@ class Planner:
         cache: PixelCache | None,
         begin: Callable[[BatchInProgress], None],
         *,
+        decodes: bool,
         wants_regions: bool,
     ) -> None:
         self._settings = settings
         self._cache = cache
         self._begin = begin
+        self._decodes = decodes
         self._wants_regions = wants_regions
 
     def plan(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
@@ -43,21 +48,11 @@ class Planner:
         Raises:
             ValueError: the recipe keeps whole images and they differ in size.
         """
-        batch.plan, factors, batch.tables = self._planned(batch, items)
-        batch.sizes = tuple(
-            view.out_size or self._common_size(rows, items)
-            for view, rows in zip(self._settings.recipe.all_views, batch.plan.views, strict=True)
-        )
-        for item, factor in zip(items, factors.tolist(), strict=True):
-            item.factor = factor
-        if self._cache is not None:
-            held = self._cache.find_all(batch.plan.sample_ids, factors)
-            for position, pixels in held.items():
-                items[position].pixels, items[position].is_cached = pixels, True
-        if any(map(self._wants_region, items)):
-            for item, region in zip(items, source_regions(batch.tables, batch.sizes).tolist(), strict=True):
-                item.region = region
-        self._begin(batch)
+        block, cut = batch.request.block, batch.request.cut
+        if items and block.sizes is not None and block.sizes.heights[cut].all():
+            self._begin_planned(batch, items, self._planned_block(block).copy_of(cut), block)
+        else:
+            self._begin_planned(batch, items, self._planned_items(batch, items))
 
     def plan_again(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Plan items by themselves that have become other images, in a batch that is planned.
@@ -66,40 +61,80 @@ class Planner:
             ValueError: the batch holds whole images, and one of these is of another size.
         """
         if len(batch.items) == 1:
-            self.plan(batch, items)
+            self._begin_planned(batch, items, self._planned_items(batch, items))
             return
         assert batch.plan is not None
         for item in items:
-            made, factors, tables = self._planned(batch, [item])
-            for view, rows in enumerate(made.views):
+            planned = self._planned_items(batch, [item])
+            for view, rows in enumerate(planned.plan.views):
                 self._check_size(batch, view, rows[0], item)
                 batch.plan.views[view][item.position] = rows[0]
-                batch.tables[view][item.position] = tables[view][0]
-            item.factor = int(factors[0])
+                batch.tables[view][item.position] = planned.tables[view][0]
+            item.factor = int(planned.factors[0])
             # also where the cache knows the size: it may have to be read after all
-            item.region = source_regions(tables, batch.sizes)[0].tolist()
+            item.region = source_regions(planned.tables, batch.sizes)[0].tolist()
             if self._cache is not None:
                 item.pixels = self._cache.find(item.opened.sample_id, item.factor)
                 item.is_cached = item.pixels is not None
+
+    def _begin_planned(
+        self, batch: BatchInProgress, items: Sequence[Item], planned: PlannedSamples, block: Block | None = None
+    ) -> None:
+        """Hand a batch its plan, of a `block` or its own, and whatever follows from that."""
+        batch.plan, batch.tables = planned.plan, planned.tables
+        batch.sizes = tuple(
+            view.out_size or self._common_size(rows, items)
+            for view, rows in zip(self._settings.recipe.all_views, batch.plan.views, strict=True)
+        )
+        for item, factor in zip(items, planned.factors.tolist(), strict=True):
+            item.factor = factor
+        if self._cache is not None:
+            held = self._cache.find_all(batch.plan.sample_ids, planned.factors)
+            for position, pixels in held.items():
+                items[position].pixels, items[position].is_cached = pixels, True
+        if self._decodes and any(map(self._wants_region, items)):
+            for item, region in zip(items, self._regions(batch, block).tolist(), strict=True):
+                item.region = region
+        self._begin(batch)
+
+    def _regions(self, batch: BatchInProgress, block: Block | None) -> npt.NDArray[np.int32]:
+        sizes = [size for view in self._settings.recipe.all_views if (size := view.out_size) is not None]
+        if block is None or len(sizes) < len(batch.sizes):
+            return source_regions(batch.tables, batch.sizes)
+        with block.lock:
+            if block.regions is None:
+                assert block.planned is not None
+                block.regions = source_regions(block.planned.tables, sizes)
+            return block.regions[batch.request.cut]
 
     def _wants_region(self, item: Item) -> bool:
         image = item.opened
         return item.pixels is None and (self._wants_regions or image.may_crop(item.factor) or image.content is None)
 
-    def _planned(
-        self, batch: BatchInProgress, items: Sequence[Item]
-    ) -> tuple[Plan, npt.NDArray[np.int64], tuple[Rows, ...]]:
+    def _planned_items(self, batch: BatchInProgress, items: Sequence[Item]) -> PlannedSamples:
         images = [item.opened for item in items]
-        made = plan(
-            self._settings.recipe,
-            [image.sample_id for image in images],
-            sizes=[image.size for image in images],
-            epoch=batch.request.epoch,
-            seed=self._settings.seed,
+        return self._planned(
+            batch.request.epoch,
+            np.array([image.sample_id for image in images], np.int64),
+            np.array([image.size for image in images], np.int64),
+            np.array([image.may_scale for image in images], np.bool_),
         )
-        may_scale = np.array([image.may_scale for image in images], np.bool_)
+
+    def _planned_block(self, block: Block) -> PlannedSamples:
+        with block.lock:
+            if block.planned is None:
+                assert block.sizes is not None
+                sizes = np.stack([block.sizes.heights, block.sizes.widths], axis=1)
+                is_known = sizes[:, 0] > 0
+                sizes[~is_known] = sizes[is_known.argmax()]  # one that the recipe takes, for rows that nobody looks at
+                block.planned = self._planned(block.epoch, block.sample_ids, sizes, block.sizes.may_scale)
+            return block.planned
+
+    def _planned(self, epoch: int, sample_ids: Ints, sizes: Ints, may_scale: npt.NDArray[np.bool_]) -> PlannedSamples:
+        made = plan(self._settings.recipe, sample_ids, sizes=sizes, epoch=epoch, seed=self._settings.seed)
         factors = np.where(may_scale, dct_factors(made.views), 1)
-        return made, factors, tuple(kernel_rows(rows, factors) for rows in made.views)
+        tables = tuple(kernel_rows(rows, factors) for rows in made.views)
+        return PlannedSamples(plan=made, factors=factors, tables=tables)
 
     def _common_size(self, rows: Rows, items: Sequence[Item]) -> tuple[int, int]:
         """The one size of the output images of a view that keeps whole images."""

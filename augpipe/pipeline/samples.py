@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from augpipe.cache import PixelCache
+from augpipe.cache import PixelCache, Sizes
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.stored_image import StoredImage, open_image
 from augpipe.planning.plan import refusals
-from augpipe.source import is_sized
+from augpipe.source import is_sized, sizes_of, stack_of
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable image are tried before giving up."""
@@ -24,14 +26,25 @@ class Samples:
         self.unusable: set[int] = set()
         """Samples that an item could not be made of so far."""
 
+    def look_up_sizes(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Find out what the cache, or else the source, knows of the batch's block."""
+        block = batch.request.block
+        with block.lock:
+            if block.sizes is None:
+                ids = block.sample_ids
+                block.sizes = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
+
     def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Give the items an image without content where its size is known: by the cache, or else by the source.
 
         Reading is little but Python, and decoding is not: threads that read at the same time wait for each other. So
         what need not be read before the batch is planned is read by the thread that decodes it.
         """
-        known = self._known_to_the_cache(items) if self._cache is not None else self._known_to_the_source(items)
-        for item, (height, width, may_scale) in zip(items, known, strict=True):
+        self.look_up_sizes(batch, items)
+        sizes, cut = batch.request.block.sizes, batch.request.cut
+        assert sizes is not None
+        columns = (column[cut].tolist() for column in (sizes.heights, sizes.widths, sizes.may_scale))
+        for item, height, width, may_scale in zip(items, *columns, strict=True):
             if height:
                 item.image = _unread(item.wanted, height, width, may_scale)
 
@@ -88,27 +101,21 @@ class Samples:
                     if item.error is None:
                         stage(batch, [item])
 
-    def _known_to_the_cache(self, items: Sequence[Item]) -> Sequence[tuple[int, int, bool]]:
-        """Height, width and whether it may be scaled, of each item; height 0 where that is not known."""
-        assert self._cache is not None
-        sizes = self._cache.sizes_of(np.array([item.wanted for item in items], np.int64))
-        return [*zip(sizes.heights.tolist(), sizes.widths.tolist(), sizes.may_scale.tolist(), strict=True)]
-
-    def _known_to_the_source(self, items: Sequence[Item]) -> Sequence[tuple[int, int, bool]]:
-        """As `_known_to_the_cache`; an image whose size does not suit is looked at before the batch is planned."""
-        settings = self._settings
-        assert is_sized(settings.source)
-        known = []
-        for item in items:
-            try:
-                height, width = (int(side) for side in settings.source.size(item.wanted))
-            except (ValueError, OSError):
-                height = width = 0
-            if height <= 0 or width <= 0 or height * width > settings.max_pixels:
-                height = width = 0
-            known.append((height, width))
-        reasons = refusals(settings.recipe, [(height or 1, width or 1) for height, width in known])
-        return [(0, 0, False) if reason else (*size, True) for size, reason in zip(known, reasons, strict=True)]
+    def _known_to_the_source(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
+        """An image whose size does not suit is looked at before the batch is planned, as if it were not known."""
+        settings, stack = self._settings, stack_of(self._settings.source)
+        if stack is None:
+            assert is_sized(settings.source)
+            sizes, limit = sizes_of(settings.source, sample_ids), settings.max_pixels
+        else:
+            sizes, limit = np.array([stack.shape[1:3]], np.int64), MAX_INDEXABLE_PIXELS
+        suits = ((sizes > 0) & (sizes <= limit)).all(axis=1)
+        suits &= sizes.prod(axis=1) <= limit
+        shapes, which = np.unique(sizes[suits], axis=0, return_inverse=True)
+        suits[suits] = np.array([reason is None for reason in refusals(settings.recipe, shapes.tolist())], bool)[which]
+        heights, widths = np.where(suits, sizes.T, 0)
+        columns = np.broadcast_arrays(heights, widths, suits & (stack is None), sample_ids)
+        return Sizes(heights=columns[0], widths=columns[1], may_scale=columns[2])
 
     def _nothing_left(self, batch: BatchInProgress, item: Item) -> SampleError:
         others = item.num_replaced - 1
@@ -122,11 +129,13 @@ class Samples:
 def may_read_late(settings: Settings) -> bool:
     """Whether a batch may be planned by the sizes that the source knows.
 
-    Not with one thread, where nothing waits for the GIL; and not where several whole images are kept in a batch, as
-    one that proves damaged may be replaced by one of another size.
+    Not where several whole images are kept in a batch, as one that proves damaged may be replaced by one of another
+    size.
     """
+    if stack_of(settings.source) is not None:
+        return True
     keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
-    return settings.num_threads > 1 and is_sized(settings.source) and not keeps_whole
+    return is_sized(settings.source) and not keeps_whole
 
 
 def _unread(sample_id: int, height: int, width: int, may_scale: bool) -> StoredImage:

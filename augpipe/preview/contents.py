@@ -14,8 +14,9 @@ from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.output import OutputFormat
 from augpipe.pipeline.batches import BatchMaker
+from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.host_output import HostOutput
-from augpipe.pipeline.items import Request, Settings
+from augpipe.pipeline.items import Settings
 from augpipe.recipe import Recipe, View
 from augpipe.source import Pixels, Source
 
@@ -229,8 +230,9 @@ def _batches(
         max_pixels=MAX_PIXELS,
     )
     requests = (
-        Request(number=number, epoch=epoch, sample_ids=np.array([sample_id]))
+        request
         for number, (epoch, sample_id) in enumerate(wanted)
+        for request in Block(epoch, np.array([sample_id])).requests(number, 1, batch_size=1)
     )
     return BatchMaker(settings, HostOutput(settings)).run(requests)
 

@@ -45,6 +45,12 @@ class ArraySource(LabelledSource):
     def __len__(self) -> int:
         return len(self._images)
 
+    @property
+    def stack(self) -> Pixels | None:
+        """What was given, where that is one array and no subclass reads it otherwise."""
+        is_read_here = type(self).read is ArraySource.read
+        return self._images if isinstance(self._images, np.ndarray) and is_read_here else None
+
     def read(self, sample_id: int) -> Pixels:
         """The image: a view of what was given, uint8 of shape (H, W, C) or (H, W)."""
         check_sample_id(sample_id, len(self))

@@ -78,6 +78,11 @@ class IdxSource(LabelledSource):
     def __len__(self) -> int:
         return self._array.shape[0]
 
+    @property
+    def stack(self) -> Pixels | None:
+        """All images, read-only, where the file was expanded in memory."""
+        return self._array.expanded
+
     def read(self, sample_id: int) -> Pixels:
         """The image, uint8 of shape (H, W) or (H, W, C); do not write to it.
 
@@ -123,7 +128,8 @@ class IdxArray:
             raise ValueError(f"{printable(path)} is no regular file; an IDX file is wanted. Check the spelling.")
         size = os.stat(path).st_size
         self.shape: tuple[int, ...]
-        self._expanded: Pixels | None = None
+        self.expanded: Pixels | None = None
+        """All of it, read-only; None of a plain file."""
         self._files = FileSet([path], 1)
         with open(path, "rb") as file:
             is_compressed = file.read(2) == b"\x1f\x8b"
@@ -132,7 +138,7 @@ class IdxArray:
                 if is_compressed:
                     with gzip.GzipFile(fileobj=file) as expanded:
                         self.shape, self._begin = _header(expanded)
-                        self._expanded = _expanded(expanded, math.prod(self.shape)).reshape(self.shape)
+                        self.expanded = _expanded(expanded, math.prod(self.shape)).reshape(self.shape)
                 else:
                     self.shape, self._begin = _header(file)
                     if size != self._begin + math.prod(self.shape):
@@ -145,14 +151,14 @@ class IdxArray:
 
     def __getitem__(self, index: int) -> Pixels:
         """One item along the first axis, read-only."""
-        if self._expanded is not None:
-            item: Pixels = self._expanded[index]
+        if self.expanded is not None:
+            item: Pixels = self.expanded[index]
             return item
         return self._read(index, 1).reshape(self.shape[1:])
 
     def whole(self) -> Pixels:
         """All of it, read-only."""
-        return self._read(0, self.shape[0]).reshape(self.shape) if self._expanded is None else self._expanded
+        return self._read(0, self.shape[0]).reshape(self.shape) if self.expanded is None else self.expanded
 
     def _read(self, first: int, count: int) -> Pixels:
         item_bytes = math.prod(self.shape[1:])

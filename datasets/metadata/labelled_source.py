@@ -29,6 +29,16 @@ class LabelledSource(ABC):
         check_sample_id(sample_id, len(self))
         return -1 if self._labels is None else int(self._labels[sample_id])
 
+    def labels_of(self, sample_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(B,) int64: the classes of (B,) samples, -1 where there is none."""
+        for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
+            check_sample_id(int(sample_id), len(self))
+        if type(self).label is not LabelledSource.label:
+            return np.array([self.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+        if self._labels is None:
+            return np.full(len(sample_ids), -1, np.int64)
+        return self._labels[sample_ids].astype(np.int64)
+
     def labels(self) -> npt.NDArray[np.int64]:
         """All labels, int64 of shape (N,); a copy."""
         return np.full(len(self), -1, np.int64) if self._labels is None else self._labels.astype(np.int64)

@@ -59,6 +59,13 @@ def pack_rgbx(image, packed):
             packed[y, x, 3] = np.uint8(255)
 
 
+@kernel()
+def pack_stack(stack, ids, packed):
+    """Copy the images `ids` (B,) of a uint8 stack (N, H, W, C) into (B, H, W, 4), each as `pack_rgbx` does."""
+    for i in range(len(ids)):
+        pack_rgbx(stack[ids[i]], packed[i])
+
+
 @leaf
 def bfloat16_bits(word):
     """The 16 bits of the nearest bfloat16 to a float32, given as uint32 bits; halves to even."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.source import is_source
+from augpipe.source import is_source, labels_of
 
 
 def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequence[int]) -> None:
@@ -23,6 +23,7 @@ def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequ
             np.testing.assert_array_equal(content, expected, strict=isinstance(expected, np.ndarray))
         assert [one.label(i) for i in range(num)] == one.labels().tolist() == list(labels)
         assert all(type(one.label(i)) is int for i in range(num)) and one.labels().dtype == np.int64
+        assert_gives_many_at_once(one, contents, labels)
         assert isinstance(one.classes, tuple) and one.classes == source.classes
         assert max(labels) < max(1, len(one.classes))
         assert [one.name(i) for i in range(num)] == [source.name(i) for i in range(num)]
@@ -32,3 +33,18 @@ def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequ
         for sample_id in (-1, num, 2**40):
             with pytest.raises(IndexError, match=rf"sample_id={sample_id} is out of range: .* ids 0\.\.{num - 1}"):
                 method(sample_id)
+
+
+def assert_gives_many_at_once(source: Any, contents: Sequence[Any], labels: Sequence[int]) -> None:
+    """Labels, and where the source has one array of all images, that."""
+    num = len(contents)
+    order = np.array([num - 1, *range(num), 0])
+    found = labels_of(source, order)
+    assert found.dtype == np.int64 and found.tolist() == [labels[i] for i in order]
+    assert labels_of(source, order[:0]).shape == (0,)
+    for outside in (-1, num):
+        with pytest.raises(IndexError, match=f"sample_id={outside} is out of range"):
+            labels_of(source, np.array([0, outside]))
+    stack = getattr(source, "stack", None)
+    if stack is not None:
+        np.testing.assert_array_equal(stack, np.stack(contents), strict=True)

@@ -47,6 +47,7 @@ def test_images_and_labels(tmp_path: Path, packed: bool) -> None:
         assert isinstance(source, IdxSource) and source.classes == ("0", "1", "2", "3")
         assert_keeps_the_protocol(source, PIXELS, LABELS.tolist())
         assert source.name(4) == f"{path}, image 4"
+        assert (source.stack is not None) == packed
     assert len(pickle.dumps(source)) < 1000
     with pytest.raises(ValueError, match="read-only"):
         source.read(0)[0, 0] = 1

@@ -1,0 +1,84 @@
+"""Batches are asked for in blocks: what is known of a block's samples beforehand is looked up and planned at once."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.cache import Sizes
+from augpipe.planning.plan import Plan
+
+Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
+
+BLOCK_SIZE = 1_024
+"""Samples that a block holds at least, unless the epoch ends: what numpy takes for each call weighs little then."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedSamples:
+    """What is done to samples."""
+
+    plan: Plan
+    factors: Ints
+    """(N,): the DCT factor that each image is decoded at."""
+    tables: tuple[Rows, ...]
+    """For each view, (N,) `gpu_ops.image.rows.KERNEL_ROW`."""
+
+    def copy_of(self, cut: slice) -> "PlannedSamples":
+        """The same of a part of them, in memory of its own."""
+        views = tuple(_copy(rows[cut]) for rows in self.plan.views)
+        tables = tuple(_copy(table[cut]) for table in self.tables)
+        plan = Plan(recipe=self.plan.recipe, seed=self.plan.seed, views=views)
+        return PlannedSamples(plan=plan, factors=self.factors[cut], tables=tables)
+
+
+class Block:
+    """The samples of some batches that follow each other in an epoch; it lives as long as one of them is made.
+
+    The first batch that asks for something has it found for the whole block, while the `lock` is held.
+    """
+
+    def __init__(self, epoch: int, sample_ids: Ints) -> None:
+        self.epoch = epoch
+        self.sample_ids = sample_ids
+        self.lock = threading.Lock()
+        self.sizes: Sizes | None = None
+        """(N,) as far as they are known before the samples are read; None where nobody has looked yet."""
+        self.planned: PlannedSamples | None = None
+        """None where nobody has planned it yet; arbitrary for samples whose size is not known."""
+        self.regions: npt.NDArray[np.int32] | None = None
+        """(N, 4), see `planning.regions.source_regions`; None where nobody has asked yet."""
+
+    def requests(self, first_number: int, num_batches: int, batch_size: int) -> Iterator["Request"]:
+        """Its batches, of which the last ones may be cut short or empty."""
+        for place in range(num_batches):
+            cut = slice(place * batch_size, (place + 1) * batch_size)
+            yield Request(number=first_number + place, block=self, cut=cut)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One batch to make."""
+
+    number: int
+    """Its place in the epoch: lower ones are made first."""
+    block: Block
+    cut: slice
+    """Which of the block's samples these are."""
+
+    @property
+    def epoch(self) -> int:
+        return self.block.epoch
+
+    @property
+    def sample_ids(self) -> Ints:
+        """(B,)."""
+        return self.block.sample_ids[self.cut]
+
+
+def _copy(rows: Rows) -> Rows:
+    """Records copied as bytes: numpy goes through them field by field, which takes six times as long."""
+    return rows.view(np.uint8).copy().view(rows.dtype)
