@@ -82,7 +82,16 @@ def build(folder: Path, layout: str, num_shards: int, per_shard: int) -> None:
         else:
             os.link(inside / f"{kind:06}.idx", path)
         shards.append(
-            ShardInfo(name=name, num_samples=per_shard, num_bytes=num_bytes, sha256=sha256.hex(), index_sha256="0" * 64)
+            ShardInfo(
+                name=name,
+                num_samples=per_shard,
+                num_bytes=num_bytes,
+                sha256=sha256.hex(),
+                index_sha256="0" * 64,
+                index_bytes=os.stat(path).st_size,
+                head_bytes=0,
+                head_sha256="0" * 64,
+            )
         )
     Manifest(
         num_samples=num_shards * per_shard,
@@ -94,7 +103,7 @@ def build(folder: Path, layout: str, num_shards: int, per_shard: int) -> None:
 
 
 def _write_holes(path: str, num: int, key_bytes: int, shard_bytes: int, sha256: bytes) -> None:
-    head = HEADER.pack(MAGIC, VERSION, RECORD.size, num, key_bytes, shard_bytes, sha256, 0)
+    head = HEADER.pack(MAGIC, VERSION, RECORD.size, num, key_bytes, 0, shard_bytes, sha256, 0, 0)
     with open(path, "wb") as file:
         file.write(head + zlib.crc32(head).to_bytes(4, "little"))
         file.truncate(HEADER_BYTES + num * RECORD.size + key_bytes)
@@ -104,10 +113,10 @@ def _write_whole(path: str, num: int, kind: int, shard_bytes: int, sha256: bytes
     keys = [f"{position:09}-{kind:02}" for position in range(num)]
     ends = np.cumsum([len(key) for key in keys])
     records = [
-        RECORD.pack(512 + position * PHOTO_BYTES, PHOTO_BYTES - 1024, label_at(kind, position), 256, 341, end, 0)
+        RECORD.pack(512 + position * PHOTO_BYTES, PHOTO_BYTES - 1024, label_at(kind, position), 256, 341, end, 0, 0, 0)
         for position, end in enumerate(ends.tolist())
     ]
-    Path(path).write_bytes(pack_index(records, keys, shard_bytes, sha256))
+    Path(path).write_bytes(pack_index(records, keys, b"", shard_bytes, sha256).head)
 
 
 # --- what is measured, each in a process of its own

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -58,11 +58,21 @@ def prepare(
         ),
     ] = None,
     scales: Annotated[
-        str,
-        typer.Option(metavar="PX,...", help="Short sides to resize to, each a set of shards: 256,512; or full."),
-    ] = "512",
-    quality: Annotated[int, typer.Option(min=1, max=100, help="Of the JPEGs.")] = 90,
-    subsampling: Annotated[Literal["4:2:0", "4:2:2", "4:4:4"], typer.Option(help="Of their chroma.")] = "4:2:0",
+        str | None,
+        typer.Option(
+            metavar="PX,...",
+            help="Short sides to resize to, each a set of shards: 256,512; or full.",
+            show_default="512",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Pack the files as they are, byte by byte, and resize and encode nothing."),
+    ] = False,
+    quality: Annotated[int | None, typer.Option(min=1, max=100, help="Of the JPEGs.", show_default="90")] = None,
+    subsampling: Annotated[
+        Literal["4:2:0", "4:2:2", "4:4:4"] | None, typer.Option(help="Of their chroma.", show_default="4:2:0")
+    ] = None,
     shard_bytes: Annotated[str, typer.Option(metavar="SIZE", help="About how long a shard may get.")] = "256MB",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes, or tasks at once on Ray.", show_default="one a core")
@@ -80,34 +90,38 @@ def prepare(
         typer.Option(help="skip: list what cannot be used in rejects.csv; raise: end at the first."),
     ] = "skip",
     originals: Annotated[
-        Literal["auto", "always", "never"],
+        Literal["auto", "always", "never"] | None,
         typer.Option(
-            help="Keep JPEGs byte by byte that need no change: always, never, or unless a new one is much shorter."
+            help="Keep JPEGs byte by byte that need no change: always, never, or unless a new one is much shorter.",
+            show_default="auto",
         ),
-    ] = "auto",
+    ] = None,
     upscale: Annotated[bool, typer.Option("--upscale", help="Enlarge what is smaller than a scale.")] = False,
     linear_light: Annotated[
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
     ] = False,
 ) -> None:
-    """Write images as shards: WebDataset tar files of JPEGs, with an index.
+    """Write images as shards: WebDataset tar files of JPEGs, or of the original files, with an index.
 
     The same source and settings give the same bytes, whatever the workers. A
     run that was stopped, even by kill -9, is finished with --resume.
     """
     from augpipe.checks.arguments import parse_bytes
-    from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales
+    from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales, refuse_with_keep
     from augpipe.datasets.remote.urls import as_url
 
-    settings = PrepareSettings(
-        scales=parse_scales(scales),
-        quality=quality,
-        subsampling=subsampling,
-        shard_bytes=parse_bytes(shard_bytes),
-        upscale=upscale,
-        linear_light=linear_light,
-        originals=originals,
-    )
+    changes = {
+        "scales": None if scales is None else parse_scales(scales),
+        "quality": quality,
+        "subsampling": subsampling,
+        "upscale": upscale or None,
+        "linear_light": linear_light or None,
+        "originals": originals,
+    }
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    if keep:
+        refuse_with_keep([f"--{name.replace('_', '-')}" for name in given])
+    settings = PrepareSettings(keep=keep, shard_bytes=parse_bytes(shard_bytes), **given)
     if ray_address is not None and engine != "ray":
         raise ValueError("--ray-address goes with --engine ray. Pass that too, or leave it out.")
     runner = make_engine(engine, workers, ray_address)
@@ -222,6 +236,8 @@ def summary(out: Path, manifest: "Manifest") -> list[str]:
         f"  {scale.name}: {count(len(scale.shards), 'shard')}, {decimal_bytes(scale.num_bytes)}"
         for scale in manifest.scales
     ]
+    if manifest.settings.get("keep"):
+        lines.append("  the files as they were, byte by byte")
     if manifest.num_rejected:
         lines.append(f"  {count(manifest.num_rejected, 'photograph')} rejected: see {out / 'rejects.csv'}")
     lines.append(f"  report: {out / 'report.html'}")

@@ -32,7 +32,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         ValueError: the reason, without the file's name: empty, not an image, truncated, damaged, too many pixels.
     """
     view = memoryview(data).cast("B")
-    kind = _format_of(view)
+    kind = format_of(view)
     is_progressive = False
     decoder = own_decoder() if kind == "JPEG" else None
     plain = decoder.size(np.frombuffer(view, np.uint8)) if decoder is not None else None
@@ -61,7 +61,12 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
     )
 
 
-def _format_of(data: memoryview) -> Format:
+def format_of(data: bytes | memoryview) -> Format:
+    """What an image file is, by how it begins.
+
+    Raises:
+        ValueError: it is none; the reason, without the file's name.
+    """
     if len(data) == 0:
         raise ValueError("the file is empty (0 bytes)")
     start = bytes(data[:_SHOWN_BYTES])

@@ -11,7 +11,7 @@ from PIL import Image
 from pydantic import Field
 
 from augpipe.datasets.metadata.names import printable
-from augpipe.datasets.prepare.rendition import Rendition, render_scale
+from augpipe.datasets.prepare.rendition import Rendition, keep_file, render_scale
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.prepare.upright import UprightImage, open_upright
@@ -132,6 +132,9 @@ def prepare_sample(
         if problem.errno in _MACHINE_TROUBLE:
             raise
         raise ValueError(problem.strerror or str(problem) or type(problem).__name__) from problem
+    if settings.keep:
+        image, rendition = keep_file(content, settings.max_pixels)
+        return image, {settings.largest: rendition}
     image = open_upright(content, settings.max_pixels)
     return image, {scale: render_scale(image, scale, settings) for scale in settings.scales}
 
@@ -167,7 +170,7 @@ def _add(
         }
         if rendition.is_kept:
             meta["is_original"] = True
-        writers[scale].add(key, rendition.jpeg, label, meta)
+        writers[scale].add(key, rendition.file, label, meta, rendition.row_index)
 
 
 def _count(
@@ -193,6 +196,9 @@ def _count(
 
 
 def _channels(image: Image.Image) -> ChannelSums:
-    rgb = image if image.mode == "RGB" else image.convert("RGB")
-    pixels = np.frombuffer(rgb.tobytes("raw", "RGBX"), np.uint8)
+    if image.mode == "RGBX":
+        pixels = np.asarray(image)
+    else:
+        rgb = image if image.mode == "RGB" else image.convert("RGB")
+        pixels = np.frombuffer(rgb.tobytes("raw", "RGBX"), np.uint8)
     return ChannelSums.of(pixels.reshape(image.height, image.width, 4))

@@ -53,7 +53,8 @@ def _has_shards(folder: str, result: ChunkResult) -> bool:
     for scale, shard in result.shards.items():
         path = os.path.join(folder, scale, shard.name)
         try:
-            if os.stat(path).st_size != shard.num_bytes or not os.path.isfile(index_path(path)):
+            sizes = os.stat(path).st_size, os.stat(index_path(path)).st_size
+            if sizes != (shard.num_bytes, shard.index_bytes):
                 return False
         except FileNotFoundError:
             return False

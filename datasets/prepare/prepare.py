@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.chunk import ChunkTask
@@ -21,6 +23,7 @@ from augpipe.datasets.prepare.output_folder import (
     save_plan,
     sweep,
 )
+from augpipe.datasets.prepare.rendition import NOTHING_TO_KEEP
 from augpipe.datasets.prepare.run_plan import (
     RunPlan,
     SourceIdentity,
@@ -87,6 +90,8 @@ def prepare(
     check_output(folder, resume=resume)
     if len(source) == 0:
         raise ValueError("the source holds no photograph. Give one that does.")
+    if settings.keep:
+        _check_holds_files(source)
     prefix = name_prefix(source, source_path)
     identity = identify(source, prefix)
     if is_finished(folder) and not os.path.isdir(os.path.join(folder, WORK_FOLDER)):
@@ -125,6 +130,16 @@ def name_prefix(source: Source, path: str) -> str:
         if place and first.startswith(prefix):
             return prefix
     return ""
+
+
+def _check_holds_files(source: Source) -> None:
+    """Arrays have no bytes to keep: better told before the first is rejected than after the last."""
+    try:
+        content = source.read(0)
+    except (ValueError, OSError):
+        return  # rejected later, with the reason
+    if isinstance(content, np.ndarray):
+        raise ValueError(f"{printable(source.name(0))}: {NOTHING_TO_KEEP}.")
 
 
 def _check_outside(source_path: str, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""One image at one scale: which size, which pixels, and which JPEG."""
+"""One image at one scale: which size, which pixels, and which file."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,12 @@ from augpipe.datasets.prepare.lanczos import lanczos
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.upright import UprightImage
 from augpipe.datasets.shards.encode import MAX_SIDE, encode_jpeg
-from augpipe.datasets.shards.writer import MAX_JPEG_BYTES
+from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES
+from augpipe.decoding import decode, probe
+from augpipe.decoding.row_index import row_index_of
+from augpipe.source import Pixels
 
+NOTHING_TO_KEEP = "it is an array, and keep packs files as they are: leave keep out, and arrays become JPEGs"
 LEAST_GAIN = 0.9
 """How much of the original's bytes a new JPEG may have."""
 
@@ -20,11 +24,14 @@ LEAST_GAIN = 0.9
 class Rendition:
     """What goes into a shard."""
 
-    jpeg: bytes
+    file: bytes
+    """A JPEG, or the source's file, of any format."""
     image: Image.Image
-    """The pixels before they were encoded, RGB or L; of a kept file, those that it decodes to."""
+    """The pixels before they were encoded, RGB or L; of a kept file, those that it decodes to, upright, or RGBX."""
     is_kept: bool
-    """Whether `jpeg` is the source's file."""
+    """Whether `file` is the source's."""
+    row_index: bytes
+    """Of `file`; empty where it has none."""
 
 
 def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -> Rendition:
@@ -39,14 +46,32 @@ def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -
     image = resize(picture.image, *target, linear_light=settings.linear_light)
     original = picture.original if target == size and settings.originals != "never" else None
     if original is not None and settings.originals == "always":
-        jpeg = original
+        file = original
     else:
-        jpeg = encode_jpeg(image, settings.quality, subsampling=settings.subsampling)
-        if original is not None and not gains(jpeg, picture):
-            jpeg = original
-    if len(jpeg) > MAX_JPEG_BYTES:
-        raise ValueError(f"as a JPEG it has {len(jpeg)} bytes, more than the {MAX_JPEG_BYTES} that a shard takes")
-    return Rendition(jpeg=jpeg, image=image, is_kept=jpeg is original)
+        file = encode_jpeg(image, settings.quality, subsampling=settings.subsampling)
+        if original is not None and not gains(file, picture):
+            file = original
+    check_length(file)
+    has_rows = file is not original or (picture.header is not None and picture.header.may_crop(1))
+    row_index = row_index_of(file, *target) if has_rows else b""
+    return Rendition(file=file, image=image, is_kept=file is original, row_index=row_index)
+
+
+def keep_file(content: bytes | Pixels, max_pixels: int) -> tuple[UprightImage, Rendition]:
+    """A file as it is, once all of it has been decoded as the loader decodes it.
+
+    Raises:
+        ValueError: it cannot be used, or is no file but an array; the reason, without the file's name.
+    """
+    if isinstance(content, np.ndarray):
+        raise ValueError(NOTHING_TO_KEEP)
+    header = probe(content, max_pixels=max_pixels)
+    check_length(content)
+    pixels = decode(content, header)
+    image = Image.frombuffer("RGBX", (header.width, header.height), pixels, "raw", "RGBX", 0, 1)
+    row_index = row_index_of(content, header.height, header.width) if header.may_crop(1) else b""
+    upright = UprightImage(image=image, kind=header.format, original=content, header=header, profile="none")
+    return upright, Rendition(file=content, image=image, is_kept=True, row_index=row_index)
 
 
 def gains(encoded: bytes, image: UprightImage) -> bool:
@@ -57,6 +82,16 @@ def gains(encoded: bytes, image: UprightImage) -> bool:
     """
     assert image.original is not None and image.header is not None
     return image.header.is_progressive or len(encoded) <= LEAST_GAIN * len(image.original)
+
+
+def check_length(file: bytes) -> None:
+    """Refuse a file that is too long for a shard.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if len(file) > MAX_IMAGE_BYTES:
+        raise ValueError(f"its {len(file)} bytes are more than the {MAX_IMAGE_BYTES} that a shard takes of an image")
 
 
 def target_size(height: int, width: int, scale: str, *, upscale: bool) -> tuple[int, int]:

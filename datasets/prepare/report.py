@@ -24,7 +24,7 @@ _MOST_BARS = 40
 _NOTES = {
     "kept": "files kept byte by byte, counted at each scale",
     "gray": "gray",
-    "turned": "turned upright (EXIF)",
+    "turned": "that EXIF turns upright",
     "array": "given as arrays",
     "srgb": "with a colour profile that is sRGB",
     "converted": "with a colour profile that was converted to sRGB",

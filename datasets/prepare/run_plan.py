@@ -38,7 +38,7 @@ class SourceIdentity(Written):
 class RunPlan(Written):
     """OUT/.prepare/plan.json."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     settings: PrepareSettings
     source: SourceIdentity
     source_name: str
@@ -159,8 +159,8 @@ def _mean_bytes(source: Source, settings: PrepareSettings) -> tuple[int, int]:
         except ValueError:
             continue
         usable += 1
-        largest += len(renditions[settings.largest].jpeg)
-        everything += sum(len(rendition.jpeg) for rendition in renditions.values())
+        largest += len(renditions[settings.largest].file)
+        everything += sum(len(rendition.file) + len(rendition.row_index) for rendition in renditions.values())
     per_sample = _TAR_BYTES, _TAR_BYTES * len(settings.scales)
     if not usable:
         return per_sample

@@ -1,9 +1,10 @@
 """What `augpipe prepare` is asked for, as far as the shards' bytes depend on it."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from augpipe.checks.models import Checked, told
 from augpipe.datasets.shards.encode import MAX_SIDE, Subsampling
@@ -11,6 +12,8 @@ from augpipe.decoding import MAX_PIXELS
 
 FULL = "full"
 Originals = Literal["auto", "always", "never"]
+CHANGING = ("scales", "quality", "subsampling", "upscale", "linear_light", "originals")
+"""The fields that say how images are changed."""
 
 
 class PrepareSettings(Checked):
@@ -38,8 +41,25 @@ class PrepareSettings(Checked):
     originals: Originals = "auto"
     """Which files are kept byte by byte where nothing of the image has to change; "auto": those of which encoding them
     anew would gain nothing, see `rendition.gains`."""
+    keep: bool = False
+    """Whether all files are packed byte by byte, at one scale `full`; none of `CHANGING` goes with it."""
     max_pixels: int = Field(default=MAX_PIXELS, ge=1)
     """Larger images are rejected before they are decoded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_the_size(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("keep") is True and "scales" not in fields:
+            return {**fields, "scales": (FULL,)}
+        return fields
+
+    @model_validator(mode="after")
+    def _check_keep(self) -> "PrepareSettings":
+        if self.keep:
+            fields = type(self).model_fields
+            changed = [name for name in CHANGING if name != "scales" and getattr(self, name) != fields[name].default]
+            refuse_with_keep(changed if self.scales == (FULL,) else ["scales", *changed])
+        return self
 
     @field_validator("scales", mode="after")
     @classmethod
@@ -62,6 +82,19 @@ class PrepareSettings(Checked):
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
         return self.model_dump(mode="json")
+
+
+def refuse_with_keep(names: Sequence[str]) -> None:
+    """Refuse fields of `CHANGING` that were given beside `keep`.
+
+    Raises:
+        ValueError: there are some.
+    """
+    if names:
+        raise ValueError(
+            f"keep packs the files as they are, and {', '.join(names)} would change them: leave out keep, or "
+            f"{'that' if len(names) == 1 else 'those'}."
+        )
 
 
 def scale_pixels(scale: str) -> float:

@@ -7,22 +7,26 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.datasets.shards.formats import EXTENSIONS, extension_of
 from augpipe.datasets.shards.index import Record
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, Member, padded, parse_header
-from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
+from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.decoding.row_index import row_index_of
 
-EXTENSIONS = ("jpg", "cls", "json")
-"""Extensions of a sample's three files, in their order."""
+FILES_OF_A_SAMPLE = (tuple(EXTENSIONS.values()), ("cls",), ("json",))
+"""The extensions that each of a sample's three files may have, in their order."""
 _FEWEST_BYTES = 6 * BLOCK_BYTES  # three headers with at least a block behind each
-_MOST_BYTES = MAX_JPEG_BYTES + 2 * MAX_NOTE_BYTES + _FEWEST_BYTES
+_MOST_BYTES = MAX_IMAGE_BYTES + 2 * MAX_NOTE_BYTES + _FEWEST_BYTES
 
 
 class Contents(NamedTuple):
     """A sample as its part of the tar file has it."""
 
     key: str
-    jpeg: memoryview
+    extension: str
+    """The image's."""
+    image: memoryview
     label: int
     height: int
     width: int
@@ -38,11 +42,11 @@ def read_sample(group: bytes) -> Contents:
     contents: list[memoryview] = []
     view = memoryview(group)
     at = 0
-    for extension in EXTENSIONS:
+    for extensions in FILES_OF_A_SAMPLE:
         member = parse_header(view[at : at + BLOCK_BYTES])
         key, _, found = member.name.partition(".")
-        if found != extension or (members and key != members[0].name.partition(".")[0]):
-            raise ValueError(f"{member.name!r} stands where the sample's .{extension} belongs")
+        if found not in extensions or (members and key != members[0].name.partition(".")[0]):
+            raise ValueError(f"{member.name!r} stands where the sample's .{extensions[0]} belongs")
         at += BLOCK_BYTES
         content = view[at : at + member.num_bytes]
         if len(content) < member.num_bytes:
@@ -54,7 +58,8 @@ def read_sample(group: bytes) -> Contents:
         raise ValueError(f"it takes {len(group)} bytes of the tar file, and its three files take {at}")
     label = _parse_label(bytes(contents[1]))
     height, width = _parse_note(bytes(contents[2]))
-    return Contents(members[0].name.partition(".")[0], contents[0], label, height, width)
+    key, _, extension = members[0].name.partition(".")
+    return Contents(key, extension, contents[0], label, height, width)
 
 
 def compare(sample: Contents, record: Record, key: str) -> None:
@@ -65,7 +70,8 @@ def compare(sample: Contents, record: Record, key: str) -> None:
     """
     for what, indexed, stored in (
         ("the key", key, sample.key),
-        ("length", record.length, len(sample.jpeg)),
+        ("format", extension_of(record.format), sample.extension),
+        ("length", record.length, len(sample.image)),
         ("label", record.label, sample.label),
         ("height", record.height, sample.height),
         ("width", record.width, sample.width),
@@ -84,19 +90,29 @@ def check_crc(group: bytes, record: Record) -> None:
         raise ValueError("its bytes are not those that were written (their CRC-32 differs)")
 
 
-def check_image(sample: Contents) -> None:
-    """Decode the image, and compare its size with what its note says.
+def check_image(sample: Contents, row_index: bytes | memoryview) -> None:
+    """Decode the image, and compare its format, its size and its row index with what the shard says of them.
+
+    Args:
+        sample: the sample.
+        row_index: as the index has it; empty where it has none.
 
     Raises:
         ValueError: the reason alone.
     """
-    header = probe(sample.jpeg, max_pixels=MAX_PIXELS)
+    header = probe(sample.image, max_pixels=MAX_PIXELS)
+    if EXTENSIONS[header.format] != sample.extension:
+        raise ValueError(f"it is a {header.format}, and its name ends with .{sample.extension}")
     if (header.height, header.width) != (sample.height, sample.width):
         raise ValueError(
             f"the photograph has {header.width}x{header.height} pixels, and its .json says "
             f"{sample.width}x{sample.height}"
         )
-    decode(sample.jpeg, header)
+    decode(sample.image, header)
+    if row_index:
+        expected = row_index_of(sample.image, header.height, header.width) if header.may_crop(1) else b""
+        if row_index != expected:
+            raise ValueError("its row index is not the one that is found in the photograph")
 
 
 def _parse_label(text: bytes) -> int:

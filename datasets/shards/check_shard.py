@@ -11,7 +11,7 @@ import numpy as np
 from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.shards.check_sample import (
-    EXTENSIONS,
+    FILES_OF_A_SAMPLE,
     Contents,
     check_crc,
     check_image,
@@ -22,7 +22,7 @@ from augpipe.datasets.shards.check_sample import (
 from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
-from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
+from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 
 _CHUNK_BYTES = 1 << 20
 
@@ -115,6 +115,8 @@ class ShardCheck:
         try:
             with open(open_regular(path), "rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
+                file.seek(0)
+                head = file.read(shard.head_bytes)
             if found != shard.index_sha256:
                 self._add(name, _sums_differ(found, shard.index_sha256))
             index = ShardIndex.open(path)
@@ -131,8 +133,13 @@ class ShardCheck:
         if not index.is_whole():
             self._add(name, "its records or keys are damaged: their CRC-32 differs")
             is_trusted = False
+        if not index.has_sound_row_indexes():
+            self._add(name, "its row indexes are damaged: their CRC-32 differs")
         if index.num_samples != shard.num_samples:
             self._add(name, f"holds {count(index.num_samples, 'sample')}, and the manifest says {shard.num_samples}")
+        known = shard.index_bytes, shard.head_bytes, shard.head_sha256
+        if found == shard.index_sha256 and known != (index.num_bytes, len(head), hashlib.sha256(head).hexdigest()):
+            self._add(name, "has another head than the manifest says, which readers at a distance ask for")
         if (index.shard_bytes, index.shard_sha256) != (shard.num_bytes, shard.sha256):
             self._add(name, "belongs to another tar file than the manifest's")
             is_trusted = False
@@ -174,13 +181,13 @@ class ShardCheck:
         at = 0
         while True:
             parts: list[bytes] = []
-            for extension in EXTENSIONS:
+            for _ in FILES_OF_A_SAMPLE:
                 block = _peek(file, BLOCK_BYTES)
                 if not parts and (block == bytes(BLOCK_BYTES) or not block):
                     return
                 try:
                     member = parse_header(block)
-                    most = MAX_JPEG_BYTES if extension == "jpg" else MAX_NOTE_BYTES
+                    most = MAX_NOTE_BYTES if parts else MAX_IMAGE_BYTES
                     if member.num_bytes > min(most, num_bytes):
                         raise ValueError(f"{member.name!r} claims {member.num_bytes} bytes")
                 except ValueError as error:
@@ -202,6 +209,7 @@ class ShardCheck:
     ) -> None:
         key: str | None = None
         sample: Contents | None = None
+        row_index = memoryview(b"")
         try:
             if index is not None and position < index.num_samples:
                 record = index[position]
@@ -210,6 +218,7 @@ class ShardCheck:
                     check_crc(group, record)
                 sample = read_sample(group)
                 compare(sample, record, index.key(position))
+                row_index = index.row_index(position)
             else:
                 sample = read_sample(group)
             key = sample.key
@@ -218,7 +227,7 @@ class ShardCheck:
             if not -1 <= sample.label < self._num_classes:
                 raise ValueError(f"its label {sample.label} is none of the {count(self._num_classes, 'class')}")
             if self._deep:
-                check_image(sample)
+                check_image(sample, row_index)
         except ValueError as error:
             key = sample.key if sample is not None else key
             id_ = self._first_id + position

@@ -1,4 +1,4 @@
-"""The index of a shard: where each image lies in the tar file, its size and label, in 32 bytes and its key."""
+"""The index of a shard: where each image lies in the tar file, its size and label, its key, and its row index."""
 
 import os
 import struct
@@ -12,15 +12,16 @@ import numpy.typing as npt
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.files.mapped import map_file, will_need
 from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.shards.formats import extension_of
 from augpipe.datasets.shards.ustar import MAX_KEY_BYTES, check_key
 
 MAGIC = b"AUGPIDX\0"
-VERSION = 1
-HEADER = struct.Struct("<8sIIQQQ32sI")
-"""Magic, version, bytes a record, records, bytes of keys, bytes of the shard, its SHA-256, CRC-32 of records and keys;
-a CRC-32 of these 76 bytes follows."""
+VERSION = 2
+HEADER = struct.Struct("<8sIIQQQQ32sII4x")
+"""Magic, version, bytes a record, records, bytes of keys, bytes of row indexes, bytes of the shard, its SHA-256, CRC-32
+of records and keys, CRC-32 of the row indexes, zeros; a CRC-32 of these 92 bytes follows."""
 HEADER_BYTES = HEADER.size + 4
-RECORD = struct.Struct("<QIiIIII")
+RECORD = struct.Struct("<QIiIIIIII")
 RECORD_DTYPE = np.dtype(
     [
         ("offset", "<u8"),
@@ -30,9 +31,13 @@ RECORD_DTYPE = np.dtype(
         ("width", "<u4"),
         ("key_end", "<u4"),
         ("crc", "<u4"),
+        ("format", "<u4"),
+        ("row_end", "<u4"),
     ]
 )
-assert RECORD.size == RECORD_DTYPE.itemsize == 32
+assert RECORD.size == RECORD_DTYPE.itemsize == 40
+MAX_ROW_BYTES = 2**32 - 1
+"""The most that a shard's row indexes may take together, where it is some 200 GB long: images after that have none."""
 
 
 class Record(NamedTuple):
@@ -45,13 +50,34 @@ class Record(NamedTuple):
     label: int
     """The class, or -1."""
     height: int
-    """Rows in pixels that the image shows, without padding."""
+    """Rows in pixels, upright."""
     width: int
-    """Columns in pixels that the image shows, without padding."""
+    """Columns in pixels, upright."""
     key_end: int
     """Where the key ends among the keys; it begins where the one before ends."""
     crc: int
     """CRC-32 of all that the sample takes in the tar file: from this header to the next sample's, or the end marks."""
+    format: int
+    """Of the image, as `formats.format_code` counts them."""
+    row_end: int
+    """Where its row index ends among the row indexes; it begins where the one before ends."""
+
+
+class _Header(NamedTuple):
+    """What stands before the records."""
+
+    num_samples: int
+    key_bytes: int
+    row_bytes: int
+    shard_bytes: int
+    sha256: bytes
+    crc: int
+    row_crc: int
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of header, records and keys."""
+        return HEADER_BYTES + self.num_samples * RECORD.size + self.key_bytes
 
 
 class ShardIndex:
@@ -61,20 +87,25 @@ class ShardIndex:
     number in it may lie.
     """
 
-    def __init__(self, path: str, num_samples: int, shard_bytes: int, shard_sha256: str, crc: int, body: memoryview):
+    def __init__(self, path: str, header: _Header, content: memoryview):
         self.path = path
-        self.num_samples = num_samples
-        self.shard_bytes = shard_bytes
+        self.num_samples = header.num_samples
+        self.shard_bytes = header.shard_bytes
         """How long the tar file is."""
-        self.shard_sha256 = shard_sha256
+        self.shard_sha256 = header.sha256.hex()
         """The tar file's sum, in hexadecimal digits."""
-        self._crc = crc
-        self._body = body
-        self._keys_at = num_samples * RECORD.size
+        self._header = header
+        self._records = content[HEADER_BYTES : HEADER_BYTES + self.num_samples * RECORD.size]
+        self._head = content[HEADER_BYTES : header.head_bytes]
+        self._rows = content[header.head_bytes :]
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "ShardIndex":
+    def open(cls, path: str | os.PathLike[str], *, is_head: bool = False) -> "ShardIndex":
         """Map the index of a shard.
+
+        Args:
+            path: the file.
+            is_head: the file holds the index's head alone, and `row_index` may not be asked.
 
         Raises:
             ValueError: it is no index, of another version, truncated, or its header is damaged.
@@ -86,15 +117,19 @@ class ShardIndex:
             size = os.fstat(descriptor).st_size
             if hasattr(os, "posix_fadvise"):  # the header's page alone, without what the system would read ahead
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-            head = os.pread(descriptor, HEADER_BYTES, 0)
-            num_samples, key_bytes, shard_bytes, sha256, crc = _parse_header(name, head)
-            expected = HEADER_BYTES + num_samples * RECORD.size + key_bytes
+            header = _parse_header(name, os.pread(descriptor, HEADER_BYTES, 0))
+            expected = header.head_bytes + (0 if is_head else header.row_bytes)
             if size != expected:
                 raise _damaged(name, f"has {size} bytes, and its header speaks of {expected}")
-            body = map_file(descriptor, size)[HEADER_BYTES:]
+            content = map_file(descriptor, size)
         finally:
             os.close(descriptor)
-        return cls(name, num_samples, shard_bytes, sha256.hex(), crc, body)
+        return cls(name, header, content)
+
+    @property
+    def num_bytes(self) -> int:
+        """How long the index file is, with all row indexes."""
+        return self._header.head_bytes + self._header.row_bytes
 
     def __len__(self) -> int:
         return self.num_samples
@@ -102,7 +137,7 @@ class ShardIndex:
     def __getitem__(self, position: int) -> Record:
         """The record at `position` in the shard, 0..len-1; its numbers are not checked."""
         assert 0 <= position < self.num_samples
-        return Record._make(RECORD.unpack_from(self._body, position * RECORD.size))
+        return Record._make(RECORD.unpack_from(self._records, position * RECORD.size))
 
     def key(self, position: int) -> str:
         """The sample's key.
@@ -112,7 +147,7 @@ class ShardIndex:
         """
         start = self[position - 1].key_end if position else 0
         end = self[position].key_end
-        keys = self._body[self._keys_at :]
+        keys = self._head[len(self._records) :]
         if not 0 < end - start <= MAX_KEY_BYTES or end > len(keys):
             raise ValueError("the index is damaged: it points to no key")
         key = str(keys[start:end], "ascii", "replace")
@@ -122,17 +157,50 @@ class ShardIndex:
             raise ValueError(f"the index is damaged: {key!r} is no key") from error
         return key
 
+    def name(self, position: int) -> str:
+        """The image's name in the tar file: its key and the extension of its format.
+
+        Raises:
+            ValueError: the index is damaged there; the reason alone.
+        """
+        return f"{self.key(position)}.{extension_of(self[position].format)}"
+
+    def row_index_at(self, position: int) -> tuple[int, int]:
+        """(start, stop) of a sample's row index in the index file; the same number twice where it has none.
+
+        Raises:
+            ValueError: the index is damaged there; the reason alone.
+        """
+        start = self[position - 1].row_end if position else 0
+        stop = self[position].row_end
+        if not start <= stop <= self._header.row_bytes:
+            raise ValueError("the index is damaged: it points to no row index")
+        return self._header.head_bytes + start, self._header.head_bytes + stop
+
+    def row_index(self, position: int) -> memoryview:
+        """A sample's row index, a view of the file; empty where it has none.
+
+        Raises:
+            ValueError: the index is damaged there; the reason alone.
+        """
+        start, stop = self.row_index_at(position)
+        return self._rows[start - self._header.head_bytes : stop - self._header.head_bytes]
+
     @property
     def records(self) -> npt.NDArray[np.void]:
         """All records, (N,) of `RECORD_DTYPE`: a read-only view of the file, which is read into memory from now on."""
-        body = self._body[: self._keys_at]
-        will_need(body)
-        return np.frombuffer(body, RECORD_DTYPE)
+        will_need(self._records)
+        return np.frombuffer(self._records, RECORD_DTYPE)
 
     def is_whole(self) -> bool:
         """Whether records and keys are as they were written, by their CRC-32; reads all of them."""
-        will_need(self._body)
-        return zlib.crc32(self._body) == self._crc
+        will_need(self._head)
+        return zlib.crc32(self._head) == self._header.crc
+
+    def has_sound_row_indexes(self) -> bool:
+        """Whether the row indexes are as they were written, likewise."""
+        will_need(self._rows)
+        return zlib.crc32(self._rows) == self._header.row_crc
 
 
 def index_path(shard: str) -> str:
@@ -140,40 +208,52 @@ def index_path(shard: str) -> str:
     return os.path.splitext(shard)[0] + ".idx"
 
 
-def pack_index(records: Sequence[bytes], keys: Sequence[str], shard_bytes: int, shard_sha256: bytes) -> bytes:
+class PackedIndex(NamedTuple):
+    """The bytes of an index file."""
+
+    head: bytes
+    """Header, records and keys: what has to be read before a sample is."""
+    rows: bytes
+    """The row indexes, which follow."""
+
+
+def pack_index(
+    records: Sequence[bytes], keys: Sequence[str], row_indexes: bytes, shard_bytes: int, shard_sha256: bytes
+) -> PackedIndex:
     """The bytes of an index file.
 
     Args:
         records: packed with `RECORD`.
         keys: one a record.
+        row_indexes: of all images, one after the other.
         shard_bytes: how long the tar file is.
         shard_sha256: 32 bytes, of the tar file.
     """
     assert len(records) == len(keys)
     joined = "".join(keys).encode("ascii")
     body = b"".join(records) + joined
-    head = HEADER.pack(
-        MAGIC, VERSION, RECORD.size, len(records), len(joined), shard_bytes, shard_sha256, zlib.crc32(body)
-    )
-    return head + struct.pack("<I", zlib.crc32(head)) + body
+    sums = zlib.crc32(body), zlib.crc32(row_indexes)
+    numbers = len(records), len(joined), len(row_indexes), shard_bytes
+    header = HEADER.pack(MAGIC, VERSION, RECORD.size, *numbers, shard_sha256, *sums)
+    return PackedIndex(header + struct.pack("<I", zlib.crc32(header)) + body, row_indexes)
 
 
-def _parse_header(path: str, head: bytes) -> tuple[int, int, int, bytes, int]:
+def _parse_header(path: str, head: bytes) -> _Header:
     if not head.startswith(MAGIC):
         raise ValueError(f"{printable(path)} is no index of a shard: it begins with {head[:8]!r}, not with {MAGIC!r}.")
     if len(head) < HEADER_BYTES:
         raise _damaged(path, f"ends within its header, after {len(head)} bytes")
-    _, version, record_bytes, num_samples, key_bytes, shard_bytes, sha256, crc = HEADER.unpack_from(head)
+    _, version, record_bytes, *rest = HEADER.unpack_from(head)
     if version != VERSION:
         raise ValueError(
             f"{printable(path)} has version {version}, and this augpipe reads version {VERSION}. "
-            "Use the augpipe that wrote it, or prepare the data set anew."
+            "Make the data set anew: augpipe prepare SOURCE OUT."
         )
     if zlib.crc32(head[: HEADER.size]) != int.from_bytes(head[HEADER.size :], "little"):
         raise _damaged(path, "has a header whose checksum is wrong")
     if record_bytes != RECORD.size:
         raise _damaged(path, f"claims records of {record_bytes} bytes, and version {VERSION} has {RECORD.size}")
-    return num_samples, key_bytes, shard_bytes, sha256, crc
+    return _Header(*rest)
 
 
 def _damaged(path: str, what: str) -> ValueError:

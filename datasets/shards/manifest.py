@@ -9,14 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, Valid
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, join, parent, shown
-from augpipe.datasets.shards.remote_shards import fetch_manifest
 
 MANIFEST_NAME = "manifest.json"
 FORMAT: Literal["augpipe shards"] = "augpipe shards"
+VERSION: Literal[2] = 2
 SHARD_NAME = r"^[0-9]{6,12}\.tar$"
 _MAX_MANIFEST_BYTES = 1 << 28
+_MAX_HEAD_BYTES = 1 << 32
 _SNIFFED_BYTES = 256
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]  # what every reader of JSON can hold
@@ -43,6 +45,12 @@ class ShardInfo(Written):
     """The tar file's sum."""
     index_sha256: Sha256
     """The index file's sum."""
+    index_bytes: Count
+    """The index file's length."""
+    head_bytes: int = Field(ge=0, le=_MAX_HEAD_BYTES)
+    """Of these, those up to the row indexes: what a reader at a distance fetches first."""
+    head_sha256: Sha256
+    """Their sum."""
 
 
 class Scale(Written):
@@ -87,7 +95,7 @@ class Manifest(Written):
     """What OUT/manifest.json says; written last, so that a data set with a manifest is whole."""
 
     format: Literal["augpipe shards"] = FORMAT
-    version: Literal[1] = 1
+    version: Literal[2] = VERSION
     """The version of this file's form and of the shards'."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Program or library -> its version, of those that the bytes depend on."""
@@ -145,7 +153,7 @@ class Manifest(Written):
         url = as_url(folder)
         if url is not None:
             path = shown(join(url, MANIFEST_NAME))
-            text = fetch_manifest(url, MANIFEST_NAME, _MAX_MANIFEST_BYTES, remote)
+            text = _fetch(url, remote)
             if text is None:
                 raise _no_manifest(shown(url))
             return cls._parse(path, text)
@@ -167,6 +175,7 @@ class Manifest(Written):
     def _parse(cls, path: str, text: bytes) -> "Manifest":
         if len(text) > _MAX_MANIFEST_BYTES:
             raise ValueError(f"{printable(path)} has more than {_MAX_MANIFEST_BYTES} bytes: it is no manifest of ours.")
+        _check_version(path, text)
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -225,10 +234,23 @@ def locate_url(url: str, remote: RemoteSettings | None = None) -> tuple[str, str
     for folder, scale in ((url, None), (above, name)):
         if scale is not None and not (scale == "full" or scale.isdecimal()):
             continue
-        text = fetch_manifest(folder, MANIFEST_NAME, _MAX_MANIFEST_BYTES, remote)
+        text = _fetch(folder, remote)
         if text is not None and _is_ours(text):
             return folder, scale
     return None
+
+
+def _fetch(url: str, remote: RemoteSettings | None) -> bytes | None:
+    """The manifest's bytes; None where the folder holds none.
+
+    Raises:
+        RemoteError: no usable answer came.
+        ImportError, ValueError: the URL cannot be read.
+    """
+    try:
+        return store_for(remote).files.whole(join(url, MANIFEST_NAME), _MAX_MANIFEST_BYTES).data
+    except FileNotFoundError:
+        return None
 
 
 def _no_manifest(folder: str) -> ValueError:
@@ -236,6 +258,21 @@ def _no_manifest(folder: str) -> ValueError:
         f"{folder} holds no {MANIFEST_NAME}: it is no data set that augpipe prepare wrote, or not a finished one. Give "
         "the folder that was its OUT, or finish it with --resume."
     )
+
+
+def _check_version(path: str, text: bytes) -> None:
+    """Refuse a data set of an earlier form with the command that makes it anew; what else is wrong is found later."""
+    try:
+        found = json.loads(text)
+        is_old = found["format"] == FORMAT and type(found["version"]) is int and found["version"] < VERSION
+        scales = ",".join(str(scale["name"]) for scale in found["scales"])
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return
+    if is_old:
+        raise ValueError(
+            f"{printable(path)} is of version {found['version']}, and this augpipe reads version {VERSION}. Make the "
+            f"data set anew of what it was made of: augpipe prepare SOURCE OUT --scales {printable(scales)}"
+        )
 
 
 def _is_ours(start: bytes) -> bool:

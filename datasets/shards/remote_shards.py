@@ -1,4 +1,4 @@
-"""Our shards at a URL: the manifest asked for each time, indices kept on the local disk and checked by their sum."""
+"""Our shards at a URL: heads of indices kept on the local disk and checked by their sum, the rest fetched in parts."""
 
 import hashlib
 import os
@@ -6,31 +6,18 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from augpipe.datasets.remote.blocks import BlockStore, RemoteFile, store_for
+from augpipe.datasets.remote.blocks import BlockStore, RemoteFile
 from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.urls import join, shown
+from augpipe.datasets.remote.urls import shown
+from augpipe.datasets.shards.manifest import ShardInfo
 
 _NUM_OPENED = 16
 """Indices asked for at once: it is the way there and back that takes time."""
-_MAX_INDEX_BYTES = 1 << 32
 
 
-def fetch_manifest(folder: str, name: str, most_bytes: int, settings: RemoteSettings | None) -> bytes | None:
-    """The manifest's bytes; None where the folder holds none.
-
-    Raises:
-        RemoteError: no usable answer came.
-        ImportError, ValueError: the URL cannot be read.
-    """
-    try:
-        return store_for(settings).files.whole(join(folder, name), most_bytes).data
-    except FileNotFoundError:
-        return None
-
-
-def fetch_indices(store: BlockStore, urls: Sequence[str], sums: Sequence[str]) -> list[str]:
-    """Local paths of index files, kept under their SHA-256.
+def fetch_heads(store: BlockStore, urls: Sequence[str], shards: Sequence[ShardInfo]) -> list[str]:
+    """Local paths of the heads of index files, without the row indexes, kept under their SHA-256.
 
     Raises:
         ValueError: what came has another sum, twice.
@@ -38,10 +25,11 @@ def fetch_indices(store: BlockStore, urls: Sequence[str], sums: Sequence[str]) -
         OSError: the cache's folder cannot be written.
     """
     with ThreadPoolExecutor(min(_NUM_OPENED, len(urls))) as pool:
-        return list(pool.map(lambda url, sha256: _fetch_index(store, url, sha256), urls, sums))
+        return list(pool.map(lambda url, shard: _fetch_head(store, url, shard), urls, shards))
 
 
-def _fetch_index(store: BlockStore, url: str, sha256: str) -> str:
+def _fetch_head(store: BlockStore, url: str, shard: ShardInfo) -> str:
+    sha256 = shard.head_sha256
     key = f"index {sha256}"
     path = store.cache.path_of_file(key)
     try:
@@ -53,7 +41,7 @@ def _fetch_index(store: BlockStore, url: str, sha256: str) -> str:
         pass  # it is not kept, or no longer
     found = ""
     for _ in range(2):  # what comes wrong once may have been changed on its way
-        data = store.files.whole(url, _MAX_INDEX_BYTES).data
+        data = store.files.part(url, 0, shard.head_bytes, shard.index_bytes).data
         found = hashlib.sha256(data).hexdigest()
         if found == sha256:
             return store.cache.put_file(key, data)
@@ -63,13 +51,19 @@ def _fetch_index(store: BlockStore, url: str, sha256: str) -> str:
     )
 
 
-def remote_shards(
-    urls: Sequence[str], lengths: Sequence[int], sums: Sequence[str], settings: RemoteSettings
-) -> RemoteFileSet:
+def remote_shards(urls: Sequence[str], shards: Sequence[ShardInfo], settings: RemoteSettings) -> RemoteFileSet:
     """The tar files, of which the manifest says all that is needed; none is asked for yet."""
     files = [
-        RemoteFile(url, num_bytes, "", f"shard {sha256}")
-        for url, num_bytes, sha256 in zip(urls, lengths, sums, strict=True)
+        RemoteFile(url, shard.num_bytes, "", f"shard {shard.sha256}") for url, shard in zip(urls, shards, strict=True)
+    ]
+    return RemoteFileSet.of(files, settings)
+
+
+def remote_indices(urls: Sequence[str], shards: Sequence[ShardInfo], settings: RemoteSettings) -> RemoteFileSet:
+    """The index files, likewise; for the row indexes in them."""
+    files = [
+        RemoteFile(url, shard.index_bytes, "", f"rows {shard.index_sha256}")
+        for url, shard in zip(urls, shards, strict=True)
     ]
     return RemoteFileSet.of(files, settings)
 

@@ -20,11 +20,11 @@ from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, join, shown
 from augpipe.datasets.shards.index import Record, ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
-from augpipe.datasets.shards.remote_shards import fetch_indices, read_checked, remote_shards
+from augpipe.datasets.shards.remote_shards import fetch_heads, read_checked, remote_indices, remote_shards
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, is_header_of
-from augpipe.datasets.shards.writer import MAX_JPEG_BYTES, MAX_NOTE_BYTES
+from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 
-_MAX_GROUP_BYTES = MAX_JPEG_BYTES + MAX_NOTE_BYTES + 16 * BLOCK_BYTES
+_MAX_GROUP_BYTES = MAX_IMAGE_BYTES + MAX_NOTE_BYTES + 16 * BLOCK_BYTES
 """What a sample may take in a tar file."""
 _NUM_OPENERS = 16
 """Threads that open indices: a disk, and a network drive even more, has most of them waiting."""
@@ -40,8 +40,8 @@ class ShardSource:
     Each read checks the index against the tar header before the image, which names it and its length, so that an
     index that lies gives an error and never another sample's bytes.
 
-    At a URL, the manifest is asked for, and the indices where they are not kept from an earlier time. A read asks for
-    all that a sample takes in its shard at once, and compares it with the index's CRC-32.
+    At a URL, the manifest is asked for, and the indices' heads where they are not kept from an earlier time. A read
+    asks for all that a sample takes in its shard at once, and compares it with the index's CRC-32.
 
     Args:
         folder: the data set's, which holds manifest.json; a path or a URL.
@@ -55,7 +55,7 @@ class ShardSource:
     """
 
     knows_sizes = True
-    """That `size` is what the images' headers say: a loader plans its batches without reading them."""
+    """That `size` is what the images show: a loader plans its batches without reading them."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class ShardSource:
         """The scale's folder."""
         self.classes: Sequence[str] = self.manifest.classes
         self._remote: RemoteFileSet | None = None
+        self._remote_rows: RemoteFileSet | None = None
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
             self._indices = _open_indices(self._paths, chosen.shards)
@@ -80,20 +81,17 @@ class ShardSource:
             self._settings = remote or RemoteSettings()
             urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]
             self._paths = [shown(name) for name in urls]
-            self._indices = _open_remote_indices(url, chosen, self._settings)
-            self._remote = remote_shards(
-                urls,
-                [shard.num_bytes for shard in chosen.shards],
-                [shard.sha256 for shard in chosen.shards],
-                self._settings,
-            )
+            index_urls = [join(url, chosen.name, index_path(shard.name)) for shard in chosen.shards]
+            self._indices = _open_remote_indices(index_urls, chosen, self._settings)
+            self._remote = remote_shards(urls, chosen.shards, self._settings)
+            self._remote_rows = remote_indices(index_urls, chosen.shards, self._settings)
         self._ends = list(accumulate(index.num_samples for index in self._indices))
 
     def __len__(self) -> int:
         return self._ends[-1]
 
     def read(self, sample_id: int) -> bytes:
-        """The JPEG's bytes, copied out of the shard.
+        """The image file's bytes, copied out of the shard.
 
         Raises:
             IndexError: no such sample.
@@ -102,9 +100,9 @@ class ShardSource:
         """
         shard, position = self._find(sample_id)
         index = self._indices[shard]
-        record, key = index[position], index.key(position)
+        record, name = index[position], index.name(position)
         end = record.offset + record.length
-        if record.offset < BLOCK_BYTES or record.length > MAX_JPEG_BYTES or end > index.shard_bytes:
+        if record.offset < BLOCK_BYTES or record.length > MAX_IMAGE_BYTES or end > index.shard_bytes:
             raise ValueError(
                 f"the index is damaged: it places {record.length} bytes at {record.offset} of {index.shard_bytes}"
             )
@@ -114,9 +112,9 @@ class ShardSource:
             found = self._fetch(self._remote, shard, position, record)
         else:
             found = self._files.read(shard, BLOCK_BYTES + record.length, record.offset - BLOCK_BYTES)
-        if not is_header_of(found, f"{key}.jpg", record.length):
+        if not is_header_of(found, name, record.length):
             raise ValueError(
-                f"the index and the shard differ: the index places {key}.jpg of {record.length} bytes at "
+                f"the index and the shard differ: the index places {name} of {record.length} bytes at "
                 f"{record.offset}, and the tar header before it says otherwise"
             )
         data = found[BLOCK_BYTES:]
@@ -135,6 +133,22 @@ class ShardSource:
             raise ValueError(f"the index is damaged: it gives a sample the bytes {start} to {end}")
         group = read_checked(files, shard, start, end - start, record.crc)
         return group[: BLOCK_BYTES + record.length]
+
+    def row_index(self, sample_id: int) -> bytes | memoryview:
+        """Where the rows of a JPEG begin (`augpipe.decoding.row_index`); empty for images that have none.
+
+        It may be damaged, as it has sums of its own that say so: they are for whoever uses it to check.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: the index is damaged there; the reason without the sample's name.
+            RemoteError: no usable answer came.
+        """
+        shard, position = self._find(sample_id)
+        if self._remote_rows is None:
+            return self._indices[shard].row_index(position)
+        start, stop = self._indices[shard].row_index_at(position)
+        return self._remote_rows.read(shard, stop - start, start)
 
     def label(self, sample_id: int) -> int:
         """The class, or -1 where there is none.
@@ -175,7 +189,7 @@ class ShardSource:
         """
         shard, position = self._find(sample_id)
         try:
-            member = f"{self._indices[shard].key(position)}.jpg"
+            member = self._indices[shard].name(position)
         except ValueError:
             member = f"sample {position}"
         return f"{printable(self._paths[shard])}/{member}"
@@ -202,10 +216,8 @@ class ShardSource:
         )
 
 
-def _open_remote_indices(folder: str, scale: Scale, settings: RemoteSettings) -> list[ShardIndex]:
-    urls = [join(folder, scale.name, index_path(shard.name)) for shard in scale.shards]
-    paths = fetch_indices(store_for(settings), urls, [shard.index_sha256 for shard in scale.shards])
-    indices = [ShardIndex.open(path) for path in paths]
+def _open_remote_indices(urls: Sequence[str], scale: Scale, settings: RemoteSettings) -> list[ShardIndex]:
+    indices = [ShardIndex.open(path, is_head=True) for path in fetch_heads(store_for(settings), urls, scale.shards)]
     for url, index, shard in zip(urls, indices, scale.shards, strict=True):
         _check_agree(shown(url), index, shard)
     return indices

@@ -11,23 +11,25 @@ from typing import Any
 
 from augpipe.datasets.files.atomic import AtomicFile, write_atomically
 from augpipe.datasets.metadata.names import printable
-from augpipe.datasets.shards.encode import MAX_SIDE
-from augpipe.datasets.shards.index import RECORD, Record, index_path, pack_index
+from augpipe.datasets.shards.formats import EXTENSIONS, format_code
+from augpipe.datasets.shards.index import MAX_ROW_BYTES, RECORD, Record, index_path, pack_index
 from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
+from augpipe.decoding.header import Format
+from augpipe.decoding.probe import format_of
 
-MAX_JPEG_BYTES = 1 << 28
+MAX_IMAGE_BYTES = 1 << 28
 """A longer image is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""
 MAX_NOTE_BYTES = 1 << 20
 """The most bytes of a sample's .json."""
-_MAX_LABEL = 2**31 - 1
+_MAX_LABEL = _MAX_SIDE = 2**31 - 1
 
 
 class ShardWriter:
     """Writes `NUMBER.tar` and `NUMBER.idx`; neither is there before `close`, and the index comes after the tar.
 
     Use it with `with`: at its end, what was not closed is removed. For one thread; about 200 bytes a sample are held
-    until `close`.
+    until `close`, and the row indexes.
 
     Args:
         path: of the tar file, `NUMBER.tar` with six digits or more; its folder must be there.
@@ -48,6 +50,7 @@ class ShardWriter:
         self._records: list[bytes] = []
         self._keys: dict[str, None] = {}
         self._key_bytes = 0
+        self._row_indexes = bytearray()
         self._num_bytes = 0
 
     @property
@@ -60,14 +63,15 @@ class ShardWriter:
         """Bytes of the tar file so far, without its 1,024 bytes of end marks."""
         return self._num_bytes
 
-    def add(self, key: str, jpeg: bytes, label: int, meta: Mapping[str, Any]) -> None:
-        """Append a sample: `KEY.jpg`, `KEY.cls` (the label in decimal digits) and `KEY.json` (`meta`).
+    def add(self, key: str, image: bytes, label: int, meta: Mapping[str, Any], row_index: bytes = b"") -> None:
+        """Append a sample: `KEY.jpg` (or `.png`, ...), `KEY.cls` (the label in decimal digits) and `KEY.json` (`meta`).
 
         Args:
-            key: as `keys.sample_key` gives it, and no other sample of the shard has.
-            jpeg: the encoded image.
+            key: as `ustar.sample_key` gives it, and no other sample of the shard has.
+            image: the encoded image, in one of `formats.EXTENSIONS`.
             label: the class, or -1.
-            meta: what JSON can hold; "height" and "width" in pixels (as seen, without padding) must be there.
+            meta: what JSON can hold; "height" and "width" in pixels (upright) must be there.
+            row_index: of the image, where it has one.
 
         Raises:
             ValueError: one of them cannot be written; nothing is.
@@ -76,19 +80,15 @@ class ShardWriter:
         check_key(key)
         if key in self._keys:
             raise ValueError(f"key={key!r} is in the shard already: no two samples of a shard share a key.")
-        if not jpeg.startswith(b"\xff\xd8\xff") or len(jpeg) > MAX_JPEG_BYTES:
-            raise ValueError(
-                f"{key}: {len(jpeg)} bytes that begin with {jpeg[:4]!r} are no JPEG, or one of more than "
-                f"{MAX_JPEG_BYTES} bytes. Encode the photograph as JPEG."
-            )
+        kind = _checked_format(key, image)
         if not -1 <= label <= _MAX_LABEL:
             raise ValueError(f"{key}: label={label}, and a label is a class number from 0, or -1 for none.")
         height, width = meta.get("height"), meta.get("width")
         for side in (height, width):
-            if type(side) is not int or not 1 <= side <= MAX_SIDE:
+            if type(side) is not int or not 1 <= side <= _MAX_SIDE:
                 raise ValueError(
                     f"{key}: meta has height={height!r} and width={width!r}, and both are whole numbers of pixels, "
-                    f"1 to {MAX_SIDE}."
+                    f"1 to {_MAX_SIDE}."
                 )
         note = json.dumps(meta, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
         if len(note) > MAX_NOTE_BYTES:
@@ -97,19 +97,23 @@ class ShardWriter:
             )
         group = b"".join(
             part
-            for extension, content in (("jpg", jpeg), ("cls", b"%d" % label), ("json", note))
+            for extension, content in ((EXTENSIONS[kind], image), ("cls", b"%d" % label), ("json", note))
             for part in (header(f"{key}.{extension}", len(content)), content, padding(len(content)))
         )
         self._key_bytes += len(key)
+        if len(self._row_indexes) + len(row_index) <= MAX_ROW_BYTES:
+            self._row_indexes += row_index
         assert height is not None and width is not None
         record = Record(
             offset=self._num_bytes + BLOCK_BYTES,
-            length=len(jpeg),
+            length=len(image),
             label=label,
             height=height,
             width=width,
             key_end=self._key_bytes,
             crc=zlib.crc32(group),
+            format=format_code(kind),
+            row_end=len(self._row_indexes),
         )
         self._records.append(RECORD.pack(*record))
         self._keys[key] = None
@@ -124,14 +128,19 @@ class ShardWriter:
         with self._file:
             self._write(END)
             self._file.commit()
-        index = pack_index(self._records, tuple(self._keys), self._num_bytes, self._sum.digest())
-        write_atomically(index_path(self.path), index)
+        rows = bytes(self._row_indexes)
+        index = pack_index(self._records, tuple(self._keys), rows, self._num_bytes, self._sum.digest())
+        whole = index.head + index.rows
+        write_atomically(index_path(self.path), whole)
         return ShardInfo(
             name=os.path.basename(self.path),
             num_samples=self.num_samples,
             num_bytes=self._num_bytes,
             sha256=self._sum.hexdigest(),
-            index_sha256=hashlib.sha256(index).hexdigest(),
+            index_bytes=len(whole),
+            index_sha256=hashlib.sha256(whole).hexdigest(),
+            head_bytes=len(index.head),
+            head_sha256=hashlib.sha256(index.head).hexdigest(),
         )
 
     def abort(self) -> None:
@@ -150,3 +159,13 @@ class ShardWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abort()
+
+
+def _checked_format(key: str, image: bytes) -> Format:
+    try:
+        kind = format_of(image)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}. Encode the image.") from error
+    if len(image) > MAX_IMAGE_BYTES:
+        raise ValueError(f"{key}: {len(image)} bytes are more than the {MAX_IMAGE_BYTES} that an image may have.")
+    return kind

@@ -199,23 +199,23 @@ def settings(**options: Any) -> PrepareSettings:
 def test_a_rendition_decodes_to_its_size() -> None:
     image = open_upright(encoded(scene(300, 401), "PNG"), MAX_PIXELS)
     made = render_scale(image, "256", settings())
-    header = probe(made.jpeg, max_pixels=MAX_PIXELS)
+    header = probe(made.file, max_pixels=MAX_PIXELS)
     assert (header.height, header.width) == (256, 342) and header.may_crop(1) and not made.is_kept
-    decoded = decode(made.jpeg, header)[..., :3].astype(np.int16)
+    decoded = decode(made.file, header)[..., :3].astype(np.int16)
     assert np.abs(decoded - pixels_of(made.image)).mean() < 4
 
 
 def test_gray_stays_gray() -> None:
     gray = Image.fromarray(scene(300, 400)).convert("L")
     made = render_scale(open_upright(encoded(gray, "JPEG"), MAX_PIXELS), "128", settings())
-    assert Image.open(io.BytesIO(made.jpeg)).mode == "L"
+    assert Image.open(io.BytesIO(made.file)).mode == "L"
 
 
 @pytest.mark.parametrize("originals", ["auto", "always", "never"])
 def test_originals_are_kept_where_a_new_encoding_would_only_lose(originals: str) -> None:
     def is_kept(data: bytes, scale: str = "full") -> bool:
         made = render_scale(open_upright(data, MAX_PIXELS), scale, settings(originals=originals))
-        assert (made.jpeg == data) == made.is_kept
+        assert (made.file == data) == made.is_kept
         return made.is_kept
 
     ordinary = encoded(scene(200, 256), "JPEG", quality=90)

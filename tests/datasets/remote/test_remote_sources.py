@@ -1,6 +1,5 @@
 """Shards, tar files, Parquet files and folders at URLs: as local ones, and what a bad server makes of them."""
 
-import hashlib
 import logging
 import os
 import pickle
@@ -95,6 +94,18 @@ def test_a_sample_is_one_request_and_a_second_run_asks_for_the_manifest_alone(se
     server.requests.clear()
     assert ShardSource(server.url("set"), 32, remote=settings).read(2) == shard_sets.jpeg(2)
     assert server.requests == [("/set/manifest.json", None)]
+
+
+def test_row_indexes_are_asked_for_when_they_are_needed_and_by_the_block(server: Server, root: Path) -> None:
+    source, local = open_source(server.url("set")), ShardSource(root / "set")
+    assert isinstance(source, ShardSource)
+    heads = [request for request in server.requests if request[0].endswith(".idx")]
+    assert len(heads) == shard_sets.NUM_SHARDS
+    expected = [bytes(local.row_index(i)) for i in range(len(local))]
+    assert all(expected) and [source.row_index(i) for i in range(len(source))] == expected
+    asked = [request for request in server.requests if request[0].endswith(".idx")][len(heads) :]
+    assert len(asked) == shard_sets.NUM_SHARDS, "one block holds all of so small a shard's"
+    assert [pickle.loads(pickle.dumps(source)).row_index(i) for i in (0, 7)] == [expected[0], expected[7]]
 
 
 @pytest.mark.parametrize("pattern", ["web/{00..01}.tar", "web/{00,01}.tar"])
@@ -220,10 +231,13 @@ def test_an_index_of_other_bytes(server: Server) -> None:
 def test_an_index_that_lies_about_where_a_sample_ends(server: Server, root: Path, offset: int) -> None:
     """The next sample begins within it, behind the shard's end, or too far away: nothing is asked for."""
     index, manifest = root / "set/48/000000.idx", root / "set/manifest.json"
-    before = hashlib.sha256(index.read_bytes()).hexdigest()
+    before = shard_sets.sums_of(index.read_bytes())
     shard_sets.forge_index(index, 1, offset=offset)
-    after = hashlib.sha256(index.read_bytes()).hexdigest()
-    manifest.write_text(manifest.read_text().replace(before, after))
+    after = shard_sets.sums_of(index.read_bytes())
+    text = manifest.read_text()
+    for name in ("index_sha256", "head_sha256"):
+        text = text.replace(before[name], after[name])
+    manifest.write_text(text)
     source = open_source(server.url("set"))
     with pytest.raises(ValueError, match="the index is damaged: it gives a sample the bytes 0 to"):
         source.read(0)

@@ -3,7 +3,7 @@
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from augpipe.datasets.shards.index import HEADER, HEADER_BYTES, RECORD, Record, 
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
 from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
+from augpipe.decoding.row_index import row_index_of
 from tests.augpipe.decoding.image_files import encoded, scene
 
 CLASSES = ("cat", "dog")
@@ -42,10 +43,21 @@ def note(sample_id: int, side: int = 32) -> dict[str, Any]:
     return {"name": original(sample_id), "height": side, "width": side + sample_id}
 
 
-def write_shard(path: Path, sample_ids: Sequence[int], side: int = 32) -> ShardInfo:
+def row_index(sample_id: int, side: int = 32) -> bytes:
+    return row_index_of(jpeg(sample_id, side), side, side + sample_id)
+
+
+def some_bytes(sample_id: int, side: int = 32) -> bytes:
+    """In the place of a row index, where nothing looks into it; every third sample has none."""
+    return bytes([sample_id]) * (sample_id % 3 * 20)
+
+
+def write_shard(
+    path: Path, sample_ids: Sequence[int], side: int = 32, row_index: Callable[[int, int], bytes] = row_index
+) -> ShardInfo:
     with ShardWriter(path) as writer:
         for i in sample_ids:
-            writer.add(key(i), jpeg(i, side), label(i), note(i, side))
+            writer.add(key(i), jpeg(i, side), label(i), note(i, side), row_index(i, side))
         return writer.close()
 
 
@@ -101,21 +113,35 @@ def forge_keys(path: Path, keys: Sequence[str]) -> None:
 
 
 def _replace(path: Path, records: Sequence[Record], keys: Sequence[str], index: ShardIndex) -> None:
+    rows = b"".join(bytes(index.row_index(i)) for i in range(len(index)))
     packed = pack_index(
-        [RECORD.pack(*record) for record in records], keys, index.shard_bytes, bytes.fromhex(index.shard_sha256)
+        [RECORD.pack(*record) for record in records], keys, rows, index.shard_bytes, bytes.fromhex(index.shard_sha256)
     )
     path.unlink()  # a new file: the old one may be mapped
-    path.write_bytes(packed)
+    path.write_bytes(packed.head + packed.rows)
 
 
 def forge_header(path: Path, **changes: int) -> None:
     """Let the header of an index lie, with its sum right again."""
-    names = ("magic", "version", "record_bytes", "num_samples", "key_bytes", "shard_bytes", "sha256", "crc")
+    names = ("magic", "version", "record_bytes", "num_samples", "key_bytes", "row_bytes", "shard_bytes")
+    names += ("sha256", "crc", "row_crc")
     data = path.read_bytes()
     fields = dict(zip(names, HEADER.unpack_from(data), strict=True)) | changes
     head = HEADER.pack(*(fields[name] for name in names))
     path.unlink()
     path.write_bytes(head + struct.pack("<I", zlib.crc32(head)) + data[HEADER_BYTES:])
+
+
+def sums_of(index: bytes) -> dict[str, Any]:
+    """What `ShardInfo` says of an index file."""
+    num_samples, key_bytes = HEADER.unpack_from(index)[3:5]
+    head = index[: HEADER_BYTES + num_samples * RECORD.size + key_bytes]
+    return {
+        "index_bytes": len(index),
+        "index_sha256": hashlib.sha256(index).hexdigest(),
+        "head_bytes": len(head),
+        "head_sha256": hashlib.sha256(head).hexdigest(),
+    }
 
 
 def forge_shard(folder: Path, tar: bytes, positions: Sequence[tuple[int, int]] = (), keys: Sequence[str] = ()) -> None:
@@ -130,14 +156,14 @@ def forge_shard(folder: Path, tar: bytes, positions: Sequence[tuple[int, int]] =
     (folder / "32").mkdir(parents=True)
     (folder / "32/000000.tar").write_bytes(tar)
     ends = [sum(len(name) for name in keys[: i + 1]) for i in range(len(keys))]
-    records = [RECORD.pack(offset, length, 0, 32, 32, ends[i], 0) for i, (offset, length) in enumerate(positions)]
-    index = pack_index(records, keys, len(tar), hashlib.sha256(tar).digest())
+    records = [RECORD.pack(offset, length, 0, 32, 32, ends[i], 0, 0, 0) for i, (offset, length) in enumerate(positions)]
+    index = pack_index(records, keys, b"", len(tar), hashlib.sha256(tar).digest()).head
     (folder / "32/000000.idx").write_bytes(index)
     shard = ShardInfo(
         name="000000.tar",
         num_samples=len(records),
         num_bytes=len(tar),
         sha256=hashlib.sha256(tar).hexdigest(),
-        index_sha256=hashlib.sha256(index).hexdigest(),
+        **sums_of(index),
     )
     manifest_of({"32": [shard]}, class_counts=(len(records), 0)).save(folder)

@@ -10,14 +10,24 @@ import pytest
 
 from augpipe.datasets.files.mapped import map_file
 from augpipe.datasets.shards.index import HEADER_BYTES, RECORD_DTYPE, ShardIndex, index_path
-from tests.datasets.shards.shard_sets import flip, forge_header, forge_index, forge_keys, jpeg, key, label, write_shard
+from tests.datasets.shards.shard_sets import (
+    flip,
+    forge_header,
+    forge_index,
+    forge_keys,
+    jpeg,
+    key,
+    label,
+    some_bytes,
+    write_shard,
+)
 
 NUM = 5
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    write_shard(tmp_path / "000000.tar", range(NUM))
+    write_shard(tmp_path / "000000.tar", range(NUM), row_index=some_bytes)
     return tmp_path / "000000.idx"
 
 
@@ -31,13 +41,15 @@ def test_records_say_where_each_image_lies(path: Path) -> None:
         assert (record.label, record.height, record.width) == (label(i), 32, 32 + i)
         assert index.key(i) == key(i)
         assert tuple(index.records[i].item()) == tuple(record)
+        assert index.row_index(i) == some_bytes(i) and index.name(i) == f"{key(i)}.jpg"
     assert index.records.shape == (NUM,) and not index.records.flags.writeable
 
 
 def test_it_takes_at_most_40_bytes_a_sample_beside_the_key(path: Path) -> None:
     assert RECORD_DTYPE.itemsize <= 40
     keys = sum(len(key(i)) for i in range(NUM))
-    assert path.stat().st_size == HEADER_BYTES + NUM * RECORD_DTYPE.itemsize + keys
+    rows = sum(len(some_bytes(i)) for i in range(NUM))
+    assert path.stat().st_size == HEADER_BYTES + NUM * RECORD_DTYPE.itemsize + keys + rows
 
 
 def test_it_lies_beside_its_tar_file() -> None:
@@ -67,12 +79,14 @@ def test_a_truncated_index_is_refused(path: Path, num_bytes: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "has version 2, and this augpipe reads version 1. Use the augpipe that wrote it"),
-        ({"version": 0}, "has version 0, and this augpipe reads version 1. Use the augpipe that wrote it"),
+        ({"version": 3}, "has version 3, and this augpipe reads version 2. Make the data set anew: augpipe prepare"),
+        ({"version": 1}, "has version 1, and this augpipe reads version 2. Make the data set anew: augpipe prepare"),
         ({"record_bytes": 0}, "claims records of 0 bytes"),
         ({"num_samples": 2**60}, "its header speaks of"),
         ({"num_samples": NUM + 1}, "its header speaks of"),
         ({"key_bytes": 2**63}, "its header speaks of"),
+        ({"row_bytes": 2**63}, "its header speaks of"),
+        ({"row_bytes": 0}, "its header speaks of"),
         ({"num_samples": 0}, "its header speaks of"),
     ],
 )
@@ -95,6 +109,35 @@ def test_a_last_key_that_ends_behind_all_keys_is_none(path: Path) -> None:
     forge_index(path, NUM - 1, key_end=sum(len(key(i)) for i in range(NUM)) + 1)
     with pytest.raises(ValueError, match="the index is damaged: it points to no key"):
         ShardIndex.open(path).key(NUM - 1)
+
+
+@pytest.mark.parametrize("row_end", [0, 10**6, 2**32 - 1])
+def test_ends_of_row_indexes_that_lie_point_to_none(path: Path, row_end: int) -> None:
+    forge_index(path, 2, row_end=row_end)
+    index = ShardIndex.open(path)
+    with pytest.raises(ValueError, match="the index is damaged: it points to no row index"):
+        index.row_index(2)
+    assert index.row_index(1) == some_bytes(1) and index.is_whole() and index.has_sound_row_indexes()
+
+
+def test_a_format_that_lies_gives_no_name(path: Path) -> None:
+    forge_index(path, 2, format=6)
+    with pytest.raises(ValueError, match="the index is damaged: format 6 is none of the 6 that there are"):
+        ShardIndex.open(path).name(2)
+
+
+def test_the_head_alone_can_be_opened(path: Path) -> None:
+    rows = b"".join(some_bytes(i) for i in range(NUM))
+    whole = path.read_bytes()
+    assert whole.endswith(rows)
+    path.with_suffix(".head").write_bytes(whole[: -len(rows)])
+    index, head = ShardIndex.open(path), ShardIndex.open(path.with_suffix(".head"), is_head=True)
+    assert [head[i] for i in range(NUM)] == [index[i] for i in range(NUM)] and head.is_whole()
+    for i in range(NUM):
+        start, stop = head.row_index_at(i)
+        assert whole[start:stop] == some_bytes(i)
+    with pytest.raises(ValueError, match="its header speaks of"):
+        ShardIndex.open(path.with_suffix(".head"))
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "a.b", "a b", "a\0b"])
@@ -144,7 +187,7 @@ def test_maps_are_read_only_and_failures_have_a_reason(path: Path) -> None:
     with open(path, "rb") as file:
         view = map_file(file.fileno(), 16)
         assert view.readonly and bytes(view[:8]) == b"AUGPIDX\0"
-        assert struct.unpack_from("<I", view, 8) == (1,)
+        assert struct.unpack_from("<I", view, 8) == (2,)
         assert np.frombuffer(view, np.uint8).shape == (16,)
     with pytest.raises(OSError, match="Bad file descriptor"):
         map_file(-1, 16)

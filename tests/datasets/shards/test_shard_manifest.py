@@ -14,7 +14,7 @@ from tests.datasets.shards.shard_sets import build, manifest_of
 SHA = "0123456789abcdef" * 4
 GOLDEN = f"""{{
   "format": "augpipe shards",
-  "version": 1,
+  "version": 2,
   "versions": {{}},
   "num_samples": 4,
   "num_rejected": 0,
@@ -27,7 +27,10 @@ GOLDEN = f"""{{
           "num_samples": 4,
           "num_bytes": 99,
           "sha256": "{SHA}",
-          "index_sha256": "{SHA}"
+          "index_sha256": "{SHA}",
+          "index_bytes": 7,
+          "head_bytes": 5,
+          "head_sha256": "{SHA}"
         }}
       ]
     }}
@@ -59,7 +62,16 @@ GOLDEN = f"""{{
 
 
 def shard(number: int = 0, num_samples: int = 4) -> ShardInfo:
-    return ShardInfo(name=f"{number:06}.tar", num_samples=num_samples, num_bytes=99, sha256=SHA, index_sha256=SHA)
+    return ShardInfo(
+        name=f"{number:06}.tar",
+        num_samples=num_samples,
+        num_bytes=99,
+        sha256=SHA,
+        index_sha256=SHA,
+        index_bytes=7,
+        head_bytes=5,
+        head_sha256=SHA,
+    )
 
 
 def small(**changes: Any) -> Manifest:
@@ -125,7 +137,7 @@ FIRST = ("scales", 0, "shards", 0)
     ("change", "message"),
     [
         (set_to("format", "something else"), r"format: Input should be 'augpipe shards' \(found 'something else'\)"),
-        (set_to("version", 2), "version: Input should be 1"),
+        (set_to("version", 3), "version: Input should be 2"),
         (set_to("surprise", 1), "surprise: Extra inputs are not permitted"),
         (set_to("scales", []), "scales: Tuple should have at least 1 item"),
         (set_to("scales", 0, "name", ".."), r"scales\[0\].name: String should match pattern"),
@@ -158,6 +170,17 @@ def test_a_manifest_that_lies_is_refused(tmp_path: Path, change: Callable[[Any],
     with pytest.raises(ValueError, match=rf"manifest\.json cannot be used: .*{message}") as caught:
         Manifest.load(tmp_path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_an_earlier_version_is_told_how_to_be_made_anew(tmp_path: Path) -> None:
+    data = json.loads(small().to_json())
+    data["version"] = 1
+    del data["scales"][0]["shards"][0]["head_bytes"]
+    (tmp_path / "manifest.json").write_text(json.dumps(data))
+    remedy = r"Make the data set anew of what it was made of: augpipe prepare SOURCE OUT --scales 256$"
+    with pytest.raises(ValueError, match=rf"manifest\.json is of version 1, and this augpipe .* version 2\. {remedy}"):
+        Manifest.load(tmp_path)
+    assert locate(str(tmp_path)) is not None
 
 
 @pytest.mark.parametrize(

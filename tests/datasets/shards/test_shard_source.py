@@ -33,6 +33,7 @@ from tests.datasets.shards.shard_sets import (
     label,
     manifest_of,
     note,
+    row_index,
 )
 
 
@@ -184,6 +185,16 @@ def test_a_forked_process_reads_the_same(out: Path) -> None:
     assert found == [JPEGS, JPEGS]
 
 
+def test_row_indexes_are_views_of_the_index(tmp_path: Path) -> None:
+    out = build(tmp_path / "out")
+    source = pickle.loads(pickle.dumps(ShardSource(out)))
+    for i in range(NUM):
+        found = source.row_index(i)
+        assert found == row_index(i) and len(found) > 20 and isinstance(found, memoryview) and found.readonly
+    with pytest.raises(IndexError):
+        source.row_index(NUM)
+
+
 # --- damage
 
 
@@ -213,6 +224,8 @@ def test_damaged_records_never_give_another_samples_bytes(out: Path) -> None:
         {"key_end": others[1].key_end},
         {"key_end": 0},
         {"key_end": 2**32 - 1},
+        {"format": 1},
+        {"format": 2**32 - 1},
     ]
     for lie in lies:
         forge_index(path, 0, **lie)

@@ -13,6 +13,7 @@ import pytest
 
 from augpipe.datasets.files import atomic
 from augpipe.datasets.files.atomic import AtomicFile, remove_leftovers, write_atomically
+from augpipe.datasets.shards.index import ShardIndex
 from augpipe.datasets.shards.ustar import (
     BLOCK_BYTES,
     END,
@@ -25,11 +26,13 @@ from augpipe.datasets.shards.ustar import (
     sample_key,
 )
 from augpipe.datasets.shards.writer import ShardWriter
+from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import run_python
-from tests.datasets.shards.shard_sets import jpeg, key, label, note, write_shard
+from tests.datasets.shards.shard_sets import jpeg, key, label, note, row_index, write_shard
 
 GOLDEN_SHA256 = "8180004f9491f3b62ddeb588650635a3006468675c3c027676ef83acd4d4dcfd"
-"""The sum of a tar file written in `test_the_bytes_are_these`. A change of it is a new version of the format."""
+GOLDEN_INDEX_SHA256 = "47971a0203ff168382b4eafd1426f9cfe1260e069ce4ab39b3940459d9acd19f"
+"""The sums of the files written in `test_the_bytes_are_these`. A change of them is a new version of the format."""
 
 
 def members(path: Path) -> list[tuple[str, bytes]]:
@@ -87,10 +90,13 @@ def test_headers_are_read_back_and_no_others() -> None:
 def test_the_bytes_are_these(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "000000.tar") as writer:
         writer.add("000000000-a", b"\xff\xd8\xff golden", 7, {"width": 3, "height": 2, "name": "ä"})
-        writer.add("000000001-b", b"\xff\xd8\xff" + bytes(600), -1, {"width": 5, "height": 4})
+        writer.add("000000001-b", b"\xff\xd8\xff" + bytes(600), -1, {"width": 5, "height": 4}, b"row index")
         info = writer.close()
     data = (tmp_path / "000000.tar").read_bytes()
     assert info.sha256 == hashlib.sha256(data).hexdigest() == GOLDEN_SHA256
+    index = (tmp_path / "000000.idx").read_bytes()
+    assert info.index_sha256 == hashlib.sha256(index).hexdigest() == GOLDEN_INDEX_SHA256
+    assert (info.index_bytes, info.head_bytes) == (len(index), len(index) - 9)
     assert len(data) == info.num_bytes == BLOCK_BYTES * (6 + 3 + 4) + len(END)
 
 
@@ -102,7 +108,7 @@ def test_the_bytes_depend_on_the_samples_alone(tmp_path: Path) -> None:
     backwards = tmp_path / "000007.tar"
     with ShardWriter(backwards) as writer:
         for i in [3, 1, 2]:
-            writer.add(key(i), jpeg(i), label(i), dict(reversed(note(i).items())))
+            writer.add(key(i), jpeg(i), label(i), dict(reversed(note(i).items())), row_index(i))
         infos.append(writer.close())
     assert infos[0] == infos[1] == infos[2]
     for suffix in ("tar", "idx"):
@@ -115,6 +121,26 @@ def test_a_shard_has_a_number(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is no name of a shard: NUMBER.tar is, with six digits"):
         ShardWriter(tmp_path / name)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_an_image_is_named_by_its_format(tmp_path: Path, kind: str) -> None:
+    with ShardWriter(tmp_path / "000000.tar") as writer:
+        writer.add("a", encoded(scene(8, 9), kind), 0, {"height": 8, "width": 9})
+        writer.close()
+    name = f"a.{ {'JPEG': 'jpg', 'TIFF': 'tif'}.get(kind, kind.lower()) }"
+    assert [member for member, _ in members(tmp_path / "000000.tar")] == [name, "a.cls", "a.json"]
+    assert ShardIndex.open(tmp_path / "000000.idx").name(0) == name
+
+
+def test_row_indexes_that_have_no_room_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("augpipe.datasets.shards.writer.MAX_ROW_BYTES", 50)
+    with ShardWriter(tmp_path / "000000.tar") as writer:
+        for i, row_index in enumerate((b"x" * 30, b"y" * 21, b"z" * 20)):
+            writer.add(key(i), jpeg(i), 0, note(i), row_index)
+        writer.close()
+    index = ShardIndex.open(tmp_path / "000000.idx")
+    assert [bytes(index.row_index(i)) for i in range(3)] == [b"x" * 30, b"", b"z" * 20]
 
 
 def test_counts_grow_with_the_samples(tmp_path: Path) -> None:
@@ -246,8 +272,8 @@ def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Pa
         ({"key": "a\n"}, "is no key"),
         ({"key": "a" * (MAX_KEY_BYTES + 1)}, "is no key"),
         ({"key": key(0)}, "is in the shard already"),
-        ({"jpeg": b"\x89PNG\r\n"}, "are no JPEG"),
-        ({"jpeg": b""}, "0 bytes that begin with b'' are no JPEG"),
+        ({"image": b"\x89PN"}, "not a picture: it begins with"),
+        ({"image": b""}, r"the file is empty \(0 bytes\)"),
         ({"label": -2}, "label=-2, and a label is a class number from 0"),
         ({"label": 2**31}, "label=2147483648"),
         ({"meta": {"height": 3}}, "height=3 and width=None, and both are whole numbers"),
@@ -260,7 +286,7 @@ def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Pa
 def test_what_cannot_be_written_is_refused_and_nothing_of_it_written(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    sample: dict[str, Any] = {"key": key(1), "jpeg": jpeg(1), "label": 1, "meta": note(1)}
+    sample: dict[str, Any] = {"key": key(1), "image": jpeg(1), "label": 1, "meta": note(1)}
     with ShardWriter(tmp_path / "000000.tar") as writer:
         writer.add(key(0), jpeg(0), 0, note(0))
         with pytest.raises(ValueError, match=message):

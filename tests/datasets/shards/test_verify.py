@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from typer.testing import CliRunner
 
 from augpipe.cli.app import app
 from augpipe.datasets.shards.check_sample import read_sample
-from augpipe.datasets.shards.index import ShardIndex
+from augpipe.datasets.shards.index import HEADER_BYTES, RECORD, ShardIndex
 from augpipe.datasets.shards.manifest import Manifest, ShardInfo
 from augpipe.datasets.shards.source import ShardSource
-from augpipe.datasets.shards.ustar import header
+from augpipe.datasets.shards.ustar import BLOCK_BYTES, header
 from augpipe.datasets.shards.verify import Fault, verify
 from augpipe.datasets.shards.writer import ShardWriter
+from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.shards.shard_sets import (
     NUM,
     NUM_SHARDS,
@@ -35,6 +37,7 @@ from tests.datasets.shards.shard_sets import (
     key,
     manifest_of,
     note,
+    sums_of,
 )
 
 TAR, INDEX = "32/000001.tar", "32/000001.idx"
@@ -67,7 +70,7 @@ def reseal(out: Path, name: str = TAR) -> None:
         num_samples=num_samples,
         num_bytes=tar.stat().st_size,
         sha256=sha256.hexdigest(),
-        index_sha256=hashlib.sha256(tar.with_suffix(".idx").read_bytes()).hexdigest(),
+        **sums_of(tar.with_suffix(".idx").read_bytes()),
     )
     manifest = Manifest.load(out)
     (scale,) = manifest.scales
@@ -149,7 +152,7 @@ def test_a_missing_file_and_what_stands_in_its_place_are_named(out: Path, name: 
 
 
 def test_a_damaged_index_is_told_from_a_damaged_tar(out: Path) -> None:
-    flip(out / INDEX, 80 + 32 + 12)  # the label of the second sample
+    flip(out / INDEX, HEADER_BYTES + RECORD.size + 12)  # the label of the second sample
     faults = verify(out)
     assert [path for path, _ in of_files(faults)] == [INDEX, INDEX]
     (fault,) = (fault for fault in faults if fault.sample_id is not None)
@@ -206,6 +209,9 @@ def test_a_damaged_header_of_the_index_costs_no_sample(out: Path) -> None:
         ({"length": 77}, "length is 77 in the index and "),
         ({"crc": 1}, "its bytes are not those that were written"),
         ({"key_end": 0}, "the index is damaged: it points to no key"),
+        ({"row_end": 2**32 - 1}, "the index is damaged: it points to no row index"),
+        ({"format": 1}, "format is 'png' in the index and 'jpg' in the tar file"),
+        ({"format": 6}, "the index is damaged: format 6 is none of the 6 that there are"),
         ({"offset": 1}, None),
         ({"offset": 2**63}, None),
         ({"offset": 2**64 - 1}, None),
@@ -306,7 +312,7 @@ def with_doubled_key(folder: Path) -> None:
         writer._keys = {"a": None, "b": None}
         info = writer.close()
     forge_keys(folder / "32/000000.idx", ["a", "a"])
-    sums = {"index_sha256": hashlib.sha256((folder / "32/000000.idx").read_bytes()).hexdigest()}
+    sums = sums_of((folder / "32/000000.idx").read_bytes())
     manifest_of({"32": [info.model_copy(update=sums)]}, class_counts=(2, 0)).save(folder)
 
 
@@ -376,6 +382,44 @@ def test_deep_compares_sizes(tmp_path: Path) -> None:
     assert verify(out) == []
     (fault,) = verify(out, deep=True)
     assert fault.reason == "the photograph has 39x32 pixels, and its .json says 33x32"
+
+
+def test_deep_compares_formats(tmp_path: Path) -> None:
+    """A tar file that names a PNG as a JPEG, with every sum right."""
+    png = encoded(scene(32, 33, 1), "PNG")
+    out = rewrite(tmp_path / "other", lambda data: png)
+    tar = out / "32/000000.tar"
+    before = header(f"{key(1)}.png", len(png))
+    data = tar.read_bytes()
+    assert data.count(before) == 1
+    tar.write_bytes(data.replace(before, header(f"{key(1)}.jpg", len(png))))
+    index = ShardIndex.open(tar.with_suffix(".idx"))
+    group = tar.read_bytes()[index[1].offset - BLOCK_BYTES : index[2].offset - BLOCK_BYTES]
+    forge_index(tar.with_suffix(".idx"), 1, format=0, crc=zlib.crc32(group))
+    reseal(out, "32/000000.tar")
+    assert verify(out) == []
+    (fault,) = verify(out, deep=True)
+    assert fault.sample_id == 1 and fault.reason == "it is a PNG, and its name ends with .jpg"
+
+
+def test_a_head_that_only_readers_at_a_distance_would_miss_is_found(out: Path) -> None:
+    manifest = Manifest.load(out)
+    (scale,) = manifest.scales
+    wrong = scale.shards[1].model_copy(update={"head_bytes": scale.shards[1].head_bytes - 1})
+    shards = (scale.shards[0], wrong, scale.shards[2])
+    manifest.model_copy(update={"scales": (scale.model_copy(update={"shards": shards}),)}).save(out)
+    assert of_files(verify(out)) == [
+        (INDEX, "has another head than the manifest says, which readers at a distance ask for")
+    ]
+
+
+def test_a_damaged_row_index_costs_no_sample(out: Path) -> None:
+    flip(out / INDEX, (out / INDEX).stat().st_size - 1)
+    assert [reason[:26] for path, reason in of_files(verify(out)) if path == INDEX] == [
+        "its SHA-256 is " + hashlib.sha256((out / INDEX).read_bytes()).hexdigest()[:11],
+        "its row indexes are damage",
+    ]
+    assert damaged(verify(out)) == []
 
 
 # --- the command
