@@ -1,4 +1,4 @@
-"""The two decorators of this room: `leaf` for scalar math, `kernel` for the CPU loops that run it."""
+"""The decorators of this room: `leaf` for scalar math, `kernel` for the CPU loops that run it, in `subroutine`s."""
 
 import hashlib
 import os
@@ -68,13 +68,19 @@ def cache_folder(name: str | None = None) -> Path | None:
 _CACHE_FOLDER = cache_folder()
 
 
+_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+subroutine = njit(**_SETTINGS)
+"""What a kernel calls and does not inline: numba's own inlining takes time with the square of a function's length."""
+
+
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a loop over arrays: without the GIL, kept on disk, divisions by zero as in IEEE 754.
 
     Only `contract` of the fast-math flags is on by default (a*b + c as one operation): it does not depend on where in a
     row a pixel lies, so the same pixel gives the same bits from any thread and in any batch.
     """
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}} | options
+    settings = _SETTINGS | options
 
     def decorate(function: Callable[..., Any]) -> Any:
         if _CACHE_FOLDER is None:

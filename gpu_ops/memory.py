@@ -12,6 +12,7 @@ from numba.extending import intrinsic
 
 SCOPES = (
     "pixels",
+    "fetched",
     "batch",
     "source_x",
     "source_y",
@@ -33,8 +34,8 @@ SCOPES = (
     "payload",
     "table",
 )
-"""What a kernel touches: the image, the batch, the scratch rows between the kernel's phases, and the image as
-a decoder gave it; what a codec encodes, into what, and the table that it looks up."""
+"""What a kernel touches: the image, the batch, pixels fetched from the image and the other scratch rows between the
+kernel's steps, and the image as a decoder gave it; what a codec encodes, into what, and the table that it looks up."""
 
 __all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
 

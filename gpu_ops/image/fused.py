@@ -1,19 +1,20 @@
 """The CPU loop: every op of a recipe in one pass from RGBX images to finished pixels of a batch.
 
-A job is a block of rows of one output image. Each row runs through phases, each of them one vectorised loop over x:
-where the row's pixels come from; the weights and indices of the taps along x; for each tap along y its weights and
-indices, and the sums; then tone, and the write. Between the phases a row's numbers lie in scratch of a few kilobytes.
+A job is a block of rows of one output image. Each row runs through steps, each of them vectorised loops over x: where
+the row's pixels come from; the weights and indices of the taps along x; for each tap along y its weights and indices,
+the pixels that they draw on, and the sums; then tone, and the write. Between the steps a row's numbers lie in scratch
+of a few kilobytes. Where the output is not slanted against the image, what rows have in common is worked out once.
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
-from augpipe.gpu_ops.jit import kernel, leaf
-from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, prefetch_for_writing, store
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, prefetch_for_writing, store
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
@@ -27,7 +28,9 @@ PREFETCH_STEP = 8
 FLOATS_PER_LINE = 16
 """In a cache line of 64 bytes, as CPUs have them."""
 
-load_pixel = load("pixels", types.uint32, types.int32)
+load_pixel, load_two_pixels = load("pixels", types.uint32, types.int32), load_bytes("pixels", types.uint64)
+load_fetched, store_fetched = load("fetched", types.uint32), store("fetched", types.uint32)
+store_two_fetched = store("fetched", types.uint64, aligned=False)
 store_batch = store("batch")
 load_source_x, store_source_x = load("source_x", types.float32), store("source_x")
 load_source_y, store_source_y = load("source_y", types.float32), store("source_y")
@@ -49,8 +52,15 @@ ZERO = np.float32(0.0)
 ONE = np.float32(1.0)
 HALF = np.float32(0.5)
 
-FIXED_SCRATCH_ROWS = 13
-"""Rows of scratch beside the two for each tap along x."""
+ROWS_KEPT = 4
+"""Rows of the image whose pixels at the taps are kept for the next rows of an axis-aligned output."""
+
+NO_ROW = np.int64(2**62)
+
+SOURCE_X, SOURCE_Y, FIRST_X, FIRST_Y, SUM_X, SUM_Y, INSIDE_X, INSIDE_Y = range(8)
+WEIGHT_Y, INDEX_Y, RED, GREEN, BLUE, WEIGHTS_X = range(8, 14)
+"""Rows of scratch, each as long as a row of the output. From `WEIGHTS_X` on, there is one for each tap along x: of
+weights, then of indices, then `ROWS_KEPT` times of fetched pixels, where those of two taps are interleaved."""
 
 
 @leaf
@@ -83,39 +93,55 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
         first_job, last_job: image i has jobs i * n .. i * n + n - 1, where n is `jobs_per_image(height)`.
     """
-    prefer_wide_vectors()
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
     num_tap_rows = np.int64(0)
     for job in range(first_job, last_job):
-        num_tap_rows = max(num_tap_rows, np.int64(np.ceil(np.float32(2.0) * rows[job // blocks].support_x)))
-    scratch = np.empty((FIXED_SCRATCH_ROWS + 2 * num_tap_rows) * width, np.float32)
+        num_tap_rows = max(num_tap_rows, num_taps(rows[job // blocks].support_x))
+    scratch = np.empty((WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width, np.float32)
     for job in range(first_job, last_job):
-        image = job // blocks
-        first_row = (job % blocks) * ROWS_PER_JOB
-        for row_y in range(first_row, min(first_row + ROWS_PER_JOB, height)):
-            _run_row(pixel_table[image], rows[image], batch, image, height, width, planar, row_y, scratch)
+        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, scratch.ctypes.data)
 
 
-@njit(inline="always")
-def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
-    s = scratch.ctypes.data
+@subroutine
+def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s):
+    """One block of an image's rows, in scratch at the address `s`.
+
+    Rows of an axis-aligned output share what belongs to x, and all pixels of one of them share what belongs to y.
+    """
+    pixels, row = pixel_table[image], rows[image]
+    is_axis_aligned = row.has_lens == 0 and row.after_xy == ZERO and row.after_yx == ZERO
+    are_taps_inside = False
+    fetched = np.full(ROWS_KEPT, NO_ROW)
+    for row_y in range(block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)):
+        y = centred(row_y, height)
+        shares_x = is_axis_aligned and row_y > block * ROWS_PER_JOB
+        num_located = np.int64(1) if shares_x else width
+        _locate(row, s, width, y, num_located)
+        if not shares_x:
+            are_taps_inside = _weigh_x(row, s, width)
+        _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
+        start = image * height * width * 3 + row_y * width * (1 if planar else 3)
+        _finish(row, s, width, y, batch, start, height * width, planar)
+
+
+@leaf
+def num_taps(support):
+    """Taps along an axis, those of weight 0 included."""
+    return np.int64(np.ceil(np.float32(2.0) * support))
+
+
+@subroutine
+def _locate(row, s, width, y, num):
+    """Where the first `num` pixels of a row come from."""
+    prefer_wide_vectors()
     offset = width * 4
-    at_source_x, at_source_y, at_weight_y, at_index_y = s, s + offset, s + 2 * offset, s + 3 * offset
-    at_sum_x, at_sum_y, at_inside_x, at_inside_y = s + 4 * offset, s + 5 * offset, s + 6 * offset, s + 7 * offset
-    at_red, at_green, at_blue = s + 8 * offset, s + 9 * offset, s + 10 * offset
-    at_first_x, at_first_y = s + 11 * offset, s + 12 * offset
-    num_taps_x = np.int64(np.ceil(np.float32(2.0) * row.support_x))
-    num_taps_y = np.int64(np.ceil(np.float32(2.0) * row.support_y))
-    at_weight_x, at_index_x = s + 13 * offset, s + (13 + num_taps_x) * offset
-
-    # phase 1: where the row's pixels come from
-    y = centred(row_y, height)
+    at_source_x, at_source_y = s + SOURCE_X * offset, s + SOURCE_Y * offset
     after_xx, after_xy, offset_x = row.after_xx, row.after_xy, row.offset_x - HALF
     after_yx, after_yy, offset_y = row.after_yx, row.after_yy, row.offset_y - HALF
     if row.has_lens:
         before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
         k1, k2, k3, p1, p2 = row.k1, row.k2, row.k3, row.p1, row.p2
-        for i in range(width):
+        for i in range(num):
             x = centred(np.int32(i), width)
             u = linear(x, y, before_xx, before_xy, ZERO)
             v = linear(x, y, before_yx, before_yy, ZERO)
@@ -126,101 +152,194 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
             store_source_x(at_source_x, i, linear(lens_u, lens_v, after_xx, after_xy, offset_x))
             store_source_y(at_source_y, i, linear(lens_u, lens_v, after_yx, after_yy, offset_y))
     else:
-        for i in range(width):
+        for i in range(num):
             x = centred(np.int32(i), width)
             store_source_x(at_source_x, i, linear(x, y, after_xx, after_xy, offset_x))
             store_source_y(at_source_y, i, linear(x, y, after_yx, after_yy, offset_y))
+
+
+@subroutine
+def _weigh_x(row, s, width):
+    """Weights and indices of a row's taps along x, and whether all of them lie in the image."""
+    prefer_wide_vectors()
+    offset = width * 4
+    at_source_x, at_first_x, at_sum_x = s + SOURCE_X * offset, s + FIRST_X * offset, s + SUM_X * offset
+    at_inside_x, at_weight_x = s + INSIDE_X * offset, s + WEIGHTS_X * offset
+    num_taps_x = num_taps(row.support_x)
+    at_index_x = at_weight_x + num_taps_x * offset
     low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
-    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
-    support_x, support_y = row.support_x, row.support_y
-    last_tap_x, last_tap_y = np.float32(num_taps_x - 1), np.float32(num_taps_y - 1)
+    support_x, last_tap_x = row.support_x, np.float32(num_taps_x - 1)
     num_outside = np.int32(0)
     for i in range(width):
         first_x = first_tap(load_source_x(at_source_x, i), support_x)
-        first_y = first_tap(load_source_y(at_source_y, i), support_y)
-        inside_x = is_inside(first_x, low_x, high_x - last_tap_x)
-        inside_y = is_inside(first_y, low_y, high_y - last_tap_y)
-        num_outside += np.int32(1) - np.int32(inside_x * inside_y)
+        num_outside += np.int32(1) - np.int32(is_inside(first_x, low_x, high_x - last_tap_x))
         store_first_x(at_first_x, i, first_x)
-        store_first_y(at_first_y, i, first_y)
         store_sum_x(at_sum_x, i, ZERO)
-        store_sum_y(at_sum_y, i, ZERO)
-        store_red(at_red, i, ZERO)
-        store_green(at_green, i, ZERO)
-        store_blue(at_blue, i, ZERO)
-    reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
-    if is_constant:
-        for i in range(width):
-            store_inside_x(at_inside_x, i, ZERO)
-            store_inside_y(at_inside_y, i, ZERO)
-
-    # what rows further down will read: the CPU cannot foresee a slanted walk through the image
-    first_pixel = (row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2])
-    ahead_x, ahead_y = PREFETCH_ROWS * row.after_xy, PREFETCH_ROWS * row.after_yy
-    if row.has_lens:
-        ahead_x, ahead_y = ahead_x * row.before_yy, ahead_y * row.before_yy
-    for i in range(0, width, PREFETCH_STEP):
-        ahead = np.int64(load_source_y(at_source_y, i) + ahead_y) * pixels[1]
-        ahead += np.int64(load_source_x(at_source_x, i) + ahead_x) + first_pixel
-        prefetch(np.uintp(pixels[0] + 4 * ahead))
-        prefetch(np.uintp(pixels[0] + 4 * (ahead + pixels[1])))
-
-    # and where the next row will be written
-    plane = height * width
-    next_item = image * plane * 3 + (row_y + 1) * width * (1 if planar else 3)
-    next_row = np.int64(batch.ctypes.data) + batch.itemsize * next_item
-    for i in range(0, width, FLOATS_PER_LINE):
-        for channel_or_third in range(3):
-            step = plane if planar else width
-            prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
-
-    # phase 2: the taps along x
+        store_inside_x(at_inside_x, i, ZERO)
     period_x = np.float32(2.0) * (high_x - low_x + ONE)
     inverse_support_x, inverse_period_x = ONE / support_x, ONE / period_x
+    reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
     for tap in range(num_taps_x):
         nth = np.float32(tap)
         for i in range(width):
             index = load_first_x(at_first_x, i) + nth
             weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
-            if is_constant:
-                weight = weight * is_inside(index, low_x, high_x)
-                store_inside_x(at_inside_x, i, load_inside_x(at_inside_x, i) + weight)
             if reflects:
                 index = reflect(index, low_x, period_x, inverse_period_x)
             store_weight_x(at_weight_x, tap * width + i, weight)
             store_index_x(at_index_x, tap * width + i, np.int32(clamp(index, low_x, high_x)))
+        if is_constant:
+            for i in range(width):
+                inside = is_inside(load_first_x(at_first_x, i) + nth, low_x, high_x)
+                weight = load_weight_x(at_weight_x, tap * width + i) * inside
+                store_weight_x(at_weight_x, tap * width + i, weight)
+                store_inside_x(at_inside_x, i, load_inside_x(at_inside_x, i) + weight)
+    return num_outside == 0
 
-    # phase 3: for each tap along y, its weights and pixel rows, then the sums over the taps along x
+
+@subroutine
+def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched):
+    """For each tap along y its weights and pixel rows, the pixels at the taps along x, and the sums over them."""
+    prefer_wide_vectors()
+    offset = width * 4
+    at_source_y, at_first_y, at_sum_y = s + SOURCE_Y * offset, s + FIRST_Y * offset, s + SUM_Y * offset
+    at_inside_y, at_weight_y, at_index_y = s + INSIDE_Y * offset, s + WEIGHT_Y * offset, s + INDEX_Y * offset
+    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
+    num_taps_x, num_taps_y = num_taps(row.support_x), num_taps(row.support_y)
+    num_paired = num_taps_x // 2 * 2
+    at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + num_taps_x) * offset
+    at_fetched = s + (WEIGHTS_X + 2 * num_taps_x) * offset
+    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
+    support_y, last_tap_y = row.support_y, np.float32(num_taps_y - 1)
+    num_outside = np.int32(0)
+    for i in range(num_located):
+        first_y = first_tap(load_source_y(at_source_y, i), support_y)
+        num_outside += np.int32(1) - np.int32(is_inside(first_y, low_y, high_y - last_tap_y))
+        store_first_y(at_first_y, i, first_y)
+        store_sum_y(at_sum_y, i, ZERO)
+        store_inside_y(at_inside_y, i, ZERO)
+    for i in range(width):
+        store_red(at_red, i, ZERO)
+        store_green(at_green, i, ZERO)
+        store_blue(at_blue, i, ZERO)
     period_y = np.float32(2.0) * (high_y - low_y + ONE)
     inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
-    shift = np.int32(first_pixel)
+    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
+
+    # what rows further down will read: the CPU foresees neither a slanted walk nor where the next row starts
+    ahead_x, ahead_y = PREFETCH_ROWS * row.after_xy, PREFETCH_ROWS * row.after_yy
+    if row.has_lens:
+        ahead_x, ahead_y = ahead_x * row.before_yy, ahead_y * row.before_yy
+    ahead = np.int64(np.rint(ahead_y)) * pixels[1] + np.int64(np.rint(ahead_x))
+
     for tap_y in range(num_taps_y):
         nth = np.float32(tap_y)
-        for i in range(width):
+        for i in range(num_located):
             index = load_first_y(at_first_y, i) + nth
             weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
-            if is_constant:
-                weight = weight * is_inside(index, low_y, high_y)
-                store_inside_y(at_inside_y, i, load_inside_y(at_inside_y, i) + weight)
             if reflects:
                 index = reflect(index, low_y, period_y, inverse_period_y)
             pixel_row = np.int32(np.int32(np.int32(clamp(index, low_y, high_y)) * stride) + shift)
             store_weight_y(at_weight_y, i, weight)
-            store_index_y(at_index_y, i, pixel_row)
-        for tap in range(num_taps_x):
+            store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))
+        if is_constant:
+            for i in range(num_located):
+                weight = load_weight_y(at_weight_y, i) * is_inside(load_first_y(at_first_y, i) + nth, low_y, high_y)
+                store_weight_y(at_weight_y, i, weight)
+                store_inside_y(at_inside_y, i, load_inside_y(at_inside_y, i) + weight)
+        at_taps, is_fetched = at_fetched, False
+        if is_axis_aligned:
+            weight = load_weight_y(at_weight_y, 0)
+            if weight == ZERO:
+                continue  # it would add zeros
+            pixel_row = np.int32(load_index_y(at_index_y, 0) - load_index_x(at_index_x, 0))
             for i in range(width):
-                index_x = load_index_x(at_index_x, tap * width + i)
-                pixel = load_pixel(address, np.int32(load_index_y(at_index_y, i) + index_x))
+                store_weight_y(at_weight_y, i, weight)
+                store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))
+            slot = np.int64(pixel_row // stride) % ROWS_KEPT
+            at_taps += slot * num_taps_x * offset
+            is_fetched = fetched[slot] == pixel_row
+            fetched[slot] = pixel_row
+
+        # the pixels at the taps, which CPUs with slow gathers load two by two where taps are neighbours
+        if not is_fetched:
+            for i in range(0, width, PREFETCH_STEP):
+                prefetch(np.uintp(address + 4 * (np.int64(load_index_y(at_index_y, i)) + ahead)))
+            if are_taps_inside:
+                for tap in range(0, num_paired, 2):
+                    for i in range(width):
+                        pair = load_two_pixels(address + 4 * tap, 4 * np.int64(load_index_y(at_index_y, i)))
+                        store_two_fetched(at_taps + tap * offset, i, pair)
+                for tap in range(num_paired, num_taps_x):
+                    for i in range(width):
+                        pixel = load_pixel(address + 4 * tap, load_index_y(at_index_y, i))
+                        store_fetched(at_taps + tap * offset, i, pixel)
+            else:
+                for i in range(width):
+                    store_index_y(at_index_y, i, np.int32(load_index_y(at_index_y, i) - load_index_x(at_index_x, i)))
+                for tap in range(0, num_paired, 2):
+                    for i in range(width):
+                        pixel_row = load_index_y(at_index_y, i)
+                        left = load_index_x(at_index_x, tap * width + i)
+                        right = load_index_x(at_index_x, (tap + 1) * width + i)
+                        pair = np.uint64(load_pixel(address, np.int32(pixel_row + right))) << np.uint64(32)
+                        pair |= np.uint64(load_pixel(address, np.int32(pixel_row + left)))
+                        store_two_fetched(at_taps + tap * offset, i, pair)
+                for tap in range(num_paired, num_taps_x):
+                    for i in range(width):
+                        index = np.int32(load_index_y(at_index_y, i) + load_index_x(at_index_x, tap * width + i))
+                        store_fetched(at_taps + tap * offset, i, load_pixel(address, index))
+
+        # and the sums
+        for tap in range(0, num_paired, 2):
+            for i in range(width):
+                left = load_fetched(at_taps + tap * offset, 2 * i)
+                right = load_fetched(at_taps + tap * offset, 2 * i + 1)
+                weight_y = load_weight_y(at_weight_y, i)
+                weight_l = load_weight_x(at_weight_x, tap * width + i) * weight_y
+                weight_r = load_weight_x(at_weight_x, (tap + 1) * width + i) * weight_y
+                red = load_red(at_red, i) + channel(left, 0) * weight_l
+                green = load_green(at_green, i) + channel(left, 8) * weight_l
+                blue = load_blue(at_blue, i) + channel(left, 16) * weight_l
+                store_red(at_red, i, red + channel(right, 0) * weight_r)
+                store_green(at_green, i, green + channel(right, 8) * weight_r)
+                store_blue(at_blue, i, blue + channel(right, 16) * weight_r)
+        for tap in range(num_paired, num_taps_x):
+            for i in range(width):
+                pixel = load_fetched(at_taps + tap * offset, i)
                 weight = load_weight_x(at_weight_x, tap * width + i) * load_weight_y(at_weight_y, i)
                 store_red(at_red, i, load_red(at_red, i) + channel(pixel, 0) * weight)
                 store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
+    if is_axis_aligned:
+        whole_y, inside_y = load_sum_y(at_sum_y, 0), load_inside_y(at_inside_y, 0)
+        for i in range(width):
+            store_sum_y(at_sum_y, i, whole_y)
+            store_inside_y(at_inside_y, i, inside_y)
 
-    # phase 4: what the constant border adds, tone, and the write
-    if is_constant:
+
+@subroutine
+def _finish(row, s, width, y, batch, start, plane, planar):
+    """What the constant border adds, tone, and the write at item `start` of the batch."""
+    prefer_wide_vectors()
+    offset = width * 4
+    at_sum_x, at_sum_y = s + SUM_X * offset, s + SUM_Y * offset
+    at_inside_x, at_inside_y = s + INSIDE_X * offset, s + INSIDE_Y * offset
+    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
+    out = batch.ctypes.data
+
+    # the next row is about to be written
+    next_row = np.int64(out) + batch.itemsize * (start + width * (1 if planar else 3))
+    for i in range(0, width, FLOATS_PER_LINE):
+        for channel_or_third in range(3):
+            step = plane if planar else width
+            prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
+
+    if row.is_constant:
         fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
         for i in range(width):
             whole = load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)
@@ -233,8 +352,6 @@ def _run_row(pixels, row, batch, image, height, width, planar, row_y, scratch):
     cast_r, cast_g, cast_b = row.cast[0], row.cast[1], row.cast[2]
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
-    out = batch.ctypes.data
-    start = image * plane * 3 + row_y * width * (1 if planar else 3)
     if planar:
         for i in range(width):
             x = centred(np.int32(i), width)

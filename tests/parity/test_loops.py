@@ -110,6 +110,22 @@ def test_images_that_need_more_scratch_than_the_first(first: int) -> None:
         assert np.abs(batch[position] - expected_image(photograph, drawn, position)).max() < 0.02
 
 
+@pytest.mark.parametrize("shift", [-1, 0, 1, 7])
+def test_any_pixel_may_be_the_origin(shift: int) -> None:
+    """Rows of an axis-aligned crop may start before the first pixel held, which those that are kept must not mind."""
+    photograph = packed(noise(90, 120))
+    drawn = plan(Recipe(ops=(ops.MultiResolutionCrop(size=(40, 30), scales=(90,)),)), [0], sizes=[(90, 120)])
+    left, top = (int(drawn.rows["drawn"]["multi_resolution_crop"][name][0]) for name in ("x", "y"))
+    held = photograph[top : top + 41, left : left + 31].copy()
+    rows = kernel_rows(drawn.rows)
+    moved = left + shift - rows["origin_x"]
+    rows["origin_x"] += moved
+    for name in ("low_x", "high_x", "offset_x"):
+        rows[name] -= moved
+    image = run([held], rows, (40, 30), starts=[(left, top)], dtype=np.uint8, planar=False)
+    np.testing.assert_array_equal(image.reshape(40, 30, 3), held[:40, :30, :3])
+
+
 def test_the_fourth_byte_is_not_looked_at() -> None:
     images, drawn = busy_batch()
     rows = kernel_rows(drawn.rows)

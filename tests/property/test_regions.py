@@ -182,7 +182,9 @@ from tests.property.test_regions import render
 
 rows_missing = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))
-for recipe, output in ((recipes.deep_image(64, (96, 200)), 64), (turned, 37)):
+upright = [Recipe(border=border, ops=(ops.RandomResizedCrop(size=37), ops.Flip())) for border in ("context", "reflect")]
+deep_image = recipes.deep_image(64, (96, 200))
+for recipe, output in ((deep_image, 64), (turned, 37), (upright[0], 37), (upright[1], 37)):
     drawn = plan(recipe, range(12), sizes=[(150, 201)] * 12)
     table = kernel_rows(drawn.rows)
     for position, (left, top, right, bottom) in enumerate(source_regions([table], [(output, output)]).tolist()):
