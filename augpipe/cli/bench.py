@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from augpipe.source import Source
 
 NAMES = {
-    "decode": "decode only",
+    "decode": "decode only, whole",
+    "decode_region": "decode only, what is looked at",
     "kernel": "kernel only",
     "loader_memory": "loader, from memory",
     "loader_disk": "loader, from disk",
@@ -52,7 +53,7 @@ def bench(
     scale: ScaleOption = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Measure images a second: decoding alone, the fused kernel alone, and the whole loader.
+    """Measure images a second: decoding alone, whole and what a plan looks at, the fused kernel, and the whole loader.
 
     All of them take turns in one run, on one thread and on all; medians are
     shown. Up to 256 images, evenly spread over the source, are held in
@@ -125,11 +126,14 @@ def show(report: "Report", screen: "Console") -> None:
     assert planning is not None and kernel is not None
     images = count(report.num_images, "photograph")
     ratio = _ratio(report.rate("loader_disk", most), report.rate("decode", most), "")
+    region, loader = report.rate("decode_region", 1), report.rate("loader_disk", 1)
+    share = f"{loader / region:.0%}" if region and loader else "?"
     facts = report.machine
     kilobytes = f", {report.mean_bytes / 1000:.0f} kB" if report.mean_bytes else ""
     for line in (
         f"planning {1e6 / planning:.2g} µs an image, the kernel {1e3 / kernel:.2g} ms, on one thread",
-        f"the whole loader reaches {ratio} of the rate of decoding alone on {count(most, 'thread')}",
+        f"decoding what is looked at takes {share} of the loader's time on one thread",
+        f"the whole loader reaches {ratio} of the rate of decoding photographs whole on {count(most, 'thread')}",
         f"{images}, {report.mean_pixels / 1e6:.2f} megapixels{kilobytes} on average",
         f"{facts['cpu']}, {count(int(str(facts['cores'])), 'core')}, Python {facts['python']}",
     ):

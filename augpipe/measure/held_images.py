@@ -64,6 +64,11 @@ class HeldSource:
         """(height, width) in pixels."""
         return self._images[sample_id % len(self._images)].size
 
+    def row_index(self, sample_id: int) -> bytes | memoryview:
+        """What `source` has."""
+        row_index = getattr(self._source, "row_index", None)
+        return row_index(self._images[sample_id % len(self._images)].sample_id) if row_index is not None else b""
+
     def read(self, sample_id: int) -> bytes | Pixels:
         """From memory, or from `source` where that was given."""
         image = self._images[sample_id % len(self._images)]

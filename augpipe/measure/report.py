@@ -9,7 +9,7 @@ from typing import Any, Literal
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.measure.held_images import hold
 from augpipe.measure.machine import machine
-from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task
+from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, plan_task, region_task
 from augpipe.pipeline.blocks import BLOCK_SIZE
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipe import Recipe
@@ -25,7 +25,7 @@ class Rate:
     """How fast one thing went."""
 
     what: str
-    """decode, kernel, plan, loader_memory or loader_disk."""
+    """decode, decode_region, kernel, plan, loader_memory or loader_disk."""
     threads: int
     images_per_s: float
     """The median over the rounds."""
@@ -112,7 +112,7 @@ def measure(
     on_error: Literal["raise", "skip"] = "raise",
     progress: Callable[[float], None] | None = None,
 ) -> Report:
-    """Time decoding, planning, the fused kernel and the whole loader, on one thread and on all.
+    """Time decoding (whole, and what a plan looks at), planning, the kernel and the whole loader, on 1 thread and on all.
 
     Args:
         source: where the images are; up to `held.MAX_IMAGES` of them are held in memory.
@@ -136,11 +136,12 @@ def measure(
     start = time.perf_counter()
     held, skipped = hold(source, recipe, skips_bad=on_error == "skip")
     threads_tried = sorted({1, num_threads or num_usable_cores()})
-    images = held[: _num_in_a_slice(held, recipe, seconds / (4 * len(threads_tried) + 1), batch_size)]
+    images = held[: _num_in_a_slice(held, recipe, seconds / (5 * len(threads_tried) + 1), batch_size)]
     contestants = [
         _Contestant(what, threads, task, len(images), [])
         for what, task in (
             ("decode", decode_task(images)),
+            ("decode_region", region_task(images, source, recipe, seed, 0)),
             ("kernel", kernel_task(images, recipe, seed, 0, batch_size)),
             ("loader_memory", loader_task(images, recipe, seed, batch_size, None)),
             ("loader_disk", loader_task(images, recipe, seed, batch_size, source)),

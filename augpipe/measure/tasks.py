@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.cpu.render import Scratch, render
 from augpipe.loader import Loader
 from augpipe.located import LocatedPixels
@@ -15,6 +16,7 @@ from augpipe.output import OutputFormat
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.plan import Plan, plan
+from augpipe.planning.regions import source_regions
 from augpipe.recipe import Recipe
 from augpipe.source import Source
 
@@ -35,6 +37,32 @@ def decode_task(photographs: Sequence[StoredImage]) -> Task:
 
         def one(i: int) -> None:
             photographs[i % len(photographs)].decode(scratch)
+
+        return spread(one, num, threads)
+
+    return task
+
+
+def region_task(photographs: Sequence[StoredImage], source: Source, recipe: Recipe, seed: int, epoch: int) -> Task:
+    """Bytes in memory to what the plan looks at, as the loader decodes it; row indexes are found in the first round."""
+    made = _plan(recipe, photographs, seed, epoch)
+    factors = np.where([photograph.may_scale for photograph in photographs], dct_factors(made.views), 1)
+    tables = [kernel_rows(rows, factors) for rows in made.views]
+    sizes = [view.out_size for view in recipe.all_views if view.out_size is not None]
+    regions = source_regions(tables, sizes).tolist() if len(sizes) == len(tables) else None
+    row_indexes = RowIndexes(source, DEFAULT_BYTES)
+
+    def task(num: int, threads: int) -> float:
+        scratch = Scratch()
+
+        def one(i: int) -> None:
+            which = i % len(photographs)
+            photograph, factor = photographs[which], int(factors[which])
+            if regions is None or not photograph.may_crop(factor):
+                photograph.decode(scratch, factor)
+                return
+            part = photograph.region(regions[which], row_indexes)
+            part.decode_into(scratch.pixels(part.num_bytes))
 
         return spread(one, num, threads)
 
