@@ -112,7 +112,7 @@ def measure(
     on_error: Literal["raise", "skip"] = "raise",
     progress: Callable[[float], None] | None = None,
 ) -> Report:
-    """Time decoding (whole, and what a plan looks at), planning, the kernel and the whole loader, on 1 thread and on all.
+    """Time decoding (whole, and what a plan looks at), planning, the kernel and the loader, on 1 thread and on all.
 
     Args:
         source: where the images are; up to `held.MAX_IMAGES` of them are held in memory.

@@ -21,7 +21,7 @@ from augpipe.measure.held_images import HeldSource, hold
 from augpipe.measure.machine import cpu_name
 
 RECIPE = recipes.deep_image(size=32, scales=(40,))
-WHATS = ("decode", "kernel", "loader_memory", "loader_disk")
+WHATS = ("decode", "decode_region", "kernel", "loader_memory", "loader_disk")
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,16 @@ def test_bench_prints_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         app, ["bench", str(folder), "--size", "32", "--scale", "40", "--seconds", "0.3", "--threads", "2"]
     )
     assert ended.exit_code == 0, ended.output
-    for words in ("decode only", "kernel only", "loader, from memory", "loader, from disk", "2 threads", "planning"):
+    for words in (
+        "decode only, whole",
+        "what is looked at",
+        "of the loader's time",
+        "kernel only",
+        "loader, from memory",
+        "loader, from disk",
+        "2 threads",
+        "planning",
+    ):
         assert words in ended.stdout
     assert "\x1b" not in ended.stdout
 
