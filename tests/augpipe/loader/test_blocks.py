@@ -16,7 +16,9 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.ops import CenterCrop
 from augpipe.pipeline import planner
 from augpipe.pipeline.blocks import Block
+from augpipe.planning.kernel_rows import dct_factors
 from augpipe.source import Source
+from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import (
     CENTRE,
     CONTINUOUS,
@@ -263,6 +265,12 @@ def test_an_array_gives_what_its_images_give(kind: str, recipe: Recipe, options:
     assert samples(make(ArraySource(stack), recipe, **options)) == samples(
         make(ArraySource(list(stack)), recipe, **options)
     )
+
+
+def test_pixels_are_not_planned_for_a_dct_scale() -> None:
+    large = np.stack([scene(160, 200, seed) for seed in range(8)])
+    assert max(dct_factors(batch.plan.views).max() for batch in make(ArraySource(large))) > 1  # were they JPEGs
+    assert samples(make(ArraySource(large))) == samples(make(MemorySource(list(large))))
 
 
 def test_an_array_that_cannot_be_written_to_and_one_in_a_file(tmp_path: Any) -> None:
