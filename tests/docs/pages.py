@@ -207,6 +207,10 @@ PAGES = {
             "from augpipe.datasets.open": (
                 "Path('OUT/manifest.json').read_bytes() == Path('SHARDS/manifest.json').read_bytes()",
             ),
+            "augpipe prepare --keep": (
+                "all(path.read_bytes() in Path('KEPT/full/000000.tar').read_bytes()"
+                " for path in Path('photos').glob('*/*.jpg'))",
+            ),
             "augpipe prepare --card": (
                 "sorted(os.listdir('FLOWERS')) == ['test', 'train', 'val'] and os.listdir('TRAIN') == ['train']",
                 "'FLOWERS/train: 3 samples' in output",

@@ -178,6 +178,16 @@ def test_deep_finds_another_row_index(tmp_path: Path) -> None:
     ]
 
 
+def test_a_shard_whose_index_was_cut_short_is_made_again(photos: Path, kept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        prepare_inline(photos, out, KEEP, engine=InlineEngine(stop_before=1))
+    index = out / "full/000000.idx"
+    index.write_bytes(index.read_bytes()[:-1])
+    prepare_inline(photos, out, KEEP, resume=True)
+    assert tree(out) == tree(kept)
+
+
 # --- what does not go with it
 
 
@@ -213,11 +223,12 @@ def test_the_command_refuses_them_even_at_their_defaults(photos: Path, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_says_what_it_did_and_resumes(photos: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_did_and_resumes(photos: Path, kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ended = CliRunner().invoke(app, ["prepare", str(photos), str(out), "--keep", "--workers", "1"])
     assert ended.exit_code == 0, ended.output
     assert "  the files as they were, byte by byte\n" in ended.stdout
+    assert tree(out) == tree(kept), "the engine does not show"
     assert "all is well" in CliRunner().invoke(app, ["verify", str(out), "--deep"]).stdout
     other = CliRunner().invoke(app, ["prepare", str(photos), str(out), "--resume"])
     assert other.exit_code == 2 and "keep: True there, False asked for" in other.stderr
