@@ -23,11 +23,12 @@ class Samples:
     def __init__(self, settings: Settings, cache: PixelCache | None) -> None:
         self._settings = settings
         self._cache = cache
+        self._seen = _SeenSizes(len(settings.source))
         self.unusable: set[int] = set()
         """Samples that an item could not be made of so far."""
 
     def look_up_sizes(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
-        """Find out what the cache, or else the source, knows of the batch's block."""
+        """Find out what the cache, or else the source or an earlier epoch, knows of the batch's block."""
         block = batch.request.block
         with block.lock:
             if block.sizes is None:
@@ -35,7 +36,7 @@ class Samples:
                 block.sizes = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
 
     def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
-        """Give the items an image without content where its size is known: by the cache, or else by the source.
+        """Give the items an image without content where its size is known: `look_up_sizes`.
 
         Reading is little but Python, and decoding is not: threads that read at the same time wait for each other. So
         what need not be read before the batch is planned is read by the thread that decodes it.
@@ -55,6 +56,7 @@ class Samples:
             try:
                 known = self._cache.size_of(sample_id) if self._cache is not None else None
                 item.image = self.read(sample_id) if known is None else _unread(sample_id, *known)
+                self._seen.note(item.image)
             except BaseException as problem:
                 item.error = problem
 
@@ -104,11 +106,12 @@ class Samples:
     def _known_to_the_source(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
         """An image whose size does not suit is looked at before the batch is planned, as if it were not known."""
         settings, stack = self._settings, stack_of(self._settings.source)
-        if stack is None:
-            assert is_sized(settings.source)
+        if stack is not None:
+            sizes, limit = np.array([stack.shape[1:3]], np.int64), MAX_INDEXABLE_PIXELS
+        elif is_sized(settings.source):
             sizes, limit = sizes_of(settings.source, sample_ids), settings.max_pixels
         else:
-            sizes, limit = np.array([stack.shape[1:3]], np.int64), MAX_INDEXABLE_PIXELS
+            return self._seen.find(sample_ids)
         suits = ((sizes > 0) & (sizes <= limit)).all(axis=1)
         suits &= sizes.prod(axis=1) <= limit
         shapes, which = np.unique(sizes[suits], axis=0, return_inverse=True)
@@ -127,7 +130,7 @@ class Samples:
 
 
 def may_read_late(settings: Settings) -> bool:
-    """Whether a batch may be planned by the sizes that the source knows.
+    """Whether a batch may be planned by the sizes that the source knows, or that an earlier epoch has found.
 
     Not where several whole images are kept in a batch, as one that proves damaged may be replaced by one of another
     size.
@@ -135,7 +138,25 @@ def may_read_late(settings: Settings) -> bool:
     if stack_of(settings.source) is not None:
         return True
     keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
-    return is_sized(settings.source) and not keeps_whole
+    return not keeps_whole
+
+
+class _SeenSizes:
+    """What was found of the samples that were opened so far; 9 bytes each."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._sizes = np.zeros((num_samples, 2), np.int32)
+        self._may_scale = np.zeros(num_samples, np.bool_)
+
+    def note(self, image: StoredImage) -> None:
+        """Remember the size of an image that the recipe can use."""
+        self._may_scale[image.sample_id] = image.may_scale
+        self._sizes[image.sample_id] = image.size
+
+    def find(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
+        """The sizes of samples, 0 for those not seen yet."""
+        heights, widths = self._sizes[sample_ids].T.astype(np.int64)
+        return Sizes(heights=heights, widths=widths, may_scale=self._may_scale[sample_ids])
 
 
 def _unread(sample_id: int, height: int, width: int, may_scale: bool) -> StoredImage:

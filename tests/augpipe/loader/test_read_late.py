@@ -144,3 +144,28 @@ def test_what_the_benchmark_holds_is_read_as_its_source_is(out: Path) -> None:
     held = HeldSource(images, 2 * NUM, source)
     assert held.knows_sizes and not HeldSource(images, 2 * NUM).knows_sizes
     assert [held.size(i) for i in range(2 * NUM)] == [source.size(each.sample_id) for each in images] * 2
+
+
+def test_sizes_of_an_earlier_epoch_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = [encoded(scene(40 + i, 60, i), "JPEG") for i in range(7)]
+    contents[3] = encoded(scene(44, 50), "PNG")
+    source = MemorySource(contents)
+    options: dict[str, Any] = {"batch_size": 3, "num_threads": 2, "framework": "numpy", "seed": 4, "backend": "native"}
+    loader = Loader(source, SMALL, **options)
+    opened: list[int] = []
+    open_all = Samples.open
+
+    def spy(self: Samples, batch: Any, items: Any) -> None:
+        opened.extend(item.wanted for item in items)
+        open_all(self, batch, items)
+
+    monkeypatch.setattr(Samples, "open", spy)
+    for epoch in range(3):
+        fresh = Loader(source, SMALL, **options)
+        fresh.set_epoch(epoch)
+        expected = [batch.images for batch in fresh]
+        opened.clear()
+        for batch, images in zip(loader, expected, strict=True):
+            np.testing.assert_array_equal(batch.images, images)
+        assert sorted(opened) == (list(range(7)) if epoch == 0 else [])
+        source.contents[5] = encoded(scene(70 + epoch, 33, epoch), "JPEG")  # of another size than before
