@@ -96,7 +96,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
     num_tap_rows = np.int64(0)
     for job in range(first_job, last_job):
-        num_tap_rows = max(num_tap_rows, num_taps(rows[job // blocks].support_x))
+        num_tap_rows = max(num_tap_rows, _num_taps(rows[job // blocks].support_x))
     scratch = np.empty((WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width, np.float32)
     for job in range(first_job, last_job):
         _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, scratch.ctypes.data)
@@ -121,11 +121,11 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s):
             are_taps_inside = _weigh_x(row, s, width)
         _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
         start = image * height * width * 3 + row_y * width * (1 if planar else 3)
-        _finish(row, s, width, y, batch, start, height * width, planar)
+        _finish_row(row, s, width, y, batch, start, height * width, planar)
 
 
 @leaf
-def num_taps(support):
+def _num_taps(support):
     """Taps along an axis, those of weight 0 included."""
     return np.int64(np.ceil(np.float32(2.0) * support))
 
@@ -165,7 +165,7 @@ def _weigh_x(row, s, width):
     offset = width * 4
     at_source_x, at_first_x, at_sum_x = s + SOURCE_X * offset, s + FIRST_X * offset, s + SUM_X * offset
     at_inside_x, at_weight_x = s + INSIDE_X * offset, s + WEIGHTS_X * offset
-    num_taps_x = num_taps(row.support_x)
+    num_taps_x = _num_taps(row.support_x)
     at_index_x = at_weight_x + num_taps_x * offset
     low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
     support_x, last_tap_x = row.support_x, np.float32(num_taps_x - 1)
@@ -206,7 +206,7 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
     at_source_y, at_first_y, at_sum_y = s + SOURCE_Y * offset, s + FIRST_Y * offset, s + SUM_Y * offset
     at_inside_y, at_weight_y, at_index_y = s + INSIDE_Y * offset, s + WEIGHT_Y * offset, s + INDEX_Y * offset
     at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
-    num_taps_x, num_taps_y = num_taps(row.support_x), num_taps(row.support_y)
+    num_taps_x, num_taps_y = _num_taps(row.support_x), _num_taps(row.support_y)
     num_paired = num_taps_x // 2 * 2
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + num_taps_x) * offset
     at_fetched = s + (WEIGHTS_X + 2 * num_taps_x) * offset
@@ -323,7 +323,7 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
 
 
 @subroutine
-def _finish(row, s, width, y, batch, start, plane, planar):
+def _finish_row(row, s, width, y, batch, start, plane, planar):
     """What the constant border adds, tone, and the write at item `start` of the batch."""
     prefer_wide_vectors()
     offset = width * 4

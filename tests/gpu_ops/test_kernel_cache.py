@@ -20,6 +20,7 @@ with warnings.catch_warnings(record=True) as caught:
     import augpipe, augpipe.loader  # which takes all of it
 import numba, numpy as np
 from numba.core.dispatcher import Dispatcher
+from augpipe.gpu_ops import jit
 rng = np.random.default_rng(0)
 from augpipe.datasets.formats.arrays import ArraySource
 source = ArraySource(rng.integers(0, 256, (4, 40, 50, 3), np.uint8))
@@ -31,12 +32,13 @@ total = sum(float(batch.images.astype(np.float64).sum()) for batch in loader)
 """
 ORDER = "total = int(augpipe.order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
 REPORT = """
-# those with options of their own are kernels; leaves are built into them
+# those with a cache of their own are kernels; leaves and subroutines are built into them
 kernels = {
     f"{name}.{key}": value
     for name, module in list(sys.modules.items()) if name.startswith("augpipe.gpu_ops.")
     for key, value in vars(module).items()
     if isinstance(value, Dispatcher) and value.py_func.__module__ == name and value.signatures
+    if value.stats.cache_path or jit._CACHE_FOLDER is None
 }
 hits = {name: sum(kernel.stats.cache_hits.values()) for name, kernel in kernels.items()}
 misses = {name: sum(kernel.stats.cache_misses.values()) for name, kernel in kernels.items()}
