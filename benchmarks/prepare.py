@@ -1,7 +1,7 @@
 """`augpipe prepare` beside a bare loop of decode, resize and encode on the same cores, which writes nothing.
 
 The bare loop is what one would type: simplejpeg's decode, Pillow's Lanczos, Pillow's JPEG encoder, in one process a
-core, without profiles, orientation, sums, restart markers, tar files or the disk. Both take the same JPEG files (in the
+core, without profiles, orientation, sums, row indexes, tar files or the disk. Both take the same JPEG files (in the
 page cache) to the same scale and quality. Start-up of the processes counts for both. CPU time, of all processes, is
 kept beside wall time: other programs on the machine disturb it less.
 """

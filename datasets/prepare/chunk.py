@@ -73,7 +73,7 @@ class ChunkResult(Written):
 def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = lambda: None) -> ChunkResult:
     """Write the shards of a chunk; none is there under its name before it is whole.
 
-    Memory: one decoded image with its renditions, and some hundred bytes a sample of the chunk.
+    Memory: one decoded image with its renditions, and some hundred bytes and the row index of each sample of the chunk.
 
     Args:
         source: where the images come from.

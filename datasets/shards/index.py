@@ -95,9 +95,7 @@ class ShardIndex:
         self.shard_sha256 = header.sha256.hex()
         """The tar file's sum, in hexadecimal digits."""
         self._header = header
-        self._records = content[HEADER_BYTES : HEADER_BYTES + self.num_samples * RECORD.size]
-        self._head = content[HEADER_BYTES : header.head_bytes]
-        self._rows = content[header.head_bytes :]
+        self._content = content
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, is_head: bool = False) -> "ShardIndex":
@@ -137,7 +135,7 @@ class ShardIndex:
     def __getitem__(self, position: int) -> Record:
         """The record at `position` in the shard, 0..len-1; its numbers are not checked."""
         assert 0 <= position < self.num_samples
-        return Record._make(RECORD.unpack_from(self._records, position * RECORD.size))
+        return Record._make(RECORD.unpack_from(self._content, HEADER_BYTES + position * RECORD.size))
 
     def key(self, position: int) -> str:
         """The sample's key.
@@ -147,7 +145,7 @@ class ShardIndex:
         """
         start = self[position - 1].key_end if position else 0
         end = self[position].key_end
-        keys = self._head[len(self._records) :]
+        keys = self._content[HEADER_BYTES + self.num_samples * RECORD.size : self._header.head_bytes]
         if not 0 < end - start <= MAX_KEY_BYTES or end > len(keys):
             raise ValueError("the index is damaged: it points to no key")
         key = str(keys[start:end], "ascii", "replace")
@@ -184,23 +182,26 @@ class ShardIndex:
             ValueError: the index is damaged there; the reason alone.
         """
         start, stop = self.row_index_at(position)
-        return self._rows[start - self._header.head_bytes : stop - self._header.head_bytes]
+        return self._content[start:stop]
 
     @property
     def records(self) -> npt.NDArray[np.void]:
         """All records, (N,) of `RECORD_DTYPE`: a read-only view of the file, which is read into memory from now on."""
-        will_need(self._records)
-        return np.frombuffer(self._records, RECORD_DTYPE)
+        records = self._content[HEADER_BYTES : HEADER_BYTES + self.num_samples * RECORD.size]
+        will_need(records)
+        return np.frombuffer(records, RECORD_DTYPE)
 
     def is_whole(self) -> bool:
         """Whether records and keys are as they were written, by their CRC-32; reads all of them."""
-        will_need(self._head)
-        return zlib.crc32(self._head) == self._header.crc
+        body = self._content[HEADER_BYTES : self._header.head_bytes]
+        will_need(body)
+        return zlib.crc32(body) == self._header.crc
 
     def has_sound_row_indexes(self) -> bool:
         """Whether the row indexes are as they were written, likewise."""
-        will_need(self._rows)
-        return zlib.crc32(self._rows) == self._header.row_crc
+        rows = self._content[self._header.head_bytes :]
+        will_need(rows)
+        return zlib.crc32(rows) == self._header.row_crc
 
 
 def index_path(shard: str) -> str:

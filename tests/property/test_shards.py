@@ -17,7 +17,9 @@ from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.ustar import check_key, sample_key
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.shards.writer import ShardWriter
-from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg
+from augpipe.decoding.row_index import FileSum, pack, unpack
+from augpipe.gpu_ops.jpeg.decode import NO_POINTS
+from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg, row_index
 
 JPEGS = [jpeg(i) for i in range(NUM)]
 
@@ -33,9 +35,12 @@ def copy_of(folder: Path) -> Iterator[Path]:
         yield Path(shutil.copytree(folder, Path(parent) / "out"))
 
 
+BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF....WEBP", b"GIF89a", b"BM", b"II*\0")
 samples = st.lists(
     st.tuples(
+        st.sampled_from(BEGINNINGS),
         st.binary(max_size=3000),
+        st.binary(max_size=50),
         st.integers(-1, 4),
         st.integers(1, 65_500),
         st.integers(1, 65_500),
@@ -47,20 +52,20 @@ samples = st.lists(
 
 @given(shards=st.lists(samples, min_size=1, max_size=4))
 @settings(max_examples=15)
-def test_what_is_written_is_read_back(shards: list[list[tuple[bytes, int, int, int, str]]]) -> None:
+def test_what_is_written_is_read_back(shards: list[list[tuple[bytes, bytes, bytes, int, int, int, str]]]) -> None:
     with tempfile.TemporaryDirectory() as text:
         out = Path(text)
         (out / "full").mkdir()
         everything, infos = [], []
         for number, content in enumerate(shards):
             with ShardWriter(out / f"full/{number:06}.tar") as writer:
-                for tail, label, height, width, name in content:
-                    data = b"\xff\xd8\xff" + tail
+                for beginning, tail, rows, label, height, width, name in content:
+                    data = beginning + tail
                     meta = {"height": height, "width": width, "name": name}
-                    writer.add(sample_key(len(everything), name), data, label, meta)
-                    everything.append((data, label, (height, width)))
+                    writer.add(sample_key(len(everything), name), data, label, meta, rows)
+                    everything.append((data, label, (height, width), rows))
                 infos.append(writer.close())
-        labels = np.array([label for _, label, _ in everything], np.int64)
+        labels = np.array([label for _, label, _, _ in everything], np.int64)
         Manifest(
             num_samples=len(everything),
             scales=(Scale(name="full", shards=tuple(infos)),),
@@ -68,7 +73,8 @@ def test_what_is_written_is_read_back(shards: list[list[tuple[bytes, int, int, i
             class_counts=tuple(int((labels == i).sum()) for i in range(5)),
         ).save(out)
         source = ShardSource(out)
-        assert [(source.read(i), source.label(i), source.size(i)) for i in range(len(source))] == everything
+        found = [(source.read(i), source.label(i), source.size(i), source.row_index(i)) for i in range(len(source))]
+        assert found == everything
         assert np.array_equal(source.labels(), labels)
         assert verify(out) == []
 
@@ -118,3 +124,9 @@ def test_a_changed_byte_of_an_index_gives_the_sample_or_an_error(
                 assert PER_SHARD <= i < 2 * PER_SHARD
             else:
                 assert found == JPEGS[i]
+            try:
+                points = unpack(source.row_index(i), FileSum.of(JPEGS[i]))
+            except ValueError:
+                assert PER_SHARD <= i < 2 * PER_SHARD
+            else:
+                assert points is NO_POINTS or pack(points, FileSum.of(JPEGS[i])) == row_index(i)
