@@ -32,9 +32,11 @@ SCOPES = (
     "values",
     "payload",
     "table",
+    "scaled",
+    "slots",
 )
 """What a kernel touches: the image, the batch, the scratch rows between the kernel's phases, and the image as
-a decoder gave it; what a codec encodes, into what, and the table that it looks up."""
+a decoder gave it; what a codec encodes, into what, the table that it looks up, and what it keeps until it does."""
 
 __all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
 
