@@ -10,7 +10,10 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import current_thread
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -91,19 +94,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _simulated_blocks_wait_asleep() -> Iterator[None]:
-    """The simulator asks all the time whether a block's threads live, and takes time from them: it waits a little."""
+    """The simulator starts a thread for each of a block's, and asks all the time whether they live: we wait a little.
+
+    Those of an image's kernels never wait for each other, and so run one after another on the thread that launches
+    them. One that did would fail there: only the simulator's threads have a `syncthreads`.
+    """
     with pytest.MonkeyPatch.context() as patched:
         if IS_SIMULATED:
-            from numba.cuda.simulator.kernel import BlockThread
+            from numba.cuda.simulator.kernel import BlockManager, BlockThread, Dim3
 
-            is_alive = BlockThread.is_alive
+            is_alive, run = BlockThread.is_alive, BlockManager.run
 
             def is_alive_soon(self: BlockThread) -> bool:
                 if not self.syncthreads_blocked:
                     self.join(0.001)
                 return is_alive(self)
 
+            def run_block(self: BlockManager, grid_point: tuple[int, ...], *arguments: object) -> None:
+                if not self._f.__module__.startswith("augpipe.gpu_ops.image."):
+                    return run(self, grid_point, *arguments)
+                thread: Any = current_thread()
+                thread.blockIdx = Dim3(*grid_point)
+                for block_point in np.ndindex(*self._block_dim):
+                    thread.threadIdx = Dim3(*block_point)
+                    self._f(*arguments)
+
             patched.setattr(BlockThread, "is_alive", is_alive_soon)
+            patched.setattr(BlockManager, "run", run_block)
         yield
 
 

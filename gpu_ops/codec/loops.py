@@ -8,26 +8,32 @@ import numpy as np
 
 from augpipe.gpu_ops.codec.leaves import INFINITE, bfloat16_code, code_of, divisor_of, magnitude_bits, table_slot
 from augpipe.gpu_ops.codec.memory import (
+    load_bits,
     load_byte,
     load_entry,
     load_float,
     load_half,
     load_level,
+    load_slot,
     load_value,
     load_value_bits,
+    store_bits,
     store_byte,
     store_float,
     store_half,
+    store_slot,
     store_value,
 )
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
 NAN = np.float32(np.nan)
+RUN = 256
+"""Numbers that are scaled before their codes are looked up: what lies between stays in the first-level cache."""
 
 
 @kernel(fastmath=False)
-def encode_codes(values, payload, num, block, table, first_bucket, num_buckets):
+def encode_codes(values, payload, num, block, table, first_bucket, num_buckets, scratch):
     """Blocks of float32 to one scale (absmax) each, then one code a number; a block with a non-finite one: scale NaN.
 
     Args:
@@ -36,10 +42,12 @@ def encode_codes(values, payload, num, block, table, first_bucket, num_buckets):
         block: numbers that share a scale.
         table: (2 * num_buckets,) int32, see `codec_leaves`.
         first_bucket: upper bits of the magnitude that has the table's first entry.
+        scratch: (2 * RUN,) int32.
     """
     prefer_wide_vectors()
     values, payload, table = np.uintp(values), np.uintp(payload), np.uintp(table)
     first_bucket, num_buckets = np.int32(first_bucket), np.int32(num_buckets)
+    scaled_bits, slots = np.uintp(scratch), np.uintp(np.uintp(scratch) + np.uintp(4 * RUN))
     num_blocks = (num + block - 1) // block
     codes = np.uintp(payload + np.uintp(4 * num_blocks))
     num_non_finite = np.int64(0)
@@ -59,11 +67,17 @@ def encode_codes(values, payload, num, block, table, first_bucket, num_buckets):
         absmax = found.view(np.float32)
         store_float(payload, nth, absmax)
         divisor = divisor_of(absmax)
-        for i in range(first, last):
-            scaled = np.float32(load_value(values, i) / divisor)
-            bits = scaled.view(np.int32)
-            entry = load_entry(table, table_slot(bits, first_bucket, num_buckets))
-            store_byte(codes, i, np.uint8(code_of(bits, entry)))
+        for start in range(first, last, RUN):
+            run = min(RUN, last - start)
+            # in a loop without the lookup, which not every CPU vectorises, and which would keep it from dividing so
+            for i in range(run):
+                scaled = np.float32(load_value(values, start + i) / divisor)
+                bits = scaled.view(np.int32)
+                store_bits(scaled_bits, i, bits)
+                store_slot(slots, i, table_slot(bits, first_bucket, num_buckets))
+            for i in range(run):
+                entry = load_entry(table, load_slot(slots, i))
+                store_byte(codes, start + i, np.uint8(code_of(load_bits(scaled_bits, i), entry)))
     return num_non_finite
 
 

@@ -15,3 +15,5 @@ load_half, store_half = _load("payload", types.uint16), _store("payload", types.
 load_float, store_float = _load("payload", types.float32), _store("payload", types.float32)
 load_entry, load_level = _load("table", types.int32, types.int32), _load("table", types.float32, types.int32)
 store_count = _store("payload", types.int64)
+load_bits, store_bits = load("scaled", types.int32), store("scaled", types.int32)
+load_slot, store_slot = load("slots", types.int32), store("slots", types.int32)

@@ -16,19 +16,26 @@ _told: dict[tuple[int, int, bool], np.int32] = {}
 """By warp, lane and turn: what each thread hands to `of_lane`. The simulator runs one block of threads at a time."""
 
 
-def _load(item: Any, result: type[np.generic], num: int = 1) -> Callable[[int], Any]:
+def _load(item: Any, result: type[np.generic]) -> Callable[[int], Any]:
+    return lambda address: result(item.from_address(int(address)).value)
+
+
+def _load_several(item: Any, result: type[np.generic], num: int) -> Callable[[int], Any]:
+    items, num_bytes = item * num, num * ctypes.sizeof(item)
+
     def load(address: int) -> Any:
-        assert num == 1 or address % (ctypes.sizeof(item) * num) == 0, "a device refuses this address"
-        items = tuple(result(one) for one in (item * num).from_address(int(address)))
-        return items[0] if num == 1 else items
+        assert address % num_bytes == 0, "a device refuses this address"
+        return tuple(result(one) for one in items.from_address(int(address)))
 
     return load
 
 
 def _store(item: Any, num: int = 1) -> Callable[..., None]:
+    items, num_bytes = item * num, num * ctypes.sizeof(item)
+
     def store(address: int, *values: Any) -> None:
-        assert address % (ctypes.sizeof(item) * num) == 0, "a device refuses this address"
-        (item * num).from_address(int(address))[:] = [value.item() for value in values]
+        assert address % num_bytes == 0, "a device refuses this address"
+        items.from_address(int(address))[:] = [value.item() for value in values]
 
     return store
 
@@ -39,8 +46,8 @@ load_f32 = load_changing_f32 = _load(ctypes.c_float, np.float32)
 store_u8, store_u16, store_u32 = _store(ctypes.c_uint8), _store(ctypes.c_uint16), _store(ctypes.c_uint32)
 store_f32, store_f32_pair = _store(ctypes.c_float), _store(ctypes.c_float, 2)
 
-load_changing_i32, load_changing_four_f32 = load_i32, _load(ctypes.c_float, np.float32, 4)
-load_two_i32, load_four_i32 = _load(ctypes.c_int32, np.int32, 2), _load(ctypes.c_int32, np.int32, 4)
+load_changing_i32, load_changing_four_f32 = load_i32, _load_several(ctypes.c_float, np.float32, 4)
+load_two_i32, load_four_i32 = _load_several(ctypes.c_int32, np.int32, 2), _load_several(ctypes.c_int32, np.int32, 4)
 store_i32, store_two_i32 = _store(ctypes.c_int32), _store(ctypes.c_int32, 2)
 store_four_f32 = _store(ctypes.c_float, 4)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec.loops import decode_codes, encode_codes
+from augpipe.gpu_ops.codec.loops import RUN, decode_codes, encode_codes
 from augpipe.trainer.codecs.arrays import Memory, Slice
 from augpipe.trainer.codecs.base_codec import Codec, blocks_of
 from augpipe.trainer.codecs.codebooks import CODEBOOKS, Codebook
@@ -91,7 +91,7 @@ class EightBitCodec(Codec):
 
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Scales and codes."""
-        table = self._lookup
+        table, scratch = self._lookup, np.empty(2 * RUN, np.int32)
         return int(
             encode_codes(
                 values.address,
@@ -101,6 +101,7 @@ class EightBitCodec(Codec):
                 table.entries.ctypes.data,
                 table.first_bucket,
                 table.num_buckets,
+                scratch.ctypes.data,
             )
         )
 
