@@ -68,7 +68,9 @@ def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
     assert len(kept) >= 8  # an index and the code of each
     second = started(LOAD, AUGPIPE_CACHE_DIR=str(tmp_path))
     assert sum(second["misses"].values()) == 0
-    assert second["hits"] == first["misses"]
+    # one is built into another here, which alone is loaded then
+    built_in = {"augpipe.gpu_ops.image.pixels.pack_rgbx": 1}
+    assert second["hits"] | built_in == first["misses"] and not second["hits"].keys() & built_in.keys()
     assert second["total"] == first["total"]
     assert files_in(tmp_path) == kept
     assert first["messages"] == second["messages"] == []

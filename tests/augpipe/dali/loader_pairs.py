@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe
+from augpipe.cache.row_indexes import RowIndexes
 from augpipe.dali.decoder import DaliDecoder
 from augpipe.dali.nvjpeg import Nvjpeg
 from tests.augpipe.decoding.image_files import (
@@ -55,19 +56,19 @@ class Decoders:
 
         from augpipe.pipeline import stored_image
 
-        decode, decode_region = stored_image.decode, stored_image.decode_region
+        decode, decode_region = stored_image.decode, RowIndexes.decode_region
 
         def decoded(content: Any, *args: Any, **options: Any) -> Any:
             self._ours.append(self._ids[bytes(content)])
             return decode(content, *args, **options)
 
-        def region_decoded(content: Any, *args: Any) -> bool:
+        def region_decoded(indexes: RowIndexes, sample_id: int, content: Any, *args: Any) -> bool:
             self._ours.append(self._ids[bytes(content)])
-            return decode_region(content, *args)
+            return decode_region(indexes, sample_id, content, *args)
 
         monkeypatch.setattr(DaliDecoder, "submit", submitted)
         monkeypatch.setattr(stored_image, "decode", decoded)
-        monkeypatch.setattr(stored_image, "decode_region", region_decoded)
+        monkeypatch.setattr(RowIndexes, "decode_region", region_decoded)
 
     def look(self) -> tuple[list[int], list[int]]:
         """(DALI's samples, ours), each in ascending order."""
