@@ -38,8 +38,7 @@ class Decoder:
         """
         if item.is_cached:
             return
-        if item.pixels is None and item.opened.content is None:
-            self._read(batch, item)
+        self.read(batch, item)
         image, cache = item.opened, self._cache
         reserved = None
         if cache is not None and cache.is_on_host and _is_whole(item):
@@ -69,8 +68,14 @@ class Decoder:
             return image.region(item.region, self._row_indexes)
         return image.whole(item.factor)
 
-    def _read(self, batch: BatchInProgress, item: Item) -> None:
-        """Read an image whose size alone was known, and plan it anew where the source was wrong about it."""
+    def read(self, batch: BatchInProgress, item: Item) -> None:
+        """Read an image whose size alone was known, and plan it anew where the source was wrong about it.
+
+        Raises:
+            SampleError: it cannot be read, or used.
+        """
+        if item.pixels is not None or item.opened.content is not None:
+            return
         known, found = item.opened, self._samples.read(item.opened.sample_id)
         if self._cache is not None:
             if found.size != known.size:

@@ -40,7 +40,11 @@ class HostOutput:
         """Decode and render items, a few at a time; those that are damaged carry an error then."""
         memory = self._memory
         ready: list[Item] = []
-        for item in items:
+        for number, item in enumerate(items):
+            if number % AT_A_TIME == 0:
+                self._read(batch, items[number : number + AT_A_TIME], decoder)
+            if item.error is not None:
+                continue
             follows = bool(ready) and item.position == ready[-1].position + 1
             if memory.is_full or len(ready) == AT_A_TIME or not follows:
                 self._render(batch, ready)
@@ -52,6 +56,14 @@ class HostOutput:
             except BaseException as problem:
                 item.error = problem
         self._render(batch, ready)
+
+    def _read(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
+        """Read items one behind the other: Python that runs between kernels finds nothing of its own in the cache."""
+        for item in items:
+            try:
+                decoder.read(batch, item)
+            except BaseException as problem:
+                item.error = problem
 
     def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Nothing is left to do: images were rendered as they were decoded."""
