@@ -76,7 +76,7 @@ def test_a_fault_of_the_kernel_ends_the_batch_and_skips_no_image(monkeypatch: py
 
 
 def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also around an image that is damaged, and one that has no place beside the others."""
+    """Also around images that are damaged or cannot be read, and one that has no place beside the others."""
     rendered: list[tuple[int, list[int]]] = []
 
     def noted(images: list[LocatedPixels], rows: np.ndarray, *rest: object) -> None:
@@ -89,11 +89,15 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
             raise SampleError("8", "damaged")
         item.pixels = LocatedPixels.of(room.reshape(2, 2, 4))
 
+    def read(batch: BatchInProgress, item: Item) -> None:
+        if item.position == 13:
+            raise SampleError("13", "lost")
+
     monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", 50)
     monkeypatch.setattr(host_output, "render", noted)
     output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))
     batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),))
     items = [Item(position=position, wanted=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)]
-    output.fill(batch, items, SimpleNamespace(decode=decode))
-    expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19, 20, 21, 22]), (13, [23, 24])]
-    assert rendered == expected and [item.position for item in items if item.error] == [8]
+    output.fill(batch, items, SimpleNamespace(decode=decode, read=read))
+    expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19, 20, 21, 22]), (14, [24])]
+    assert rendered == expected and [item.position for item in items if item.error] == [8, 13]
