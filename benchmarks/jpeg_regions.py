@@ -14,7 +14,7 @@ from common import in_turn, photographs, ratio, save, summary
 
 from augpipe import Recipe, plan
 from augpipe.decoding.row_index import FileSum, row_index_of, unpack
-from augpipe.gpu_ops.jpeg.decode import Workspace
+from augpipe.gpu_ops.jpeg.workspace import Workspace
 from augpipe.ops import MultiResolutionCrop, Op, RandomResizedCrop, Rotate
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions

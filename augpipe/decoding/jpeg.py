@@ -9,7 +9,7 @@ import numpy.typing as npt
 import simplejpeg
 
 if TYPE_CHECKING:
-    from augpipe.gpu_ops.jpeg.decode import Workspace
+    from augpipe.gpu_ops.jpeg.workspace import Workspace
 
 _SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
@@ -209,7 +209,7 @@ def decode_region(
 def own_decoder() -> "Workspace | None":
     """The calling thread's decoder of JPEGs; None where this CPU has none that is faster than libjpeg-turbo."""
     if _local.decoder is None:
-        from augpipe.gpu_ops.jpeg.decode import HAS_WIDE_VECTORS, Workspace
+        from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS, Workspace
 
         _local.decoder = Workspace() if HAS_WIDE_VECTORS else None
     return _local.decoder

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from augpipe.decoding.jpeg import own_decoder
-from augpipe.gpu_ops.jpeg.decode import NO_POINTS, Points
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
 
 MAGIC = b"ARX1"
 HEADER = struct.Struct("<4sIIIHHHH")

@@ -10,7 +10,7 @@ from PIL import Image
 
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.doctor.finding import Finding
-from augpipe.gpu_ops.jpeg.decode import HAS_WIDE_VECTORS
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS
 
 SHAPE = (48, 64, 3)
 _TOLERANCE = 8  # levels that JPEG may change in a smooth image

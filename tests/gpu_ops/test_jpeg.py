@@ -12,7 +12,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.gpu_ops.jpeg.decode import NO_POINTS, Points, Workspace
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points, Workspace
 from tests.augpipe.decoding.image_files import encoded, scene
 
 Pixels = npt.NDArray[np.uint8]
@@ -204,7 +204,7 @@ DAMAGED = """
 import random, sys
 from functools import partial
 import numpy as np
-from augpipe.gpu_ops.jpeg.decode import Workspace
+from augpipe.gpu_ops.jpeg.workspace import Workspace
 from tests.gpu_ops.test_jpeg import libjpegs
 from tests.guard_pages import guarded
 from tests.augpipe.decoding.image_files import encoded, scene

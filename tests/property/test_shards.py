@@ -18,7 +18,7 @@ from augpipe.datasets.shards.ustar import check_key, sample_key
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding.row_index import FileSum, pack, unpack
-from augpipe.gpu_ops.jpeg.decode import NO_POINTS
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS
 from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg, row_index
 
 JPEGS = [jpeg(i) for i in range(NUM)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from augpipe.decoding import probe
 from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import HEADER, POINT_BYTES, FileSum, row_index_of, unpack
-from augpipe.gpu_ops.jpeg.decode import NO_POINTS
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS
 from tests.augpipe.decoding.image_files import encoded, scene
 
 FILE = encoded(scene(90, 200), "JPEG", quality=80, subsampling=0)

@@ -117,7 +117,7 @@ def test_damage_above_the_region_is_noticed_and_below_it_is_not() -> None:
 def test_without_wide_vectors_libjpeg_turbo_decodes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list(make(PLAIN, CROPS))
     monkeypatch.setattr(jpeg, "_local", jpeg._Local())
-    monkeypatch.setattr("augpipe.gpu_ops.jpeg.decode.HAS_WIDE_VECTORS", False)
+    monkeypatch.setattr("augpipe.gpu_ops.jpeg.workspace.HAS_WIDE_VECTORS", False)
     decodes = Decodes(monkeypatch)
     assert assert_same(make(PLAIN, CROPS), expected) == len(PLAIN)
     wholes, regions = decodes.look()

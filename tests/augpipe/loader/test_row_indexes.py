@@ -8,7 +8,7 @@ from augpipe import Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import HEADER, POINT_BYTES, row_index_of
-from augpipe.gpu_ops.jpeg import decode
+from augpipe.gpu_ops.jpeg.workspace import Workspace
 from augpipe.ops import CenterCrop, RandomResizedCrop, Rotate
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import MemorySource
@@ -44,13 +44,13 @@ class Known:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rows: list[int] = []
-        kept = decode.Workspace.decode
+        kept = Workspace.decode
 
         def spy(workspace: Any, file: Any, height: int, width: int, region: Any, out: Any, *points: Any) -> bool:
             self._rows.append(points[0].num_rows if points else 0)
             return kept(workspace, file, height, width, region, out, *points)
 
-        monkeypatch.setattr(decode.Workspace, "decode", spy)
+        monkeypatch.setattr(Workspace, "decode", spy)
 
     def look(self) -> list[int]:
         found = self._rows[:]

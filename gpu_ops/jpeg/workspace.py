@@ -1,0 +1,162 @@
+"""What a thread decodes JPEGs with: its memory, and the points that it notes on the way."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite.binding import get_host_cpu_features
+
+from augpipe.gpu_ops.jpeg.decode import SMALL, decode_region
+from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
+from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HAS_EXIF, HEIGHT, LEFT, TAKEN, WIDTH, read_header
+from augpipe.gpu_ops.jpeg.huffman import NUM_TABLES, PAIR_BITS, SKIP_BITS, SYMBOL_BITS
+from augpipe.gpu_ops.jpeg.layout import COEFFICIENTS, COLUMNS, INTERVALS, PLANES, POINTS, STREAM, STUFFED
+from augpipe.gpu_ops.jpeg.points import KNOWN_ITEMS, NUM_POINTS, POINTS_A_ROW, ROW_STEP
+from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS
+
+HAS_WIDE_VECTORS = bool(get_host_cpu_features().get("avx2"))
+"""Whether this CPU decodes so faster than libjpeg-turbo does; measured with AVX2 alone."""
+
+
+class Points(NamedTuple):
+    """What is known of where a file's MCUs begin; see `points`."""
+
+    row_step: int
+    """Rows of MCUs from one that has points to the next."""
+    column_step: int
+    """MCUs from a point to the next one of its row."""
+    num_rows: int
+    """Of how many rows of MCUs, from the first one on, all points are here."""
+    positions: npt.NDArray[np.uint32]
+    """(n,) bits of the scan."""
+    predictors: npt.NDArray[np.int16]
+    """(n, 3) levels of DC, one for each component."""
+
+
+NO_POINTS = Points(0, 0, 0, np.empty(0, np.uint32), np.empty((0, 3), np.int16))
+
+
+class Workspace:
+    """What one thread decodes with; it grows with the images that it meets.
+
+    Args:
+        empty: makes its memory, (num,) of a dtype with any content; for tests.
+    """
+
+    def __init__(self, empty: Callable[[int, type[np.generic]], npt.NDArray[Any]] = np.empty) -> None:
+        self._empty = empty
+        self._region, self._size = np.zeros(4, np.int64), np.zeros(2, np.int64)
+        self._needed, self._known = np.zeros(7, np.int64), np.zeros(KNOWN_ITEMS, np.int64)
+        self._tables = (
+            np.zeros(FRAME_ITEMS, np.int64),
+            np.zeros(10, np.int64),
+            self._known,
+            np.zeros(READER_ITEMS, np.int64),
+            np.zeros((NUM_TABLES, 17), np.uint8),
+            np.zeros((NUM_TABLES, 256), np.uint8),
+            np.zeros((4, 64), np.int32),
+            np.zeros(NUM_TABLES << SYMBOL_BITS, np.uint32),
+            np.zeros((NUM_TABLES, 2, 17), np.int64),
+            np.zeros(NUM_TABLES // 2 << PAIR_BITS, np.uint64),
+            np.zeros(NUM_TABLES // 2 << SKIP_BITS, np.uint16),
+            np.zeros((6, 6), np.int64),
+            np.zeros((4, 6), np.int64),
+            np.zeros(BETWEEN_ITEMS, np.int32),
+        )
+        frame, _, _, _, counts, values, quantization, *_ = self._tables
+        self._header = frame, quantization, counts, values
+        self._sizes = [1 << 14] * len(self._needed)
+        self._memory = self._of_sizes()
+
+    def size(self, file: npt.NDArray[np.uint8]) -> tuple[int, int] | None:
+        """Height and width of a JPEG that may be decoded and that nothing in it says to turn, by its header; else None.
+
+        Args:
+            file: (n,) uint8, the whole file.
+        """
+        if read_header(_read_only(file), *self._header) == LEFT:
+            return None
+        frame = self._header[0].tolist()
+        return None if frame[HAS_EXIF] else (frame[HEIGHT], frame[WIDTH])
+
+    def decode(
+        self,
+        file: npt.NDArray[np.uint8],
+        height: int,
+        width: int,
+        region: tuple[int, int, int, int],
+        out: npt.NDArray[np.uint8],
+        known: Points = NO_POINTS,
+        max_points: int = 0,
+    ) -> bool:
+        """Decode a region to RGBX as libjpeg-turbo would, without the GIL, from one thread at a time.
+
+        Args:
+            file: (n,) uint8, the whole file.
+            height: in pixels, as another reader of the header found; one that says otherwise is not decoded.
+            width: likewise.
+            region: left, top, right, bottom in pixels, right and bottom excluded. Where it is empty all codes are
+                read, and nothing is written.
+            out: (4 * pixels of the region,) uint8 or more, C-contiguous, filled; its address is a multiple of 4.
+            known: points of this very file, which are made use of.
+            max_points: how many points may be noted of a file of which none are known.
+
+        Returns:
+            False where the file is to be left to libjpeg-turbo, since it is of another kind, or damaged; what `out`
+            holds then is undefined.
+        """
+        self._region[:], self._size[:] = region, (height, width)
+        pixels = out[: len(out) // 4 * 4].view(np.uint32)
+        file = _read_only(file)
+        num_known = len(known.positions)
+        while True:
+            self._known[:] = 0
+            if num_known:
+                self._known[ROW_STEP : NUM_POINTS + 1] = *known[:3], num_known
+                *_, positions, predictors = self._memory
+                positions[:num_known], predictors[:num_known] = known.positions, known.predictors
+            else:
+                self._known[NUM_POINTS] = max_points
+            result = decode_region(file, self._region, self._size, pixels, *self._tables, self._needed, *self._memory)
+            if result != SMALL:
+                return bool(result == TAKEN)
+            # a quarter more: the next image may be a little larger
+            self._sizes = [
+                held if held >= need else need * 5 // 4
+                for held, need in zip(self._sizes, self._needed.tolist(), strict=True)
+            ]
+            self._memory = self._of_sizes()
+
+    def points(self) -> Points:
+        """What is known of the file that was decoded last, with success; valid until the next one."""
+        row_step, column_step, num_rows, _, points_a_row = self._known[: POINTS_A_ROW + 1].tolist()
+        num = -(-num_rows // row_step) * points_a_row if row_step else 0
+        *_, positions, predictors = self._memory
+        return Points(row_step, column_step, num_rows, positions[:num], predictors[:num])
+
+    def _of_sizes(self) -> tuple[npt.NDArray[Any], ...]:
+        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes,
+        stuffed zeros, positions and predictors."""
+        sizes = self._sizes
+        planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
+        return (
+            self._empty(sizes[STREAM], np.uint8),
+            self._empty(sizes[INTERVALS], np.int64),
+            self._empty(sizes[COEFFICIENTS], np.int16),
+            planes,
+            planes.view(np.uint8),
+            self._empty(sizes[COLUMNS], np.int16),
+            doubled.reshape(2, -1),
+            doubled.view(np.uint8).reshape(2, -1),
+            self._empty(sizes[STUFFED], np.uint32),
+            self._empty(sizes[POINTS], np.uint32),
+            self._empty(3 * sizes[POINTS], np.int16).reshape(-1, 3),
+        )
+
+
+def _read_only(file: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The same bytes as numba compiles for, which takes memory that may be written for another type."""
+    file = file.view()
+    file.flags.writeable = False
+    return file
