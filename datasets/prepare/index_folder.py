@@ -32,7 +32,7 @@ class Indexed:
     num_kept: int
     """Images that were not read anew, since an earlier run had."""
     num_bytes: int
-    """Of the index."""
+    """How long the index is."""
 
 
 def index_folder(

@@ -31,7 +31,7 @@ class Rendition:
     is_kept: bool
     """Whether `file` is the source's."""
     row_index: bytes
-    """Of `file`; empty where it has none."""
+    """The row index of `file`; empty where it has none."""
 
 
 def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -> Rendition:

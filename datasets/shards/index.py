@@ -58,7 +58,7 @@ class Record(NamedTuple):
     crc: int
     """CRC-32 of all that the sample takes in the tar file: from this header to the next sample's, or the end marks."""
     format: int
-    """Of the image, as `formats.format_code` counts them."""
+    """The image's kind, as `formats.format_code` counts them."""
     row_end: int
     """Where its row index ends among the row indexes; it begins where the one before ends."""
 

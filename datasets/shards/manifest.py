@@ -48,7 +48,7 @@ class ShardInfo(Written):
     index_bytes: Count
     """The index file's length."""
     head_bytes: int = Field(ge=0, le=_MAX_HEAD_BYTES)
-    """Of these, those up to the row indexes: what a reader at a distance fetches first."""
+    """Those of the index up to the row indexes: what a reader at a distance fetches first."""
     head_sha256: Sha256
     """Their sum."""
 

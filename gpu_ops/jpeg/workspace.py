@@ -27,7 +27,7 @@ class Points(NamedTuple):
     column_step: int
     """MCUs from a point to the next one of its row."""
     num_rows: int
-    """Of how many rows of MCUs, from the first one on, all points are here."""
+    """For how many rows of MCUs, from the first one on, all points are here."""
     positions: npt.NDArray[np.uint32]
     """(n,) bits of the scan."""
     predictors: npt.NDArray[np.int16]
