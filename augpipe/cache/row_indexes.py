@@ -6,8 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.decoding.jpeg import own_decoder
+from augpipe.decoding.jpeg import decode_region, own_decoder
 from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
 from augpipe.source import Pixels, Source
 
 DEFAULT_BYTES = 256 * 2**20
@@ -48,11 +49,13 @@ class RowIndexes:
         out: Pixels,
     ) -> bool:
         """`decoding.jpeg.decode_region` from the nearest point on; what is found on the way is kept."""
+        if self._stored is None and not self._max_points:
+            return decode_region(data, height, width, region, out)
         decoder = own_decoder()
         if decoder is None or out.ctypes.data % 4:
             return False
         file = FileSum.of(data)
-        known = unpack(self._find(sample_id), file)
+        known = self._find(sample_id, file)
         codes = np.frombuffer(data, np.uint8)
         if not decoder.decode(codes, height, width, region, out, known, self._max_points):
             return False
@@ -61,13 +64,19 @@ class RowIndexes:
             self._keep(sample_id, pack(found, file))
         return True
 
-    def _find(self, sample_id: int) -> bytes | memoryview:
-        stored = self._stored(sample_id) if self._stored is not None else b""
-        return stored if stored or self._rooms is None else memoryview(self._rooms[sample_id])
+    def _find(self, sample_id: int, file: FileSum) -> Points:
+        """What the source has stored of this very file, or else what was found of it before."""
+        known = unpack(self._stored(sample_id), file) if self._stored is not None else NO_POINTS
+        if known.num_rows or self._rooms is None:
+            return known
+        return unpack(memoryview(self._rooms[sample_id]), file)
 
     def _keep(self, sample_id: int, index: bytes) -> None:
+        room = HEADER.size + self._max_points * POINT_BYTES
+        if len(index) > room:  # what a source has stored of a part of the rows has grown
+            return
         with self._lock:
             if self._rooms is None:
-                self._rooms = np.zeros((self._num_samples, HEADER.size + self._max_points * POINT_BYTES), np.uint8)
+                self._rooms = np.zeros((self._num_samples, room), np.uint8)
             # another thread that reads it now finds a wrong sum, and goes without
             self._rooms[sample_id, : len(index)] = np.frombuffer(index, np.uint8)

@@ -106,7 +106,7 @@ class FolderIndex:
 
     def row_index(self, sample_id: int) -> bytes | memoryview:
         """The row index of a sample, which has a checksum of its own; empty where there is none."""
-        position = sample_id if self._entry_of is None else int(self._entry_of[sample_id])
+        position = self._position(sample_id)
         if position < 0:
             return b""
         found = next(read_entries(self._view[int(self._table["offset"][position]) :]), None)
@@ -114,11 +114,15 @@ class FolderIndex:
 
     def size(self, sample_id: int) -> tuple[int, int]:
         """Height and width of a sample; 0 where they are not known."""
-        position = sample_id if self._entry_of is None else int(self._entry_of[sample_id])
+        position = self._position(sample_id)
         if position < 0:
             return 0, 0
         row = self._table[position]
         return int(row["height"]), int(row["width"])
+
+    def _position(self, sample_id: int) -> int:
+        """Where a sample stands in the table; -1 where it is not there."""
+        return sample_id if self._entry_of is None else int(self._entry_of[sample_id])
 
 
 def read_entries(view: memoryview) -> Iterator[Entry]:

@@ -80,8 +80,10 @@ def _write(root: str, source: FolderSource, threads: int, progress: Callable[[in
         for sample_id in sample_ids:
             name, file = os.fsencode(source.names[sample_id]), source.path(sample_id)
             known = earlier.get(name)
-            is_kept = known is not None and _is_older(file, since)
-            entries.append((known, True) if known is not None and is_kept else (_entry_of(name, file), False))
+            if known is None or not _is_older(file, since):
+                entries.append((_entry_of(name, file), False))
+            else:
+                entries.append((known, True))
             tick()
         return entries
 

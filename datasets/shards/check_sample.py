@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.shards.formats import EXTENSIONS, extension_of
-from augpipe.datasets.shards.index import Record
+from augpipe.datasets.shards.index import EXTENSIONS, Record, extension_of
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, Member, padded, parse_header
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 from augpipe.decoding import MAX_PIXELS, decode, probe

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.files.mapped import map_file, will_need
 from augpipe.datasets.metadata.names import printable
-from augpipe.datasets.shards.formats import extension_of
 from augpipe.datasets.shards.ustar import MAX_KEY_BYTES, check_key
+from augpipe.decoding.header import Format
 
 MAGIC = b"AUGPIDX\0"
 VERSION = 2
@@ -39,6 +39,11 @@ assert RECORD.size == RECORD_DTYPE.itemsize == 40
 MAX_ROW_BYTES = 2**32 - 1
 """The most that a shard's row indexes may take together, where it is some 200 GB long: images after that have none."""
 
+EXTENSIONS: dict[Format, str] = {"JPEG": "jpg", "PNG": "png", "WebP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
+"""In the order of their codes, from 0; a new one comes last."""
+_CODES = {name: code for code, name in enumerate(EXTENSIONS)}
+_EXTENSIONS = tuple(EXTENSIONS.values())
+
 
 class Record(NamedTuple):
     """What the index says of one sample."""
@@ -58,7 +63,7 @@ class Record(NamedTuple):
     crc: int
     """CRC-32 of all that the sample takes in the tar file: from this header to the next sample's, or the end marks."""
     format: int
-    """The image's kind, as `formats.format_code` counts them."""
+    """The image's kind, as `format_code` counts them."""
     row_end: int
     """Where its row index ends among the row indexes; it begins where the one before ends."""
 
@@ -202,6 +207,22 @@ class ShardIndex:
         rows = self._content[self._header.head_bytes :]
         will_need(rows)
         return zlib.crc32(rows) == self._header.row_crc
+
+
+def format_code(name: Format) -> int:
+    """What an index says for a format."""
+    return _CODES[name]
+
+
+def extension_of(code: int) -> str:
+    """The extension of a format's files, without the dot.
+
+    Raises:
+        ValueError: no format has this code; the reason alone.
+    """
+    if code >= len(_EXTENSIONS):
+        raise ValueError(f"the index is damaged: format {code} is none of the {len(_EXTENSIONS)} that there are")
+    return _EXTENSIONS[code]
 
 
 def index_path(shard: str) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 from augpipe.datasets.files.atomic import AtomicFile, write_atomically
 from augpipe.datasets.metadata.names import printable
-from augpipe.datasets.shards.formats import EXTENSIONS, format_code
-from augpipe.datasets.shards.index import MAX_ROW_BYTES, RECORD, Record, index_path, pack_index
+from augpipe.datasets.shards.index import EXTENSIONS, MAX_ROW_BYTES, RECORD, Record, format_code, index_path, pack_index
 from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
 from augpipe.decoding.header import Format

@@ -36,7 +36,7 @@ def of_kind(image: npt.NDArray[np.uint8], kind: str, **options: Any) -> bytes:
     """(H, W, 3) `image` in one of `KINDS`."""
     if kind == "gray":
         return encode_jpeg(np.ascontiguousarray(image[..., 0]), **options)
-    return encode_jpeg(image, subsampling=kind, **options)  # type: ignore[arg-type]
+    return encode_jpeg(image, subsampling=kind, **options)
 
 
 def jpeg_files(num: int, sides: Sequence[tuple[int, int]] = tuple(SIDES)) -> list[bytes]:
@@ -64,7 +64,7 @@ def damaged(data: bytes) -> bytes:
 def make(contents: Sequence[Any], recipe: Recipe, **options: Any) -> Loader:
     """A loader over `contents`, on two threads of the native backend unless told otherwise."""
     settings = {"batch_size": 6, "framework": "numpy", "num_threads": 2, "seed": 5, "backend": "native"} | options
-    return Loader(MemorySource(contents), recipe, **settings)  # type: ignore[arg-type]
+    return Loader(MemorySource(contents), recipe, **settings)
 
 
 @contextmanager

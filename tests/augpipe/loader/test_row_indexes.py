@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.jpeg import own_decoder
-from augpipe.decoding.row_index import HEADER, POINT_BYTES, row_index_of
+from augpipe.decoding.row_index import HEADER, POINT_BYTES, FileSum, pack, row_index_of
 from augpipe.gpu_ops.jpeg.workspace import Workspace
 from augpipe.ops import CenterCrop, RandomResizedCrop, Rotate
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -115,6 +116,21 @@ def test_what_the_source_has_stored_is_taken_first(monkeypatch: pytest.MonkeyPat
     loader = make(Stored(FILES, indexes), CROPS)
     assert assert_same(loader, expected) == len(FILES)
     assert sorted(rows > 0 for rows in known.look()) == [False] * 2 + [True] * 4
+    list(loader)
+    assert all(known.look())  # what was wrong or missing has been found
+
+
+def test_a_stored_index_of_some_rows_grows_no_further_than_there_is_room() -> None:
+    decoder = own_decoder()
+    assert decoder is not None
+    height, width = SIZES[5]
+    codes, out = np.frombuffer(FILES[5], np.uint8), np.empty(height * width * 4, np.uint8)
+    assert decoder.decode(codes, height, width, (0, 0, width, 9), out, max_points=1000)
+    indexes = [b""] * 5 + [pack(decoder.points(), FileSum.of(FILES[5]))]
+    assert len(indexes[5]) > HEADER.size
+    loader = make(Stored(FILES, indexes), CROPS, row_index_bytes=0)
+    for _ in range(3):
+        assert sum(map(len, loader)) == len(FILES)
 
 
 def test_negative_room_is_refused() -> None:

@@ -131,8 +131,8 @@ def test_the_bytes_are_the_same_again_and_the_numbers_are_those_of_the_pixels(
     assert tree(tmp_path / "out") == tree(kept)
     pixels = [decode(data, probe(data, max_pixels=MAX_PIXELS))[..., :3].reshape(-1, 3) for data in FILES.values()]
     joined = np.concatenate(pixels) / 255
-    np.testing.assert_allclose(manifest.mean, joined.mean(axis=0))  # type: ignore[arg-type]
-    np.testing.assert_allclose(manifest.std, joined.std(axis=0))  # type: ignore[arg-type]
+    np.testing.assert_allclose(manifest.mean, joined.mean(axis=0))
+    np.testing.assert_allclose(manifest.std, joined.std(axis=0))
     report = (kept / "report.html").read_text()
     assert f"files kept byte by byte, counted at each scale</th><td>{len(FILES)}<" in report
 
