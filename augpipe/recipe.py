@@ -13,31 +13,65 @@ from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, model_val
 
 from augpipe.checks.models import Checked, FieldError, broken, refuse_unknown, told
 from augpipe.ops import (
+    AutoContrast,
+    Brightness,
     BrownConrady,
     CenterCrop,
+    ChannelDropout,
+    ChannelShuffle,
     ColorCast,
+    ColorJitter,
+    Contrast,
+    Equalize,
     Flip,
+    Gamma,
+    Grayscale,
+    Hue,
+    Invert,
     LensDistortion,
+    Lighting,
     MultiResolutionCrop,
     Normalize,
     Op,
+    Posterize,
     RandomResizedCrop,
     Rotate,
+    Saturation,
+    Sharpness,
+    Solarize,
+    SolarizeAdd,
     Stretch,
     Vignette,
 )
 from augpipe.ops.op import CONTINUOUS, pair
 
 AnyKind = (
-    BrownConrady
+    AutoContrast
+    | Brightness
+    | BrownConrady
     | CenterCrop
+    | ChannelDropout
+    | ChannelShuffle
     | ColorCast
+    | ColorJitter
+    | Contrast
+    | Equalize
     | Flip
+    | Gamma
+    | Grayscale
+    | Hue
+    | Invert
     | LensDistortion
+    | Lighting
     | MultiResolutionCrop
     | Normalize
+    | Posterize
     | RandomResizedCrop
     | Rotate
+    | Saturation
+    | Sharpness
+    | Solarize
+    | SolarizeAdd
     | Stretch
     | Vignette
 )

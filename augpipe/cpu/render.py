@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.finish import finish_images
+from augpipe.gpu_ops.image.finish_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
 from augpipe.source import Pixels
@@ -87,7 +90,7 @@ def render(
 
     Args:
         images: RGBX pixels on the host.
-        rows: (B,) `gpu_ops.image.rows.KERNEL_ROW`, one an image.
+        rows: (B,) `planning.kernel_rows.kernel_rows`, one an image.
         out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
         size: height and width of an output image, in pixels.
         form: dtype and layout.
@@ -107,6 +110,9 @@ def render_table(
     """Write finished images as `render` does, from a `pixel_table`."""
     height, width = size
     target = scratch.values(len(out)) if form.is_narrow else out
-    run_jobs(table, rows, target, height, width, form.planar, 0, len(table) * jobs_per_image(height))
+    kernel_rows = first_parts(rows)
+    run_jobs(table, kernel_rows, target, height, width, form.planar, 0, len(table) * jobs_per_image(height))
+    if kernel_rows is not rows:
+        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, height, width, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one

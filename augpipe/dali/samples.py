@@ -9,7 +9,6 @@ import numpy.typing as npt
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.planning.record import plan_dtype
 from augpipe.recipe import Recipe
 
 Numbers = npt.NDArray[Any]
@@ -62,7 +61,7 @@ def plan_batch(recipe: Recipe, seed: int, ids: Numbers, epochs: Numbers, sizes: 
         if reason:
             raise ValueError(f"sample {sample_id}: {reason}")
     shape = np.array(sizes, np.int64).reshape(-1, 2)
-    views = tuple(np.zeros(len(ids), plan_dtype(view)) for view in recipe.all_views)
+    views = tuple(np.zeros(len(ids), rows.dtype) for rows in draw_plan(recipe, [], sizes=[]).views)
     for epoch in np.unique(epochs):
         which = epochs == epoch
         drawn = draw_plan(recipe, ids[which], sizes=shape[which], epoch=int(epoch), seed=seed)

@@ -1,22 +1,60 @@
 """The ops that a recipe is made of."""
 
+from augpipe.ops.colour import (
+    Brightness,
+    ChannelDropout,
+    ChannelShuffle,
+    ColorJitter,
+    Contrast,
+    Grayscale,
+    Hue,
+    Lighting,
+    Saturation,
+)
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
 from augpipe.ops.geometry import Flip, Rotate, Stretch
 from augpipe.ops.lens import BrownConrady, LensDistortion
+from augpipe.ops.levels import (
+    AutoContrast,
+    Equalize,
+    Gamma,
+    Invert,
+    Posterize,
+    Sharpness,
+    Solarize,
+    SolarizeAdd,
+)
 from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = [
+    "AutoContrast",
+    "Brightness",
     "BrownConrady",
     "CenterCrop",
+    "ChannelDropout",
+    "ChannelShuffle",
     "ColorCast",
+    "ColorJitter",
+    "Contrast",
+    "Equalize",
     "Flip",
+    "Gamma",
+    "Grayscale",
+    "Hue",
+    "Invert",
     "LensDistortion",
+    "Lighting",
     "MultiResolutionCrop",
     "Normalize",
     "Op",
+    "Posterize",
     "RandomResizedCrop",
     "Rotate",
+    "Saturation",
+    "Sharpness",
+    "Solarize",
+    "SolarizeAdd",
     "Stretch",
     "Vignette",
 ]

@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
+from augpipe.gpu_ops.image.finish_rows import MATRIX, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.ops.colour_program import ColourStep
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 
 class Frame:
@@ -34,6 +37,8 @@ class Frame:
         self.cast_is_last = False
         self.vignette = np.zeros((num, 2))
         self.has_vignette = False
+        self.steps: list[ColourStep] = []
+        """What follows the cast and the vignette, in order."""
         self.mean = np.zeros(3)
         self.std = np.full(3, 1.0 / 255.0)
 
@@ -58,14 +63,38 @@ class Frame:
 
     def shift_colour(self, levels: Float) -> None:
         """Add (n, 3) 8-bit levels to the channels."""
+        if self.steps:
+            matrices = np.zeros((len(levels), 3, 4))
+            matrices[:, :, :3], matrices[:, :, 3] = np.eye(3), levels
+            self.combine_channels(matrices, levels.any(axis=1))
+            return
         self.cast = levels
         self.has_cast = True
         self.cast_is_last = self.has_vignette
 
     def darken_corners(self, radii: Float, strengths: Float) -> None:
         """Darken from (n,) `radii` outwards, by (n,) `strengths` at the corner."""
+        if self.steps:
+            numbers = np.stack([radii**2, 1.0 / (1.0 - radii**2), strengths], axis=1)
+            self.steps.append(ColourStep.of(VIGNETTE, numbers, strengths > 0.0))
+            return
         self.vignette = np.stack([radii, strengths], axis=1)
         self.has_vignette = True
+
+    def combine_channels(self, matrices: Float, applied: Bool) -> None:
+        """Make each channel a sum over R, G, B and 1, by (n, 3, 4) `matrices`, kept within 0..255."""
+        self.steps.append(ColourStep.of(MATRIX, matrices.reshape(-1, 12), applied))
+
+    def look_up_levels(self, tables: npt.NDArray[np.uint8], applied: Bool) -> None:
+        """Replace the nearest level of each channel by that of (m, 256) `tables`, for the m images it is applied to."""
+        step = ColourStep.of(TABLE, np.zeros((len(applied), 0)), applied)
+        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
+        step.tables[applied] = tables
+        self.steps.append(step)
+
+    def look_at_image(self, kind: int, factors: Float, applied: Bool) -> None:
+        """Change levels by a kind of `finish_rows` that looks at the whole rendered image, with (n,) factors."""
+        self.steps.append(ColourStep.of(kind, factors[:, None], applied))
 
     def normalise(self, mean: tuple[float, float, float], std: tuple[float, float, float]) -> None:
         """Subtract the mean and divide by the standard deviation, both in 0..1 per channel."""

@@ -38,6 +38,12 @@ class RandomWords:
             return self.uniform(position, low, high)
         return low + step * self.integer(position, num_steps(low, high, step)).astype(np.float64)
 
+    def normals(self, position: int) -> tuple[Float, Float]:
+        """Two times (n,) normal numbers of mean 0 and standard deviation 1, of two words (Box and Muller 1958)."""
+        radius = np.sqrt(-2.0 * np.log1p(-uniform(self.words[:, position])))
+        angle = 2.0 * np.pi * uniform(self.words[:, position + 1])
+        return radius * np.cos(angle), radius * np.sin(angle)
+
 
 def num_steps(low: float, high: float, step: float) -> int:
     """How many values low, low + step, .., high there are."""

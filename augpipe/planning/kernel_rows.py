@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.finish_rows import AT_STEPS, STEP_BYTES, row_dtype
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
 
@@ -28,8 +29,11 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
 
 
 def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
-    """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size."""
-    table: Rows = np.zeros(len(rows), KERNEL_ROW)
+    """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size.
+
+    Where colours take more steps, each is followed by what `gpu_ops.image.finish_rows` holds.
+    """
+    table: Rows = np.zeros(len(rows), _table_dtype(rows))
     factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)
     after, before = rows["after"] / factor[:, None, None], rows["before"]
     linear = after[:, :, :2]
@@ -50,11 +54,33 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     table["vignette_inner_r2"], table["vignette_inverse_span"] = radius2, 1.0 / (1.0 - radius2)
     table["vignette_strength"] = rows["vignette"][:, 1]
     table["cast"], table["casts_last"] = rows["cast"], rows["cast_is_last"]
-    table["scale"] = 1.0 / (255.0 * rows["std"])
-    table["bias"] = -rows["mean"] / rows["std"]
+    scale, bias = 1.0 / (255.0 * rows["std"]), -rows["mean"] / rows["std"]
+    if table.dtype == KERNEL_ROW:
+        table["scale"], table["bias"] = scale, bias
+    else:
+        table["scale"] = 1.0
+        _write_finish(table, rows, scale, bias)
     table["fill"] = rows["fill"]
     _bound(table, rows, factor, _reach(table, rows, linear, before, has_lens))
     return table
+
+
+def _table_dtype(rows: Rows) -> np.dtype[np.void]:
+    names = rows.dtype.names or ()
+    if "steps" not in names:
+        return KERNEL_ROW
+    return row_dtype(rows["steps"].shape[1], rows["tables"].shape[1] if "tables" in names else 0)
+
+
+def _write_finish(table: Rows, rows: Rows, scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64]) -> None:
+    """Fill in what follows a `KERNEL_ROW`: the rendered image holds levels, and all else comes behind it."""
+    header = table["header"]
+    header["scale"], header["bias"] = scale, bias
+    header["inverse_corner_r2"], header["num_steps"] = table["inverse_corner_r2"], rows["num_steps"]
+    header["at_tables"] = AT_STEPS + table["steps"].shape[1] * STEP_BYTES
+    table["steps"] = rows["steps"]
+    if "tables" in (rows.dtype.names or ()):
+        table["tables"] = rows["tables"]
 
 
 def _reach(

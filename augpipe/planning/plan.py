@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from augpipe.checks.plural import count
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, draws, whole_number, whole_numbers
+from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn
 from augpipe.ops.random_words import RandomWords
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.recipe import Recipe, View, check_recipe
@@ -92,8 +94,8 @@ class Plan:
                 "it is no .npz file" if "pickle" in str(error) else error
             )  # numpy would advise to run what is in it
             raise ValueError(f"{path}: not a saved plan ({reason}). Give a file that Plan.save wrote.") from error
-        for view, rows in zip(recipe.all_views, views, strict=True):
-            if rows.dtype != plan_dtype(view):
+        for rows, expected in zip(views, plan(recipe, [], sizes=[]).views, strict=True):
+            if rows.dtype != expected.dtype:
                 raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it anew.")
         return cls(recipe=recipe, seed=int(header["seed"]), views=views)
 
@@ -150,20 +152,22 @@ def _plan_view(
     seed: int,
     sizes: npt.NDArray[np.int64],
 ) -> Rows:
-    rows: Rows = np.zeros(len(ids), plan_dtype(view))
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
+    all_drawn: dict[str, Drawn] = {}
     for key, op in view.keyed_ops:
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
             words = RandomWords(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
-            drawn = op.draw(words, frame)
-            for name, values in drawn.items():
-                rows["drawn"][key][name] = values
-            op.apply(frame, drawn)
+            all_drawn[key] = op.draw(words, frame)
+            op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps))
+    for key, drawn in all_drawn.items():
+        for name, values in drawn.items():
+            rows["drawn"][key][name] = values
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
     rows["border"], rows["fill"] = BORDERS.index(recipe.border), recipe.fill
     _compose(rows, frame)
@@ -198,6 +202,9 @@ def _compose(rows: Rows, frame: Frame) -> None:
     rows["vignette"] = frame.vignette
     rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
     rows["mean"], rows["std"] = frame.mean, frame.std
+    if frame.steps:
+        tables = rows["tables"] if num_tables(frame.steps) else None
+        rows["num_steps"] = write_program(frame.steps, rows["steps"], tables)
 
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from augpipe.ops.colour_program import ColourStep, program_fields
 from augpipe.recipe import View
 
 BORDERS = ("context", "reflect", "edge", "constant")
@@ -40,12 +41,13 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("border", np.int8),
     ("fill", np.float64, (3,)),
 ]
-"""The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything."""
+"""The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
+colours take more than a cast and a vignette `num_steps`, `steps` and `tables`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View) -> np.dtype[np.void]:
-    """The record of a recipe's view: PLAN_FIELDS, then what its ops draw."""
-    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype)])
+def plan_dtype(view: View, steps: list[ColourStep]) -> np.dtype[np.void]:
+    """The record of a recipe's view: PLAN_FIELDS, what its ops draw, and the program that its colour steps need."""
+    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype), *program_fields(steps)])

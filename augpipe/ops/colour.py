@@ -1,0 +1,350 @@
+"""Colour ops that are a matrix a sample: each channel becomes a sum over red, green, blue and 1, kept within 0..255."""
+
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from augpipe.gpu_ops.image.finish_rows import CONTRAST
+from augpipe.ops.factor import FactorOp, Factors, is_changed
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+
+Float = npt.NDArray[np.float64]
+
+LUMA = np.array([0.299, 0.587, 0.114])
+"""What each channel adds to a gray level (ITU-R BT.601), as in Pillow and torchvision."""
+MID_GREY = 127.5
+TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
+PERMUTATIONS = np.array(list(permutations(range(3))))
+
+PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
+PCA_VALUES = np.array([0.2175, 0.0188, 0.0045])
+"""Of ImageNet's colours in 0..1 (Krizhevsky et al. 2012, section 4.1), as published with fb.resnet.torch."""
+
+
+def linear(matrices: Float, shifts: Float | None = None) -> Float:
+    """(n, 3, 4) of (n, 3, 3) matrices and (n, 3) shifts in levels."""
+    whole = np.zeros((len(matrices), 3, 4))
+    whole[:, :, :3] = matrices
+    if shifts is not None:
+        whole[:, :, 3] = shifts
+    return whole
+
+
+def brightened(factors: Float) -> Float:
+    """(n, 3, 4) that multiply the levels."""
+    return linear(factors[:, None, None] * np.eye(3))
+
+
+def contrasted(factors: Float) -> Float:
+    """(n, 3, 4) that move the levels away from mid-grey."""
+    return linear(factors[:, None, None] * np.eye(3), np.repeat((1.0 - factors)[:, None] * MID_GREY, 3, axis=1))
+
+
+def saturated(factors: Float) -> Float:
+    """(n, 3, 4) that move each pixel away from its own gray."""
+    kept = factors[:, None, None]
+    return linear(kept * np.eye(3) + (1.0 - kept) * np.tile(LUMA, (3, 1)))
+
+
+def turned(turns: Float) -> Float:
+    """(n, 3, 4) that turn the plane of chroma by parts of a whole turn."""
+    angles = 2.0 * np.pi * turns
+    cosines, sines = np.cos(angles), np.sin(angles)
+    turn = np.zeros((len(turns), 3, 3))
+    turn[:, 0, 0] = 1.0
+    turn[:, 1, 1], turn[:, 1, 2] = cosines, sines
+    turn[:, 2, 1], turn[:, 2, 2] = -sines, cosines
+    return linear(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
+
+
+class Brightness(FactorOp):
+    """Multiply all levels, as torchvision's `adjust_brightness` does."""
+
+    op: Literal["brightness"] = "brightness"
+
+    word: ClassVar[str] = "brightness"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(brightened(drawn["factor"]), is_changed(drawn["factor"]))
+
+
+class Contrast(FactorOp):
+    """Move the levels away from mid-grey, or from the image's mean brightness."""
+
+    op: Literal["contrast"] = "contrast"
+    about: Literal["mid_grey", "mean"] = "mid_grey"
+    """mid_grey is level 127.5, and costs nothing; mean is the rendered image's, as in torchvision and Pillow, and
+    takes a second pass over it."""
+
+    word: ClassVar[str] = "contrast"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        if self.about == "mean":
+            frame.look_at_image(CONTRAST, drawn["factor"], is_changed(drawn["factor"]))
+        else:
+            frame.combine_channels(contrasted(drawn["factor"]), is_changed(drawn["factor"]))
+
+
+class Saturation(FactorOp):
+    """Move each pixel away from its own gray, as torchvision's `adjust_saturation` does; 0 leaves gray."""
+
+    op: Literal["saturation"] = "saturation"
+
+    word: ClassVar[str] = "saturation"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(saturated(drawn["factor"]), is_changed(drawn["factor"]))
+
+
+class Hue(Op):
+    """Turn the colours about the gray axis, in YIQ.
+
+    Brightness stays as it is, where a hue of HSV keeps the largest channel: the two are alike for small turns.
+    """
+
+    op: Literal["hue"] = "hue"
+    turns: Range = (-0.1, 0.1)
+    """Smallest and largest part of a whole turn, within -0.5..0.5 as in torchvision."""
+    step: float | None = None
+    """From one turn to the next; None for any."""
+    p: Probability = 1.0
+    """How often the op is applied."""
+
+    num_words: ClassVar[int] = 2
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("turn", np.float64),)
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if min(self.turns) < -0.5 or max(self.turns) > 0.5:
+            raise ValueError(f"turns={self.turns} leaves -0.5..0.5, half a turn either way. Choose a range within it.")
+        check_steps("turns", *self.turns, self.step)
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None if self.step is None else num_steps(*self.turns, self.step)
+
+    @property
+    def draws_text(self) -> str:
+        return f"{self.turns[0]:g} to {self.turns[1]:g} of a turn of the hue"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        turn = words.stepped(1, *self.turns, self.step)
+        return {"turn": where_applied(words.happens(0, self.p), turn, 0.0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(turned(drawn["turn"]), drawn["turn"] != 0.0)
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"hue {360 * drawn['turn']:+.0f}°" if drawn["turn"] else ""
+
+
+class Grayscale(Op):
+    """Show brightness alone, in all three channels."""
+
+    op: Literal["grayscale"] = "grayscale"
+    p: Probability = 0.1
+    """How often the colours are taken."""
+
+    num_words: ClassVar[int] = 1
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("gray", np.bool_),)
+
+    @property
+    def num_variants(self) -> int | None:
+        return 2
+
+    @property
+    def draws_text(self) -> str:
+        return "gray or not"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        return {"gray": words.happens(0, self.p)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(saturated(np.where(drawn["gray"], 0.0, 1.0)), drawn["gray"])
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return "gray" if drawn["gray"] else ""
+
+
+class ChannelShuffle(Op):
+    """Let red, green and blue change places: one of the six orders, of which one is the image's own."""
+
+    op: Literal["channel_shuffle"] = "channel_shuffle"
+    p: Probability = 0.5
+    """How often an order is drawn."""
+
+    num_words: ClassVar[int] = 2
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("order", np.int8),)
+
+    @property
+    def num_variants(self) -> int | None:
+        return len(PERMUTATIONS)
+
+    @property
+    def draws_text(self) -> str:
+        return "one of six orders of the channels"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        order = words.integer(1, len(PERMUTATIONS))
+        return {"order": where_applied(words.happens(0, self.p), order, 0).astype(np.int8)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(linear(np.eye(3)[PERMUTATIONS[drawn["order"]]]), drawn["order"] != 0)
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return "channels " + "".join("RGB"[i] for i in PERMUTATIONS[drawn["order"]]) if drawn["order"] else ""
+
+
+class ChannelDropout(Op):
+    """Make one or two of the channels black, or another level."""
+
+    op: Literal["channel_dropout"] = "channel_dropout"
+    max_channels: Annotated[int, Field(ge=1, le=2)] = 1
+    """How many channels are dropped at most; each number from 1 on is as likely."""
+    fill: Annotated[float, Field(ge=0.0, le=255.0)] = 0.0
+    """The level of a dropped channel."""
+    p: Probability = 0.5
+    """How often channels are dropped."""
+
+    num_words: ClassVar[int] = 3
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("dropped", np.bool_, (3,)),)
+
+    @property
+    def num_variants(self) -> int | None:
+        return 1 + 3 * self.max_channels
+
+    @property
+    def draws_text(self) -> str:
+        return "a channel" if self.max_channels == 1 else "one or two channels"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        chosen = words.integer(1, 3)[:, None] == np.arange(3)
+        is_other = words.integer(2, self.max_channels) == 1  # where two are dropped, the chosen one stays
+        return {"dropped": where_applied(words.happens(0, self.p), chosen ^ is_other[:, None], 0).astype(np.bool_)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        dropped = drawn["dropped"]
+        matrices = np.where(dropped[:, :, None], 0.0, np.eye(3))
+        frame.combine_channels(linear(matrices, np.where(dropped, self.fill, 0.0)), dropped.any(axis=1))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        names = "".join(name for name, is_dropped in zip("RGB", drawn["dropped"], strict=True) if is_dropped)
+        return f"without {names}" if names else ""
+
+
+class Lighting(Op):
+    """Shift all pixels along the principal components of ImageNet's colours (Krizhevsky et al. 2012, section 4.1)."""
+
+    op: Literal["lighting"] = "lighting"
+    std: Annotated[float, Field(gt=0.0, le=10.0)] = 0.1
+    """Standard deviation of the three normal draws; 0.1 in the paper."""
+    p: Probability = 1.0
+    """How often the op is applied."""
+
+    num_words: ClassVar[int] = 5
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("amounts", np.float64, (3,)),)
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        return f"three normal numbers of standard deviation {self.std:g}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        amounts = self.std * np.stack([*words.normals(1), words.normals(3)[0]], axis=1)
+        return {"amounts": where_applied(words.happens(0, self.p), amounts, 0.0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        shifts = 255.0 * (drawn["amounts"] * PCA_VALUES) @ PCA_VECTORS.T
+        matrices = np.broadcast_to(np.eye(3), (len(shifts), 3, 3))
+        frame.combine_channels(linear(matrices, shifts), drawn["amounts"].any(axis=1))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return "light " + " ".join(f"{value:+.2f}" for value in drawn["amounts"]) if drawn["amounts"].any() else ""
+
+
+class ColorJitter(Op):
+    """Change brightness, contrast, saturation and hue in a drawn order, with torchvision's arguments.
+
+    Contrast moves away from mid-grey, and hue turns in YIQ; torchvision's move away from the mean and turn in HSV.
+    """
+
+    op: Literal["color_jitter"] = "color_jitter"
+    brightness: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    """The factor is drawn from 1 - this (at least 0) to 1 + this, or from a range; 0 leaves brightness alone."""
+    contrast: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    """Likewise."""
+    saturation: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    """Likewise."""
+    hue: Annotated[float, Field(ge=0.0, le=0.5)] | Range = 0.0
+    """The part of a turn is drawn from minus this to this, or from a range within -0.5..0.5."""
+    p: Probability = 1.0
+    """How often the op is applied."""
+
+    num_words: ClassVar[int] = 6
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
+        *((name, np.float64) for name in ("brightness", "contrast", "saturation", "hue")),
+        ("order", np.int8),
+    )
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """What each is drawn from."""
+        named: dict[str, Any] = {name: getattr(self, name) for name in ("brightness", "contrast", "saturation", "hue")}
+        return {
+            name: value if isinstance(value, tuple) else (max(centre - value, low), centre + value)
+            for (name, value), centre, low in zip(named.items(), (1, 1, 1, 0), (0, 0, 0, -0.5), strict=True)
+        }
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for name, limits in self.ranges.items():
+            check_steps(name, *limits, None)
+        if min(self.ranges["hue"]) < -0.5 or max(self.ranges["hue"]) > 0.5:
+            raise ValueError(f"hue={self.hue} leaves -0.5..0.5, half a turn either way. Choose a range within it.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        ranges = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high)
+        return f"{ranges}; and their order"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        drawn = {
+            name: where_applied(applied, words.uniform(place, *limits), 0.0 if name == "hue" else 1.0)
+            for place, (name, limits) in enumerate(self.ranges.items(), start=1)
+        }
+        return drawn | {"order": words.integer(5, len(JITTER_ORDERS)).astype(np.int8)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        made = (brightened, contrasted, saturated, turned)
+        values = np.stack([drawn[name] for name in self.ranges], axis=1)
+        matrices = np.stack([make(values[:, i]) for i, make in enumerate(made)], axis=1)
+        changed = values != (1.0, 1.0, 1.0, 0.0)
+        rows, orders = np.arange(len(values)), JITTER_ORDERS[drawn["order"]]
+        for place in range(len(made)):
+            frame.combine_channels(matrices[rows, orders[:, place]], changed[rows, orders[:, place]])
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        values = [drawn[name] for name in self.ranges]
+        if values == [1.0, 1.0, 1.0, 0.0]:
+            return ""
+        return "jitter " + " ".join(f"{value:.2f}" for value in values[:3]) + f" {360 * values[3]:+.0f}°"
+
+
+JITTER_ORDERS = np.array(list(permutations(range(4))))
+"""The orders in which brightness, contrast, saturation and hue may be changed."""

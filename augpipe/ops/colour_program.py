@@ -1,0 +1,132 @@
+"""The colour steps of a view, from what ops asked for to the short program of each row."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image.finish_rows import COLOUR_STEP, MATRIX, NONE, TABLE, TABLE_BYTES
+
+Float = npt.NDArray[np.float64]
+
+ROUNDING = 1e-3
+"""Levels by which a matrix may leave 0..255 and still count as one that saturates nothing."""
+
+
+@dataclass(kw_only=True)
+class ColourStep:
+    """What one step of the program does to each of n images."""
+
+    kinds: npt.NDArray[np.int32]
+    """(n,) of `finish_rows`' kinds; NONE where it does nothing."""
+    numbers: Float
+    """(n, 12)."""
+    tables: npt.NDArray[np.uint8] | None = field(default=None)
+    """(n, 256), where any image may take a table."""
+
+    @classmethod
+    def of(cls, kind: int, numbers: Float, applied: npt.NDArray[np.bool_]) -> "ColourStep":
+        """A step of one kind where it is `applied`, with (n, k) numbers."""
+        padded = np.zeros((len(numbers), 12))
+        padded[:, : numbers.shape[1]] = numbers
+        return cls(kinds=np.where(applied, kind, NONE).astype(np.int32), numbers=padded)
+
+    def or_else(self, other: "ColourStep") -> "ColourStep":
+        """This step, and another one for the images that it does nothing to."""
+        is_other = self.kinds == NONE
+        tables = self.tables if other.tables is None else other.tables
+        if self.tables is not None and other.tables is not None:
+            tables = np.where(is_other[:, None], other.tables, self.tables)
+        return ColourStep(
+            kinds=np.where(is_other, other.kinds, self.kinds),
+            numbers=np.where(is_other[:, None], other.numbers, self.numbers),
+            tables=tables,
+        )
+
+
+def num_tables(steps: list[ColourStep]) -> int:
+    """How many tables a row needs room for."""
+    return sum(step.tables is not None for step in steps)
+
+
+def write_program(
+    steps: list[ColourStep], rows: npt.NDArray[np.void], tables: npt.NDArray[np.uint8] | None
+) -> npt.NDArray[np.int32]:
+    """Fill (n, S) `COLOUR_STEP` and (n, T, 256) with the steps in order; returns how many each image has.
+
+    Steps that do nothing are left out, and neighbours become one where that is the same: two tables, and two matrices
+    of which the first cannot leave 0..255.
+    """
+    kinds = np.stack([step.kinds for step in steps], axis=1)
+    numbers = np.stack([step.numbers for step in steps], axis=1)
+    which = np.zeros(kinds.shape, np.int32)
+    nth = 0
+    for place, step in enumerate(steps):
+        if step.tables is not None:
+            assert tables is not None
+            tables[:, nth], which[:, place] = step.tables, nth
+            nth += 1
+    _close_up(kinds, numbers, which)
+    for place in range(len(steps) - 1):
+        _unite(place, kinds, numbers, which, tables)
+    _close_up(kinds, numbers, which)
+    rows["kind"], rows["table"], rows["numbers"] = kinds, which, numbers
+    num_steps: npt.NDArray[np.int32] = (kinds != NONE).sum(axis=1).astype(np.int32)
+    return num_steps
+
+
+def _close_up(kinds: npt.NDArray[np.int32], numbers: Float, which: npt.NDArray[np.int32]) -> None:
+    """Move the steps that do nothing behind the others."""
+    if kinds.shape[1] < 2 or (kinds != NONE).all():
+        return
+    order = np.argsort(kinds == NONE, axis=1, kind="stable")
+    kinds[:] = np.take_along_axis(kinds, order, axis=1)
+    which[:] = np.take_along_axis(which, order, axis=1)
+    numbers[:] = np.take_along_axis(numbers, order[:, :, None], axis=1)
+
+
+def _unite(
+    place: int,
+    kinds: npt.NDArray[np.int32],
+    numbers: Float,
+    which: npt.NDArray[np.int32],
+    tables: npt.NDArray[np.uint8] | None,
+) -> None:
+    """Make one step of a step and the next, where that is the same."""
+    alike = kinds[:, place] == kinds[:, place + 1]
+    first = numbers[:, place].reshape(-1, 3, 4)
+    united = np.flatnonzero(alike & (kinds[:, place] == MATRIX) & _saturates_nothing(first))
+    if len(united):
+        matrix, shift = first[united, :, :3], first[united, :, 3:]
+        second = numbers[united, place + 1].reshape(-1, 3, 4)
+        product = np.concatenate([second[:, :, :3] @ matrix, second[:, :, :3] @ shift + second[:, :, 3:]], axis=2)
+        numbers[united, place + 1] = product.reshape(-1, 12)
+        kinds[united, place] = NONE
+    looked_up = np.flatnonzero(alike & (kinds[:, place] == TABLE))
+    if len(looked_up):
+        assert tables is not None
+        one, other = which[looked_up, place], which[looked_up, place + 1]
+        tables[looked_up, other] = tables[looked_up[:, None], other[:, None], tables[looked_up, one]]
+        kinds[looked_up, place] = NONE
+
+
+def _saturates_nothing(matrices: Float) -> npt.NDArray[np.bool_]:
+    """(n,): whether levels in 0..255 stay within."""
+    reach = 255.0 * matrices[:, :, :3]
+    least = np.minimum(reach, 0.0).sum(axis=2) + matrices[:, :, 3]
+    most = np.maximum(reach, 0.0).sum(axis=2) + matrices[:, :, 3]
+    inside: npt.NDArray[np.bool_] = ((least >= -ROUNDING) & (most <= 255.0 + ROUNDING)).all(axis=1)
+    return inside
+
+
+def program_fields(steps: list[ColourStep]) -> list[tuple[str, object, tuple[int, ...]]]:
+    """The fields that a plan's record has for the program, none without steps."""
+    if not steps:
+        return []
+    fields: list[tuple[str, object, tuple[int, ...]]] = [
+        ("num_steps", np.int32, ()),
+        ("steps", COLOUR_STEP, (len(steps),)),
+    ]
+    if num := num_tables(steps):
+        fields.append(("tables", np.uint8, (num, TABLE_BYTES)))
+    return fields

@@ -1,0 +1,77 @@
+"""What follows a `KERNEL_ROW` where a recipe does more to the rendered image than cast, vignette and normalisation.
+
+A row holds only what its view's ops may need: a header, then as many steps and tables. All lie at offsets in bytes that
+CPU and GPU share.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+
+HEADER = np.dtype(
+    [
+        ("scale", np.float32, (3,)),
+        ("bias", np.float32, (3,)),
+        ("inverse_corner_r2", np.float32),
+        ("num_steps", np.int32),
+        # bytes from the header's start
+        ("at_tables", np.int32),
+    ]
+)
+"""What every such row begins with."""
+
+COLOUR_STEP = np.dtype([("kind", np.int32), ("table", np.int32), ("numbers", np.float32, (12,))])
+"""A step of a row's program: its kind, which of the row's tables it takes, and its numbers:
+
+- `MATRIX`: three rows of four; each channel becomes the sum over R, G, B and 1 times a row, kept within 0..255.
+- `TABLE`: none; the nearest level of each channel is looked up.
+- `VIGNETTE`: the squared radius where it begins, 1 / (1 - that), and the loss at the corner.
+- `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
+"""
+
+NONE, MATRIX, TABLE, VIGNETTE, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(8)
+FIRST_LOOK = AUTO_CONTRAST
+"""From this kind on, a step looks at the pixels of the whole rendered image first."""
+
+
+def _offset(name: str) -> int:
+    assert HEADER.fields is not None
+    return int(HEADER.fields[name][1])
+
+
+SCALE, BIAS, INVERSE_CORNER_R2 = _offset("scale"), _offset("bias"), _offset("inverse_corner_r2")
+NUM_STEPS, AT_TABLES = _offset("num_steps"), _offset("at_tables")
+AT_STEPS = HEADER.itemsize
+STEP_BYTES, STEP_TABLE, STEP_NUMBERS = COLOUR_STEP.itemsize, 4, 8
+TABLE_BYTES = 256
+
+
+def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
+    """A `KERNEL_ROW`'s fields, then `header`, `steps` and `tables` as far as there are any."""
+    assert KERNEL_ROW.names is not None and KERNEL_ROW.fields is not None
+    fields = {name: (KERNEL_ROW.fields[name][0], int(KERNEL_ROW.fields[name][1])) for name in KERNEL_ROW.names}
+    end = KERNEL_ROW.itemsize
+    for name, kind in (
+        ("header", HEADER),
+        ("steps", np.dtype((COLOUR_STEP, (num_steps,)))),
+        ("tables", np.dtype((np.uint8, (num_tables, TABLE_BYTES)))),
+    ):
+        if kind.itemsize:
+            fields[name] = (kind, end)
+            end += kind.itemsize
+    names, kinds = list(fields), list(fields.values())
+    layout = {"names": names, "formats": [kind for kind, _ in kinds], "offsets": [at for _, at in kinds]}
+    return np.dtype({**layout, "itemsize": end})
+
+
+def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
+    """(B, bytes of a row): the same memory."""
+    return rows.view(np.uint8).reshape(len(rows), rows.itemsize)
+
+
+def first_parts(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """(B,) `KERNEL_ROW`: the rows themselves where they are nothing more, else copies of what they begin with."""
+    if rows.dtype == KERNEL_ROW:
+        return rows
+    return np.ascontiguousarray(as_bytes(rows)[:, : KERNEL_ROW.itemsize]).view(KERNEL_ROW).reshape(-1)
