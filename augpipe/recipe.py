@@ -1,119 +1,20 @@
 """A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
-import difflib
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from augpipe.checks.models import Checked, FieldError, broken, refuse_unknown, told
-from augpipe.ops import (
-    AutoContrast,
-    Brightness,
-    BrownConrady,
-    CenterCrop,
-    ChannelDropout,
-    ChannelShuffle,
-    ColorCast,
-    ColorJitter,
-    Contrast,
-    Equalize,
-    Flip,
-    Gamma,
-    Grayscale,
-    Hue,
-    Invert,
-    LensDistortion,
-    Lighting,
-    MultiResolutionCrop,
-    Normalize,
-    Op,
-    Posterize,
-    RandomResizedCrop,
-    Rotate,
-    Saturation,
-    Sharpness,
-    Solarize,
-    SolarizeAdd,
-    Stretch,
-    Vignette,
-)
-from augpipe.ops.op import CONTINUOUS, pair
+from augpipe.checks.models import Checked, FieldError, refuse_unknown, told
+from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
+from augpipe.ops.kinds import Ops, is_list
+from augpipe.ops.op import CONTINUOUS, keyed, pair
 
-AnyKind = (
-    AutoContrast
-    | Brightness
-    | BrownConrady
-    | CenterCrop
-    | ChannelDropout
-    | ChannelShuffle
-    | ColorCast
-    | ColorJitter
-    | Contrast
-    | Equalize
-    | Flip
-    | Gamma
-    | Grayscale
-    | Hue
-    | Invert
-    | LensDistortion
-    | Lighting
-    | MultiResolutionCrop
-    | Normalize
-    | Posterize
-    | RandomResizedCrop
-    | Rotate
-    | Saturation
-    | Sharpness
-    | Solarize
-    | SolarizeAdd
-    | Stretch
-    | Vignette
-)
-_KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
-"""The name in TOML -> the op."""
-
-
-def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
-    if isinstance(value, get_args(AnyKind)):
-        return validate(value)
-    if isinstance(value, type) and issubclass(value, Op):
-        raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for an op of it.")
-    name = value.get("op") if isinstance(value, Mapping) else value
-    if isinstance(value, Mapping) and name is None:
-        raise ValueError('every op names its kind, as in op = "color_cast".')
-    if not isinstance(name, str):
-        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has them: {', '.join(_names())}.")
-    if name not in _KINDS:
-        near = difflib.get_close_matches(name, _KINDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name!r} is not an op.{hint} The ops: {', '.join(_KINDS)}.")
-    if name is value:
-        raise ValueError(
-            f'{name!r} is only the name of an op. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
-        )
-    return validate(value)
-
-
-def _names() -> list[str]:
-    return [kind.__name__ for kind in _KINDS.values()]
-
-
-def _is_list(value: Any) -> Any:
-    """Say of one op or view, which pydantic would take for the list of its own fields, that it belongs into a list."""
-    if isinstance(value, BaseModel):
-        raise broken(f"must be a list: {{name}}=[{type(value).__name__}(...)]")
-    return value
-
-
-AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
-Ops = Annotated[tuple[AnyOp, ...], BeforeValidator(_is_list)]
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
 Level = Annotated[float, Field(ge=0.0, le=255.0)]
@@ -137,7 +38,7 @@ class View(Checked):
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
         crops = [op.op for op in self.ops if op.is_crop]
-        lenses = [op.op for op in self.ops if op.is_lens]
+        lenses = [inner.op for op in self.ops for inner in op.flat if inner.is_lens]
         for what, found in (("crop", crops), ("lens", lenses)):
             if len(found) > 1:
                 raise ValueError(
@@ -167,17 +68,12 @@ class View(Checked):
     @cached_property
     def keyed_ops(self) -> tuple[tuple[str, Op], ...]:
         """Each op under a name that is unique in the view: its kind, and from the second of a kind on its place."""
-        seen: Counter[str] = Counter()
-        keyed = []
-        for op in self.ops:
-            seen[op.op] += 1
-            keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
-        return tuple(keyed)
+        return keyed(self.ops)
 
     @cached_property
     def drawn_dtype(self) -> np.dtype[np.void]:
         """The record of what its ops draw, one field for each op that draws anything."""
-        return np.dtype([(key, np.dtype(list(op.fields_drawn))) for key, op in self.keyed_ops if op.fields_drawn])
+        return np.dtype([(key, op.record) for key, op in self.keyed_ops if op.record.names])
 
 
 class Recipe(Checked):
@@ -198,7 +94,7 @@ class Recipe(Checked):
     """R, G, B of a constant border, in 0..255."""
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
-    views: Annotated[tuple[View, ...], BeforeValidator(_is_list)] = ()
+    views: Annotated[tuple[View, ...], BeforeValidator(is_list)] = ()
     """Several views of each image, instead of `ops`."""
 
     @model_validator(mode="before")

@@ -13,21 +13,16 @@ from augpipe.ops.colour import (
 )
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
 from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
+from augpipe.ops.kinds import AnyOp
 from augpipe.ops.lens import BrownConrady, LensDistortion
-from augpipe.ops.levels import (
-    AutoContrast,
-    Equalize,
-    Gamma,
-    Invert,
-    Posterize,
-    Sharpness,
-    Solarize,
-    SolarizeAdd,
-)
+from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = [
+    "AllOf",
+    "AnyOp",
     "AutoContrast",
     "Brightness",
     "BrownConrady",
@@ -42,11 +37,13 @@ __all__ = [
     "Gamma",
     "Grayscale",
     "Hue",
+    "Identity",
     "Invert",
     "LensDistortion",
     "Lighting",
     "MultiResolutionCrop",
     "Normalize",
+    "OneOf",
     "Op",
     "Posterize",
     "RandomResizedCrop",
@@ -55,6 +52,7 @@ __all__ = [
     "Sharpness",
     "Solarize",
     "SolarizeAdd",
+    "SomeOf",
     "Stretch",
     "Vignette",
 ]

@@ -63,7 +63,7 @@ class Frame:
 
     def shift_colour(self, levels: Float) -> None:
         """Add (n, 3) 8-bit levels to the channels."""
-        if self.steps:
+        if self.steps or self.has_cast:
             matrices = np.zeros((len(levels), 3, 4))
             matrices[:, :, :3], matrices[:, :, 3] = np.eye(3), levels
             self.combine_channels(matrices, levels.any(axis=1))
@@ -74,7 +74,7 @@ class Frame:
 
     def darken_corners(self, radii: Float, strengths: Float) -> None:
         """Darken from (n,) `radii` outwards, by (n,) `strengths` at the corner."""
-        if self.steps:
+        if self.steps or self.has_vignette:
             numbers = np.stack([radii**2, 1.0 / (1.0 - radii**2), strengths], axis=1)
             self.steps.append(ColourStep.of(VIGNETTE, numbers, strengths > 0.0))
             return

@@ -1,5 +1,6 @@
 """What every op is: a frozen, validated description that draws numbers for a batch and changes a frame by them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -13,7 +14,8 @@ from augpipe.checks.models import Checked, refuse_unknown, told
 from augpipe.ops.frame import Frame
 from augpipe.ops.random_words import RandomWords
 
-Drawn = dict[str, npt.NDArray[Any]]
+Drawn = dict[str, Any]
+"""What an op draws: (n, ..) arrays by name; of a group, its ops' own, too."""
 MAX_SIDE_PX = 65_535
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE_PX)]
 Size = Annotated[
@@ -54,6 +56,16 @@ class Op(Checked):
         return schema
 
     @property
+    def flat(self) -> tuple["Op", ...]:
+        """The op itself, or those that it chooses among."""
+        return (self,)
+
+    @property
+    def record(self) -> np.dtype[np.void]:
+        """The numpy record of what it draws for an image, without fields where that is nothing."""
+        return np.dtype(list(self.fields_drawn))
+
+    @property
     def num_variants(self) -> int | None:
         """How many outcomes it can draw; None where a range is continuous or depends on the image."""
         return 1
@@ -90,6 +102,16 @@ class Op(Checked):
     @classmethod
     def field_names(cls) -> list[str]:
         return [field for field in cls.model_fields if field != "op"]
+
+
+def keyed(ops: tuple[Op, ...]) -> tuple[tuple[str, Op], ...]:
+    """Each op under a name of its own among them: its kind, and from the second of a kind on its place, too."""
+    seen: Counter[str] = Counter()
+    named = []
+    for op in ops:
+        seen[op.op] += 1
+        named.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
+    return tuple(named)
 
 
 def pair(size: int | tuple[int, int]) -> tuple[int, int]:

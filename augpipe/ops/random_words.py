@@ -1,5 +1,6 @@
 """Random words and the numbers made from them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,41 @@ from augpipe.gpu_ops.random.philox import integers, uniform
 Float = npt.NDArray[np.float64]
 
 
-class RandomWords:
-    """The (n, k) random 32-bit words of one op for n images; word 0 decides whether the op is applied."""
+Words = npt.NDArray[np.uint32]
 
-    def __init__(self, words: npt.NDArray[np.uint32]) -> None:
+
+class RandomWords:
+    """The (n, k) random 32-bit words of one op for n images; word 0 decides whether the op is applied.
+
+    Args:
+        words: (n, k).
+        more: (name, number of words) -> the words of a stream of its own, for ops within this op.
+        only: (n,) whether the op may be applied at all; None for always.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        more: Callable[[str, int], Words] | None = None,
+        only: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         self.words = words
+        self._more = more
+        self._only = only
+
+    def nested(self, name: str, num_words: int, only: npt.NDArray[np.bool_]) -> "RandomWords":
+        """The words of an op within this one, which is applied at most where `only` says."""
+        more = self._more
+        assert more is not None, "a stream without a name has none within"
+        return RandomWords(more(name, num_words), lambda inner, num: more(f"{name}/{inner}", num), only)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def happens(self, position: int, probability: float) -> npt.NDArray[np.bool_]:
         """(n,) true with the given probability; exactly never for 0 and always for 1."""
-        return uniform(self.words[:, position]) < probability
+        happens: npt.NDArray[np.bool_] = uniform(self.words[:, position]) < probability
+        return happens & self._only if position == 0 and self._only is not None else happens
 
     def uniform(self, position: int, low: float, high: float) -> Float:
         """(n,) evenly distributed in low..high."""

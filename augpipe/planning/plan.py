@@ -3,8 +3,9 @@
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, draws, whole_numbe
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn
-from augpipe.ops.random_words import RandomWords
+from augpipe.ops.random_words import RandomWords, Words
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.recipe import Recipe, View, check_recipe
 
@@ -55,7 +56,7 @@ class Plan:
         described = self.recipe.all_views[view]
         row = self.views[view][position]
         for key, op in described.keyed_ops:
-            if op.fields_drawn:
+            if op.record.names:
                 text = op.caption(row["drawn"][key])
                 if text:
                     yield key, text
@@ -100,9 +101,16 @@ class Plan:
         return cls(recipe=recipe, seed=int(header["seed"]), views=views)
 
 
-def stream_id(kind: str, place: int, view: int) -> int:
-    """The counter word of an op's stream: its kind, its place among its kind, and its view, hashed to 32 bits."""
-    return zlib.crc32(f"{kind}:{place}:{view}".encode())
+def stream_id(name: str) -> int:
+    """The counter word of an op's stream: its name hashed to 32 bits.
+
+    The name is `kind:place among its kind:view`, and for an op within another one that op's name comes first.
+    """
+    return zlib.crc32(name.encode())
+
+
+def _more_words(seed: int, epoch: int, ids: npt.NDArray[np.int64], stream: str, name: str, num_words: int) -> Words:
+    return draws(seed, epoch, ids, stream_id(f"{stream}/{name}"), num_words)
 
 
 def plan(
@@ -159,19 +167,28 @@ def _plan_view(
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
-            words = RandomWords(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
+            stream = f"{op.op}:{place}:{position}"
+            more = partial(_more_words, seed, epoch, ids, stream)
+            words = RandomWords(draws(seed, epoch, ids, stream_id(stream), op.num_words), more)
             all_drawn[key] = op.draw(words, frame)
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
     rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps))
-    for key, drawn in all_drawn.items():
-        for name, values in drawn.items():
-            rows["drawn"][key][name] = values
+    _write_drawn(rows["drawn"], all_drawn)
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
     rows["border"], rows["fill"] = BORDERS.index(recipe.border), recipe.fill
     _compose(rows, frame)
     return rows
+
+
+def _write_drawn(records: Rows, drawn: Mapping[str, Any]) -> None:
+    """Fill records with what was drawn, that of ops within ops, too."""
+    for name, values in drawn.items():
+        if isinstance(values, Mapping):
+            _write_drawn(records[name], values)
+        else:
+            records[name] = values
 
 
 def _compose(rows: Rows, frame: Frame) -> None:

@@ -138,7 +138,7 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
         seen[op.op] += 1
         keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
     for key, op in sorted(keyed, key=lambda item: not isinstance(item[1], CROPS)):
-        ROWS[type(op)](expected, op, row["drawn"][key] if op.fields_drawn else None)
+        ROWS[type(op)](expected, op, row["drawn"][key] if op.record.names else None)
     return expected
 
 

@@ -352,7 +352,7 @@ def test_a_thin_image_and_a_flat_ratio_leave_at_least_a_pixel() -> None:
 
 
 def caption(op: ops.Op, **values: Any) -> str:
-    record = np.zeros(1, np.dtype(list(op.fields_drawn)))
+    record = np.zeros(1, op.record)
     for name, value in values.items():
         record[name] = value
     return op.caption(record[0])

@@ -104,7 +104,7 @@ def test_golden_maps() -> None:
 
 def test_golden_streams() -> None:
     """CRC-32 of kind:place:view."""
-    assert [stream_id("rotate", 0, 0), stream_id("rotate", 1, 0), stream_id("flip", 0, 3)] == [
+    assert [stream_id("rotate:0:0"), stream_id("rotate:1:0"), stream_id("flip:0:3")] == [
         4007333879,
         4011419072,
         3357387939,

@@ -1,0 +1,192 @@
+"""Ops that choose among others: one of them, some of them, or all or none."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from augpipe.checks.models import told
+from augpipe.ops.colour_program import ColourStep
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, keyed
+from augpipe.ops.random_words import RandomWords
+
+if TYPE_CHECKING:
+    from augpipe.ops.kinds import Ops
+
+Bool = npt.NDArray[np.bool_]
+Weights = Annotated[
+    tuple[Annotated[float, Field(ge=0.0)], ...],
+    told("must be a list of finite numbers of at least 0, one for each of ops: {name}=[1.0, 2.0]"),
+]
+
+
+class Identity(Op):
+    """Change nothing: a choice of `OneOf`."""
+
+    op: Literal["identity"] = "identity"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        pass
+
+
+class Group(Op):
+    """What groups have in common: each says which of its ops are applied to which image."""
+
+    ops: "Ops" = ()
+    """The ops to choose from; neither a crop nor normalize."""
+    p: Probability = 1.0
+    """How often any of them is applied."""
+
+    @model_validator(mode="after")
+    def _holds_augmentations(self) -> Self:
+        if not self.ops:
+            raise ValueError(f"{self.op} holds no ops. List those to choose from: ops=[ops.Flip(), ops.Rotate()].")
+        for op in self.ops:
+            if op.is_crop or op.op == "normalize":
+                raise ValueError(
+                    f"{self.op} holds {op.op}, which all images of a batch need alike. Put it into the recipe's ops."
+                )
+        return self
+
+    @property
+    def flat(self) -> tuple[Op, ...]:
+        return tuple(inner for op in self.ops for inner in op.flat)
+
+    @property
+    def record(self) -> np.dtype[np.void]:
+        members = [(key, op.record) for key, op in keyed(self.ops) if op.record.names]
+        return np.dtype([("applied", np.bool_, (len(self.ops),)), *members])
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = self.choose(words)
+        drawn: Drawn = {"applied": applied}
+        for place, (key, op) in enumerate(keyed(self.ops)):
+            if op.num_words:
+                drawn[key] = op.draw(words.nested(key, op.num_words, applied[:, place]), frame)
+        return drawn
+
+    def choose(self, words: RandomWords) -> Bool:
+        """(n, number of ops): which are applied to each image."""
+        raise AssertionError(f"{type(self).__name__} does not say what it chooses")
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        for key, op in keyed(self.ops):
+            op.apply(frame, drawn.get(key, {}))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        texts = [
+            op.caption(drawn[key] if op.record.names else {})
+            for (key, op), is_applied in zip(keyed(self.ops), drawn["applied"], strict=True)
+            if is_applied
+        ]
+        return ", ".join(text for text in texts if text)
+
+
+class OneOf(Group):
+    """Apply one of several ops; what it draws besides is that op's own."""
+
+    op: Literal["one_of"] = "one_of"
+    weights: Weights | None = None
+    """How often each is chosen, beside the others; None for all alike."""
+
+    num_words: ClassVar[int] = 2
+
+    @model_validator(mode="after")
+    def _has_a_weight_each(self) -> Self:
+        if self.weights is not None and (len(self.weights) != len(self.ops) or sum(self.weights) <= 0.0):
+            raise ValueError(
+                f"weights={self.weights} for {len(self.ops)} ops: give as many numbers, not all of them 0, or none."
+            )
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        counts = [op.num_variants for op in self.ops]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def draws_text(self) -> str:
+        return "one of " + ", ".join(op.op for op in self.ops)
+
+    def choose(self, words: RandomWords) -> Bool:
+        weights = np.ones(len(self.ops)) if self.weights is None else np.array(self.weights)
+        ends = np.cumsum(weights) / weights.sum()
+        chosen = np.searchsorted(ends[:-1], words.uniform(1, 0.0, 1.0), side="right")
+        applied: Bool = words.happens(0, self.p)[:, None] & (chosen[:, None] == np.arange(len(self.ops)))
+        return applied
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        """Ops that never meet in one image share their places in its program of colours."""
+        before = frame.steps
+        shared: list[ColourStep] = []
+        for key, op in keyed(self.ops):
+            frame.steps = list(before)
+            op.apply(frame, drawn.get(key, {}))
+            for place, step in enumerate(frame.steps[len(before) :]):
+                if place < len(shared):
+                    shared[place] = shared[place].or_else(step)
+                else:
+                    shared.append(step)
+        frame.steps = before + shared
+
+
+class SomeOf(Group):
+    """Apply some of several ops, each at most once, in the order of the list."""
+
+    op: Literal["some_of"] = "some_of"
+    num: Annotated[
+        tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]],
+        told("must be two numbers of ops: {name}=[fewest, most]"),
+    ] = (1, 1)
+    """Fewest and most ops that are applied; each number between is as likely."""
+
+    num_words: ClassVar[int] = 2
+
+    @model_validator(mode="after")
+    def _holds_as_many(self) -> Self:
+        if not self.num[0] <= self.num[1] <= len(self.ops):
+            raise ValueError(f"num={self.num} is no range within 0..{len(self.ops)}, the number of its ops.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        few, most = self.num
+        return f"{few if few == most else f'{few} to {most}'} of " + ", ".join(op.op for op in self.ops)
+
+    def choose(self, words: RandomWords) -> Bool:
+        keys = words.nested("order", len(self.ops), np.ones(len(words), np.bool_)).words
+        ranks = np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1, kind="stable")
+        num = self.num[0] + words.integer(1, self.num[1] - self.num[0] + 1)
+        applied: Bool = words.happens(0, self.p)[:, None] & (ranks < num[:, None])
+        return applied
+
+
+class AllOf(Group):
+    """Apply several ops together or none of them: for a choice of `OneOf`, or under one probability."""
+
+    op: Literal["all_of"] = "all_of"
+
+    num_words: ClassVar[int] = 1
+
+    @property
+    def num_variants(self) -> int | None:
+        product = 1
+        for op in self.ops:
+            if op.num_variants is None:
+                return None
+            product *= op.num_variants
+        return product
+
+    @property
+    def draws_text(self) -> str:
+        return "all of " + ", ".join(op.op for op in self.ops)
+
+    def choose(self, words: RandomWords) -> Bool:
+        return np.repeat(words.happens(0, self.p)[:, None], len(self.ops), axis=1)

@@ -1,0 +1,104 @@
+"""Every kind of op, and how one is read from what a recipe's TOML says."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
+
+from augpipe.checks.models import broken
+from augpipe.ops.colour import (
+    Brightness,
+    ChannelDropout,
+    ChannelShuffle,
+    ColorJitter,
+    Contrast,
+    Grayscale,
+    Hue,
+    Lighting,
+    Saturation,
+)
+from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
+from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
+from augpipe.ops.lens import BrownConrady, LensDistortion
+from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
+from augpipe.ops.op import Op
+from augpipe.ops.tone import ColorCast, Normalize, Vignette
+
+AnyKind = (
+    AllOf
+    | AutoContrast
+    | Brightness
+    | BrownConrady
+    | CenterCrop
+    | ChannelDropout
+    | ChannelShuffle
+    | ColorCast
+    | ColorJitter
+    | Contrast
+    | Equalize
+    | Flip
+    | Gamma
+    | Grayscale
+    | Hue
+    | Identity
+    | Invert
+    | LensDistortion
+    | Lighting
+    | MultiResolutionCrop
+    | Normalize
+    | OneOf
+    | Posterize
+    | RandomResizedCrop
+    | Rotate
+    | Saturation
+    | Sharpness
+    | Solarize
+    | SolarizeAdd
+    | SomeOf
+    | Stretch
+    | Vignette
+)
+_KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
+"""The name in TOML -> the op."""
+
+
+def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
+    if isinstance(value, get_args(AnyKind)):
+        return validate(value)
+    if isinstance(value, type) and issubclass(value, Op):
+        raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for an op of it.")
+    name = value.get("op") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and name is None:
+        raise ValueError('every op names its kind, as in op = "color_cast".')
+    if not isinstance(name, str):
+        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has them: {', '.join(_names())}.")
+    if name not in _KINDS:
+        near = difflib.get_close_matches(name, _KINDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name!r} is not an op.{hint} The ops: {', '.join(_KINDS)}.")
+    if name is value:
+        raise ValueError(
+            f'{name!r} is only the name of an op. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
+        )
+    return validate(value)
+
+
+def _names() -> list[str]:
+    return [kind.__name__ for kind in _KINDS.values()]
+
+
+def is_list(value: Any) -> Any:
+    """Say of one op or view, which pydantic would take for the list of its own fields, that it belongs into a list."""
+    if isinstance(value, BaseModel):
+        raise broken(f"must be a list: {{name}}=[{type(value).__name__}(...)]")
+    return value
+
+
+AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
+Ops = Annotated[tuple[AnyOp, ...], BeforeValidator(is_list)]
+
+for _group in (AllOf, OneOf, SomeOf):
+    _group.model_rebuild(_types_namespace={"Ops": Ops})
