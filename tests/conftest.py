@@ -96,8 +96,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _simulated_blocks_wait_asleep() -> Iterator[None]:
     """The simulator starts a thread for each of a block's, and asks all the time whether they live: we wait a little.
 
-    Those of an image's kernels never wait for each other, and so run one after another on the thread that launches
-    them. One that did would fail there: only the simulator's threads have a `syncthreads`.
+    Those of an image's kernels never wait for each other, but for those that look at a finished image, and so run one
+    after another on the thread that launches them. One that did would fail there: only the simulator's threads have a
+    `syncthreads`.
     """
     with pytest.MonkeyPatch.context() as patched:
         if IS_SIMULATED:
@@ -111,7 +112,8 @@ def _simulated_blocks_wait_asleep() -> Iterator[None]:
                 return is_alive(self)
 
             def run_block(self: BlockManager, grid_point: tuple[int, ...], *arguments: object) -> None:
-                if not self._f.__module__.startswith("augpipe.gpu_ops.image."):
+                module = self._f.__module__
+                if not module.startswith("augpipe.gpu_ops.image.") or module.endswith(".finish"):
                     return run(self, grid_point, *arguments)
                 thread: Any = current_thread()
                 thread.blockIdx = Dim3(*grid_point)

@@ -109,10 +109,12 @@ def render_table(
 ) -> None:
     """Write finished images as `render` does, from a `pixel_table`."""
     height, width = size
-    target = scratch.values(len(out)) if form.is_narrow else out
-    kernel_rows = first_parts(rows)
-    run_jobs(table, kernel_rows, target, height, width, form.planar, 0, len(table) * jobs_per_image(height))
-    if kernel_rows is not rows:
-        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, height, width, form.planar)
+    first = first_parts(rows)
+    takes_more, end = first is not rows, len(table) * jobs_per_image(height)
+    target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
+    run_jobs(table, first, target, height, width, form.planar, 0, end)
+    if takes_more:
+        finished = target if form.is_narrow else out
+        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, finished, height, width, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one

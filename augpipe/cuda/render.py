@@ -14,7 +14,9 @@ from augpipe.cuda.failures import SampleIds, allocate
 from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
-from augpipe.gpu_ops.image.cuda.launch import render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, render_batch
+from augpipe.gpu_ops.image.finish_rows import SHARPNESS, first_parts
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.output import OutputFormat
 from augpipe.recipe import Recipe
 
@@ -63,7 +65,7 @@ class DeviceRenderer:
 
         Args:
             pixels: (B, 5) address, stride in pixels, first x, first y, channels: `DEVICE_PIXEL_COLUMNS`.
-            tables: for each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`.
+            tables: for each view, (B,) `planning.kernel_rows.kernel_rows`.
             sizes: for each view, its images' height and width in pixels.
             keep: what owns the pixels. Torch tensors are lent to the stream, so that torch's allocator gives their
                 memory to nobody else too early; all else is kept alive until the device has passed the batch.
@@ -125,24 +127,38 @@ class DeviceRenderer:
         sample_ids: SampleIds,
         stream: int,
     ) -> None:
-        uploads = [np.asarray(pixels, np.int64), *tables]
+        more = [view for view, table in enumerate(tables) if table.dtype != KERNEL_ROW]
+        uploads = [np.asarray(pixels, np.int64), *map(first_parts, tables), *(tables[view] for view in more)]
         slot = self._ring.take(uploads)
         try:
             addresses = slot.upload(uploads)
-            for rows, (height, width), out in zip(addresses[1:], sizes, outs, strict=True):
-                render_batch(
-                    addresses[0],
-                    rows,
-                    out.data_ptr(),
-                    num=len(pixels),
-                    height=height,
-                    width=width,
-                    planar=self._form.planar,
-                    held_as=self._form.dtype,
-                    stream=stream,
-                )
+            for view, ((height, width), out) in enumerate(zip(sizes, outs, strict=True)):
+                shape: dict[str, Any] = {"num": len(pixels), "height": height, "width": width}
+                shape |= {"planar": self._form.planar, "stream": stream}
+                given, dtype = addresses[0], self._form.dtype
+                if view not in more:
+                    render_batch(given, addresses[1 + view], out.data_ptr(), **shape, held_as=dtype)
+                    continue
+                rows = addresses[1 + len(tables) + more.index(view)]
+                # of this stream alone, so that nobody else is given it before the launches are over
+                levels, copies = self._levels(out), self._copies(tables[view], out)
+                render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
+                memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
+                finish_batch(rows, *memory, row_bytes=tables[view].itemsize, **shape, held_as=dtype)
         finally:  # also where a view's launch fails: the views before it are on their way
             self._keep(keep, sample_ids, partial(self._ring.give_back, slot))
+
+    def _levels(self, out: torch.Tensor) -> torch.Tensor:
+        """Memory for levels of images that take more than one pass: the batch's own where that holds float32."""
+        if out.dtype == torch.float32:
+            return out
+        return allocate(out.shape, torch.float32, self._streams.device, purpose="levels between two passes")
+
+    def _copies(self, table: Rows, out: torch.Tensor) -> torch.Tensor:
+        """Memory for levels of images that are sharpened, which their neighbours still look at."""
+        is_sharpened = bool((table["steps"]["kind"] == SHARPNESS).any())
+        num_bytes = out.numel() if is_sharpened else 0
+        return allocate((num_bytes,), torch.uint8, self._streams.device, purpose="levels that are sharpened")
 
     def _keep(self, owners: Sequence[Any], sample_ids: SampleIds, release: Callable[[], None] = lambda: None) -> None:
         """Lend the tensors among `owners` to the stream, and keep the others until the device has passed its work."""

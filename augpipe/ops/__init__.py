@@ -13,8 +13,7 @@ from augpipe.ops.colour import (
 )
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
 from augpipe.ops.geometry import Flip, Rotate, Stretch
-from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
-from augpipe.ops.kinds import AnyOp
+from augpipe.ops.kinds import AllOf, Identity, OneOf, SomeOf  # complete, as they hold ops of any kind
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
@@ -22,7 +21,6 @@ from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = [
     "AllOf",
-    "AnyOp",
     "AutoContrast",
     "Brightness",
     "BrownConrady",

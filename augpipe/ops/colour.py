@@ -174,11 +174,11 @@ class Grayscale(Op):
 
 
 class ChannelShuffle(Op):
-    """Let red, green and blue change places: one of the six orders, of which one is the image's own."""
+    """Let red, green and blue change places: one of the five other orders."""
 
     op: Literal["channel_shuffle"] = "channel_shuffle"
     p: Probability = 0.5
-    """How often an order is drawn."""
+    """How often they do."""
 
     num_words: ClassVar[int] = 2
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("order", np.int8),)
@@ -189,10 +189,10 @@ class ChannelShuffle(Op):
 
     @property
     def draws_text(self) -> str:
-        return "one of six orders of the channels"
+        return "one of five orders of the channels"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        order = words.integer(1, len(PERMUTATIONS))
+        order = 1 + words.integer(1, len(PERMUTATIONS) - 1)
         return {"order": where_applied(words.happens(0, self.p), order, 0).astype(np.int8)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

@@ -26,6 +26,8 @@ from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize,
 from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
+__all__ = ["AllOf", "AnyKind", "AnyOp", "Identity", "OneOf", "Ops", "SomeOf", "is_list"]
+
 AnyKind = (
     AllOf
     | AutoContrast

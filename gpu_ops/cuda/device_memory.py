@@ -83,6 +83,7 @@ store_u8, store_u16, store_u32 = _store(types.uint8), _store(types.uint16), _sto
 store_f32, store_f32_pair = _store(types.float32), _store(types.float32, 2)
 
 load_changing_f32, load_changing_i32 = _load(types.float32, invariant=False), _load(types.int32, invariant=False)
+load_changing_u8 = _load(types.uint8, types.uint32, invariant=False)
 load_changing_four_f32 = _load(types.float32, num=4, invariant=False)
 load_two_i32, load_four_i32 = _load(types.int32, num=2), _load(types.int32, num=4)
 store_i32, store_two_i32, store_four_f32 = _store(types.int32), _store(types.int32, 2), _store(types.float32, 4)

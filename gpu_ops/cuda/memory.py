@@ -6,7 +6,7 @@ bounds-checked: kernels clamp.
 - `load_<type>(address)`; the memory must not change while the kernel runs. `store_<type>(address, value)`, and
   `store_<type>_pair(address, first, second)`: one write of both, at a multiple of their common size.
 - `load_two_i32`, `load_four_i32`, `store_two_i32`, `store_four_f32`: likewise of several numbers side by side.
-- `load_changing_f32`, `load_changing_i32`, `load_changing_four_f32`: of memory that this kernel or the one before it
+- `load_changing_f32`, and likewise `i32`, `u8` and `four_f32`: of memory that this kernel or the one before it
   writes.
 - `raise_to(address, value)`, `add_to(address, value)`: an int32 in memory becomes the larger of the two, or the sum,
   atomically.

@@ -1,7 +1,7 @@
 """The CPU loop over a rendered image: the steps of its colours, and how levels become a batch's numbers.
 
-`gpu_ops.image.fused` has written levels in 0..255; they are changed in place, row by row of the output, in the order of
-the row's program. A step that looks at the whole image waits until all rows have come as far.
+`gpu_ops.image.fused` has written levels in 0..255; they are changed row by row of the output, in the order of the row's
+program. A step that looks at the whole image waits until all rows have come as far.
 """
 
 import numpy as np
@@ -38,13 +38,14 @@ ONE = np.float32(1.0)
 
 
 @kernel()
-def finish_images(rows, first_byte, batch, height, width, planar):
+def finish_images(rows, first_byte, levels, batch, height, width, planar):
     """Finish images that lie one behind the other.
 
     Args:
         rows: (B, row bytes) uint8: `finish_rows.row_dtype`.
         first_byte: of a row's header.
-        batch: (B * height * width * 3,) float32 or uint8 levels, overwritten.
+        levels: (B * height * width * 3,) float32, overwritten.
+        batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
         height, width: of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
@@ -52,11 +53,11 @@ def finish_images(rows, first_byte, batch, height, width, planar):
     tables = np.empty((3, 256), np.uint8)
     for image in range(len(rows)):
         at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
-        _finish_image(at, batch, image * height * width * 3, height, width, planar, planes, tables)
+        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, planes, tables)
 
 
 @subroutine
-def _finish_image(at, batch, start, height, width, planar, planes, tables):
+def _finish_image(at, levels, batch, start, height, width, planar, planes, tables):
     """Pass over the image's rows once, and once more for each step that looks at all of it."""
     num_steps = load_whole(at, NUM_STEPS)
     step, has_tables = 0, False
@@ -67,7 +68,7 @@ def _finish_image(at, batch, start, height, width, planar, planes, tables):
         is_end = stop == num_steps
         if is_end or stop > step or has_tables:
             for y in range(height):
-                _load_row(batch, start, y, height, width, planar, planes)
+                _load_row(levels, start, y, height, width, planar, planes)
                 if has_tables:
                     for channel in range(3):
                         _look_up(tables.ctypes.data + 256 * channel, planes[channel], width)
@@ -77,36 +78,38 @@ def _finish_image(at, batch, start, height, width, planar, planes, tables):
                     for channel in range(3):
                         scale = load_number(at, SCALE + 4 * channel)
                         _normalise_row(planes[channel], scale, load_number(at, BIAS + 4 * channel), width)
-                _store_row(batch, start, y, height, width, planar, planes)
+                    _store_row(batch, start, y, height, width, planar, planes)
+                else:
+                    _store_row(levels, start, y, height, width, planar, planes)
         if is_end:
             return
         at_step = AT_STEPS + stop * STEP_BYTES
         kind, factor = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
         has_tables = kind != SHARPNESS
         if has_tables:
-            look_up_tables(kind, factor, batch, start, height * width, planar, tables)
+            look_up_tables(kind, factor, levels, start, height * width, planar, tables)
         else:
-            sharpen(factor, batch, start, height, width, planar)
+            sharpen(factor, levels, start, height, width, planar)
         step = stop + 1
 
 
 @subroutine
-def _load_row(batch, start, y, height, width, planar, planes):
+def _load_row(levels, start, y, height, width, planar, planes):
     """Fill the planes with a row's levels."""
     prefer_wide_vectors()
     red, green, blue = planes[0], planes[1], planes[2]
     if planar:
         first, plane = start + y * width, height * width
         for i in range(width):
-            red[i] = batch[first + i]
-            green[i] = batch[first + plane + i]
-            blue[i] = batch[first + 2 * plane + i]
+            red[i] = levels[first + i]
+            green[i] = levels[first + plane + i]
+            blue[i] = levels[first + 2 * plane + i]
     else:
         first = start + y * width * 3
         for i in range(width):
-            red[i] = batch[first + 3 * i]
-            green[i] = batch[first + 3 * i + 1]
-            blue[i] = batch[first + 3 * i + 2]
+            red[i] = levels[first + 3 * i]
+            green[i] = levels[first + 3 * i + 1]
+            blue[i] = levels[first + 3 * i + 2]
 
 
 @subroutine

@@ -7,7 +7,6 @@ import numpy as np
 
 from augpipe.gpu_ops.image.colour import away_from, gray, kept_within, nearest_level
 from augpipe.gpu_ops.image.finish_rows import AUTO_CONTRAST, EQUALIZE
-from augpipe.gpu_ops.image.fused import finish
 from augpipe.gpu_ops.jit import leaf, subroutine
 
 WHITE = np.float32(255.0)
@@ -16,7 +15,7 @@ CENTRE = np.float32(5.0)
 
 
 @subroutine
-def look_up_tables(kind, factor, batch, start, num_pixels, planar, tables):
+def look_up_tables(kind, factor, levels, start, num_pixels, planar, tables):
     """Fill (3, 256) uint8 `tables` with what a step makes of each level of each channel."""
     counts = np.zeros((3, 256), np.int64)
     channel_step, pixel_step = (num_pixels, 1) if planar else (1, 3)
@@ -25,9 +24,9 @@ def look_up_tables(kind, factor, batch, start, num_pixels, planar, tables):
         for channel in range(3):
             first = start + channel * channel_step
             for i in range(num_pixels):
-                counts[channel, nearest_level(np.float32(batch[first + i * pixel_step]))] += 1
+                counts[channel, nearest_level(levels[first + i * pixel_step])] += 1
     else:
-        mean = mean_gray(batch, start, num_pixels, channel_step, pixel_step)
+        mean = mean_gray(levels, start, num_pixels, channel_step, pixel_step)
     for channel in range(3):
         if kind == AUTO_CONTRAST:
             stretch_levels(counts[channel], tables[channel])
@@ -39,14 +38,14 @@ def look_up_tables(kind, factor, batch, start, num_pixels, planar, tables):
 
 
 @subroutine
-def mean_gray(batch, start, num_pixels, channel_step, pixel_step):
+def mean_gray(levels, start, num_pixels, channel_step, pixel_step):
     """The mean brightness, of whole levels rounded down, as torchvision has it."""
     total = np.int64(0)
     for i in range(num_pixels):
         at = start + i * pixel_step
-        red = np.float32(nearest_level(np.float32(batch[at])))
-        green = np.float32(nearest_level(np.float32(batch[at + channel_step])))
-        blue = np.float32(nearest_level(np.float32(batch[at + 2 * channel_step])))
+        red = np.float32(nearest_level(levels[at]))
+        green = np.float32(nearest_level(levels[at + channel_step]))
+        blue = np.float32(nearest_level(levels[at + 2 * channel_step]))
         total += np.int64(gray(red, green, blue))
     return np.float32(total / num_pixels)
 
@@ -90,7 +89,7 @@ def smoothed(above, beside, below, centre):
 
 
 @subroutine
-def sharpen(factor, batch, start, height, width, planar):
+def sharpen(factor, levels, start, height, width, planar):
     """Move each pixel but the outermost away from its neighbourhood's mean: Pillow's `ImageEnhance.Sharpness`."""
     pixel_step = 1 if planar else 3
     row_step = width * pixel_step
@@ -102,9 +101,9 @@ def sharpen(factor, batch, start, height, width, planar):
                 above, here, below = here, below, above
             for x in range(width):
                 if y == 0:
-                    here[x] = np.float32(nearest_level(np.float32(batch[first + x * pixel_step])))
+                    here[x] = np.float32(nearest_level(levels[first + x * pixel_step]))
                 if y + 1 < height:
-                    level = np.float32(batch[first + (y + 1) * row_step + x * pixel_step])
+                    level = levels[first + (y + 1) * row_step + x * pixel_step]
                     below[x] = np.float32(nearest_level(level))
             is_inner = 0 < y < height - 1
             for x in range(width):
@@ -115,4 +114,4 @@ def sharpen(factor, batch, start, height, width, planar):
                         above[x - 1] + above[x] + above[x + 1], beside, below[x - 1] + below[x] + below[x + 1], level
                     )
                     level = np.float32(np.int32(away_from(blurred, level, factor)))
-                batch[first + y * row_step + x * pixel_step] = finish(batch, level)
+                levels[first + y * row_step + x * pixel_step] = level

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,112 @@ def _color_cast(expected: Expected, op: ops.ColorCast, drawn: Any) -> None:
     expected.tones.append(lambda levels, radius: np.clip(levels + shift, 0, 255))
 
 
+def _brightness(expected: Expected, op: ops.Brightness, drawn: Any) -> None:
+    factor = float(drawn["factor"])
+    expected.tones.append(lambda levels, radius: np.clip(factor * levels, 0, 255))
+
+
+def _contrast(expected: Expected, op: ops.Contrast, drawn: Any) -> None:
+    factor = float(drawn["factor"])
+    expected.tones.append(lambda levels, radius: np.clip(127.5 + factor * (levels - 127.5), 0, 255))
+
+
+def _saturated(levels: Float, factor: float) -> Float:
+    gray = 0.299 * levels[:, :, :1] + 0.587 * levels[:, :, 1:2] + 0.114 * levels[:, :, 2:]
+    return np.clip(gray + factor * (levels - gray), 0, 255)
+
+
+def _saturation(expected: Expected, op: ops.Saturation, drawn: Any) -> None:
+    factor = float(drawn["factor"])
+    expected.tones.append(lambda levels, radius: _saturated(levels, factor))
+
+
+def _hued(levels: Float, turn: float) -> Float:
+    """Through the chroma I + jQ of the NTSC primaries (FCC), solved back channel by channel."""
+    red, green, blue = np.moveaxis(levels, 2, 0)
+    gray = 0.299 * red + 0.587 * green + 0.114 * blue
+    chroma = 0.595716 * red - 0.274453 * green - 0.321263 * blue
+    chroma = chroma + 1j * (0.211456 * red - 0.522591 * green + 0.311135 * blue)
+    chroma = chroma * np.exp(-2j * np.pi * turn)
+    turned = [0.9563, 0.6210], [-0.2721, -0.6474], [-1.1070, 1.7046]
+    channels = [gray + of_i * chroma.real + of_q * chroma.imag for of_i, of_q in turned]
+    return np.clip(np.stack(channels, axis=2), 0, 255)
+
+
+def _hue(expected: Expected, op: ops.Hue, drawn: Any) -> None:
+    turn = float(drawn["turn"])
+    expected.tones.append(lambda levels, radius: _hued(levels, turn) if turn else levels)
+
+
+def _grayscale(expected: Expected, op: ops.Grayscale, drawn: Any) -> None:
+    if drawn["gray"]:
+        expected.tones.append(lambda levels, radius: _saturated(levels, 0.0))
+
+
+def _channel_shuffle(expected: Expected, op: ops.ChannelShuffle, drawn: Any) -> None:
+    order = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)][drawn["order"]]
+    expected.tones.append(lambda levels, radius: levels[:, :, order])
+
+
+def _channel_dropout(expected: Expected, op: ops.ChannelDropout, drawn: Any) -> None:
+    dropped = drawn["dropped"].copy()
+    expected.tones.append(lambda levels, radius: np.where(dropped, op.fill, levels))
+
+
+def _lighting(expected: Expected, op: ops.Lighting, drawn: Any) -> None:
+    vectors = ((-0.5675, -0.5808, -0.5836), (0.7192, -0.0045, -0.6948), (0.4009, -0.8140, 0.4203))
+    shift = sum(
+        255 * float(amount) * value * np.array(vector)
+        for amount, value, vector in zip(drawn["amounts"], (0.2175, 0.0188, 0.0045), vectors, strict=True)
+    )
+    expected.tones.append(lambda levels, radius: np.clip(levels + shift, 0, 255))
+
+
+def _color_jitter(expected: Expected, op: ops.ColorJitter, drawn: Any) -> None:
+    brightness, contrast, saturation, turn = (
+        float(drawn[name]) for name in ("brightness", "contrast", "saturation", "hue")
+    )
+    steps: list[Callable[[Float], Float]] = [
+        lambda levels: np.clip(brightness * levels, 0, 255),
+        lambda levels: np.clip(127.5 + contrast * (levels - 127.5), 0, 255),
+        lambda levels: _saturated(levels, saturation),
+        lambda levels: _hued(levels, turn) if turn else levels,
+    ]
+    for which in list(permutations(range(4)))[drawn["order"]]:
+        expected.tones.append(lambda levels, radius, step=steps[which]: step(levels))
+
+
+def _group(expected: Expected, op: Any, drawn: Any) -> None:
+    seen: Counter[str] = Counter()
+    for member, is_applied in zip(op.ops, drawn["applied"], strict=True):
+        seen[member.op] += 1
+        key = member.op if seen[member.op] == 1 else f"{member.op}_{seen[member.op]}"
+        if is_applied:
+            ROWS[type(member)](expected, member, drawn[key] if member.record.names else None)
+
+
+def _identity(expected: Expected, op: ops.Identity, drawn: Any) -> None:
+    pass
+
+
 def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
     expected.mean, expected.std = np.array(op.mean), np.array(op.std)
 
 
 ROWS: dict[type[ops.Op], Row] = {
+    ops.AllOf: _group,
+    ops.Brightness: _brightness,
+    ops.ChannelDropout: _channel_dropout,
+    ops.ChannelShuffle: _channel_shuffle,
+    ops.ColorJitter: _color_jitter,
+    ops.Contrast: _contrast,
+    ops.Grayscale: _grayscale,
+    ops.Hue: _hue,
+    ops.Identity: _identity,
+    ops.Lighting: _lighting,
+    ops.OneOf: _group,
+    ops.Saturation: _saturation,
+    ops.SomeOf: _group,
     ops.BrownConrady: _brown_conrady,
     ops.CenterCrop: _center_crop,
     ops.ColorCast: _color_cast,
@@ -173,7 +275,33 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "color_cast": (ops.ColorCast(channel_p=1.0),),
     "color_cast strong": (ops.ColorCast(max_shift=200, step=None, channel_p=1.0),),
     "normalize": (ops.Normalize(mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 0.1)),),
+    "brightness": (ops.Brightness(),),
+    "brightness strong": (ops.Brightness(factor=(0.0, 4.0)),),
+    "contrast": (ops.Contrast(factor=(0.0, 3.0)),),
+    "saturation": (ops.Saturation(factor=(0.0, 3.0)),),
+    "hue": (ops.Hue(turns=(-0.5, 0.5)),),
+    "grayscale": (ops.Grayscale(p=1.0),),
+    "channel_shuffle": (ops.ChannelShuffle(p=1.0),),
+    "channel_dropout": (ops.ChannelDropout(max_channels=2, fill=9.0, p=1.0),),
+    "lighting": (ops.Lighting(std=1.0),),
+    "color_jitter": (ops.ColorJitter(brightness=0.4, contrast=(0.5, 2.0), saturation=0.9, hue=0.2),),
+    "identity": (ops.Identity(),),
+    "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
+    "some_of": (ops.SomeOf(num=(0, 3), ops=(ops.Saturation(), ops.ColorCast(), ops.Stretch(), ops.Contrast())),),
+    "all_of": (ops.AllOf(p=0.5, ops=(ops.Lighting(), ops.Flip(), ops.Vignette())),),
     # together: what comes first must come first
+    "hue, cast, brightness, vignette": (ops.Hue(), ops.ColorCast(max_shift=90), ops.Brightness(), ops.Vignette()),
+    "vignette, saturation, cast": (ops.Vignette(), ops.Saturation(factor=(2.0, 3.0)), ops.ColorCast(max_shift=99)),
+    "one of one of": (
+        ops.OneOf(
+            weights=(1.0, 2.0),
+            ops=(
+                ops.OneOf(ops=(ops.Brightness(), ops.ColorCast(), ops.Contrast())),
+                ops.AllOf(ops=(ops.Hue(), ops.Vignette(), ops.Saturation())),
+            ),
+        ),
+        ops.Brightness(factor=(1.5, 2.5)),
+    ),
     "cast, vignette": (ops.ColorCast(max_shift=200, channel_p=1.0), ops.Vignette()),
     "vignette, cast": (ops.Vignette(), ops.ColorCast(max_shift=200, channel_p=1.0)),
     "rotate, stretch": (ops.Rotate(max_deg=90, step=None), ops.Stretch(horizontal=(1.3, 1.6), vertical=(1, 1.1))),

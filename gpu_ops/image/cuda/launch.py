@@ -10,10 +10,12 @@ from typing import Any
 from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
 PACK_BLOCK = 4 if IS_SIMULATED else PACK_THREADS
@@ -85,6 +87,40 @@ def render_batch(
         )
 
 
+def finish_batch(
+    rows: int,
+    levels: int,
+    batch: int,
+    copies: int,
+    *,
+    row_bytes: int,
+    num: int,
+    height: int,
+    width: int,
+    planar: bool,
+    held_as: str,
+    stream: int,
+) -> None:
+    """Queue what follows the rendering of a batch whose rows hold more than a `KERNEL_ROW`; on its terms.
+
+    Args:
+        rows: device address of (num, row_bytes), `finish_rows.row_dtype`.
+        levels: device address of num * height * width * 3 float32 that `render_batch` has written; overwritten.
+        batch: as in `render_batch`; it may be `levels` itself where that is held as float32.
+        copies: device address of num * height * width * 3 bytes that may be overwritten, where any row sharpens.
+        row_bytes: of a row.
+        num: images.
+        height, width: of an output image, in pixels.
+        planar: as in `render_batch`.
+        held_as: likewise.
+        stream: likewise.
+    """
+    if num and height * width:
+        kernel = _finish(held_as, planar)
+        sizes = (KERNEL_ROW.itemsize, levels, batch, copies, height, width)
+        _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, *sizes)
+
+
 def pack_rgbx(table: int, *, num: int, max_pixels: int, stream: int) -> None:
     """Queue the packing of images to RGBX, X = 255, in one launch; on the terms of `render_batch`.
 
@@ -125,6 +161,11 @@ def _fused(held_as: str, planar: bool) -> Any:
         return _compiled_fused(held_as, planar)
 
 
+def _finish(held_as: str, planar: bool) -> Any:
+    with _lock:
+        return _compiled_finish(held_as, planar)
+
+
 def _pack() -> Any:
     with _lock:
         return _compiled_pack()
@@ -133,6 +174,11 @@ def _pack() -> Any:
 @cache
 def _compiled_fused(held_as: str, planar: bool) -> Any:
     return _compiled(fused_kernel(HELD_AS[held_as], planar), FUSED_SIGNATURE, FUSED_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_finish(held_as: str, planar: bool) -> Any:
+    return _compiled(finish_kernel(HELD_AS[held_as], planar), FINISH_SIGNATURE, FINISH_LAUNCH_BOUNDS)
 
 
 @cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
+from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS
@@ -19,16 +20,18 @@ class KernelSpec:
     """One specialisation of a kernel."""
 
     held_as: str | None = None
-    """Number type of the fused kernel; None for the kernel that packs."""
+    """Number type of a batch; None for the kernel that packs."""
     planar: bool = True
-    """Whether the fused kernel writes whole channel planes."""
+    """Whether a batch holds whole channel planes."""
+    finishes: bool = False
+    """Whether it is the kernel that runs behind the fused one."""
 
     @property
     def name(self) -> str:
         """As in reports: the loop, its number type and layout."""
         if self.held_as is None:
             return "pack_rgbx"
-        return f"fused {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
+        return f"{'finish' if self.finishes else 'fused'} {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,15 @@ class Resources:
     """Shared memory of a block, in bytes."""
 
 
-KERNELS = (*(KernelSpec(held_as=name, planar=planar) for name in HELD_AS for planar in (True, False)), KernelSpec())
+KERNELS = (
+    *(
+        KernelSpec(held_as=name, planar=planar, finishes=finishes)
+        for finishes in (False, True)
+        for name in HELD_AS
+        for planar in (True, False)
+    ),
+    KernelSpec(),
+)
 """Every kernel that can be launched."""
 
 
@@ -51,6 +62,9 @@ def source_of(spec: KernelSpec) -> Source:
     """What the kernel is compiled from."""
     if spec.held_as is None:
         return Source(body=pack, signature=PACK_SIGNATURE, launch_bounds=PACK_LAUNCH_BOUNDS)
+    if spec.finishes:
+        body = finish_kernel(HELD_AS[spec.held_as], spec.planar)
+        return Source(body=body, signature=FINISH_SIGNATURE, launch_bounds=FINISH_LAUNCH_BOUNDS)
     body = fused_kernel(HELD_AS[spec.held_as], spec.planar)
     return Source(body=body, signature=FUSED_SIGNATURE, launch_bounds=FUSED_LAUNCH_BOUNDS)
 

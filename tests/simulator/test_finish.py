@@ -1,0 +1,92 @@
+"""The CUDA loop over rendered images in numba's simulator beside the CPU's, on tiny images and random programs."""
+
+import numpy as np
+import pytest
+
+from augpipe import Recipe, ops, plan
+from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda.launch import finish_batch
+from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
+from augpipe.gpu_ops.image.finish import finish_images
+from augpipe.gpu_ops.image.finish_rows import as_bytes
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.kernel_rows import kernel_rows
+from tests.simulator.test_kernels import aligned
+
+assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
+
+NUM, HEIGHT, WIDTH = 6, 9, 7
+EACH: dict[str, tuple[ops.Op, ...]] = {
+    "matrices": (ops.ColorJitter(brightness=0.9, contrast=0.9, saturation=0.9, hue=0.5),),
+    "tables": (ops.Brightness(), ops.Posterize(bits=(1, 7)), ops.Hue(), ops.Gamma()),
+    "vignette": (ops.Contrast(), ops.Vignette()),
+    "auto_contrast": (ops.Brightness(factor=(0.2, 0.9)), ops.AutoContrast(p=1.0)),
+    "equalize": (ops.Equalize(p=1.0), ops.Saturation()),
+    "contrast about the mean": (ops.Contrast(about="mean", factor=(0.1, 3.0)),),
+    "sharpness": (ops.Sharpness(factor=(0.0, 3.0)), ops.Invert(p=0.5)),
+    "several looks": (
+        ops.Sharpness(p=0.7),
+        ops.AutoContrast(p=0.7),
+        ops.Solarize(p=0.7),
+        ops.Sharpness(factor=(2.0, 2.0), p=0.7),
+        ops.Equalize(p=0.7),
+        ops.Contrast(about="mean", p=0.7),
+        ops.Hue(p=0.7),
+    ),
+}
+
+
+def rows_of(chosen: tuple[ops.Op, ...]) -> np.ndarray:
+    recipe = Recipe(ops=(*chosen, ops.Normalize()))
+    return kernel_rows(plan(recipe, range(NUM), sizes=[(HEIGHT, WIDTH)] * NUM).rows)
+
+
+def whole_levels(seed: int) -> np.ndarray:
+    """Levels between which float32 cannot tip a rounding, as both sides work them out in another order."""
+    return np.random.default_rng(seed).integers(30, 200, NUM * HEIGHT * WIDTH * 3).astype(np.float32)
+
+
+def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) -> np.ndarray:
+    """float32 of what the kernel writes, bfloat16 as its bits."""
+    table = aligned(rows.nbytes)
+    table[:] = as_bytes(rows).reshape(-1)
+    work = aligned(levels.nbytes)
+    work[:] = levels.view(np.uint8)
+    batch = aligned(len(levels) * ITEM_BYTES[HELD_AS[held_as]])
+    copies = aligned(len(levels))
+    shape = {"num": NUM, "height": HEIGHT, "width": WIDTH, "planar": planar, "held_as": held_as, "stream": 0}
+    target = work if held_as == "float32" else batch
+    addresses = [memory.ctypes.data for memory in (table, work, target, copies)]
+    finish_batch(*addresses, row_bytes=rows.itemsize, **shape)
+    kinds = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "uint8": np.uint8}
+    return target.view(kinds[held_as]).copy()
+
+
+def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool, dtype: type = np.float32) -> np.ndarray:
+    batch = np.empty(len(levels), dtype)
+    finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels.copy(), batch, HEIGHT, WIDTH, planar)
+    return batch
+
+
+@pytest.mark.parametrize("planar", [True, False])
+@pytest.mark.parametrize("name", EACH)
+def test_as_on_the_cpu(name: str, planar: bool) -> None:
+    rows, levels = rows_of(EACH[name]), whole_levels(seed=len(name))
+    expected = on_cpu(rows, levels, planar)
+    found = on_device(rows, levels, "float32", planar)
+    assert np.abs(found - expected).max() < 1e-4
+    assert not np.array_equal(expected, on_cpu(rows_of((ops.Contrast(factor=(1.0, 1.0)),)), levels, planar))
+
+
+@pytest.mark.parametrize("held_as", ["float16", "bfloat16", "uint8"])
+def test_other_number_types_are_roundings(held_as: str) -> None:
+    chosen = EACH["several looks"]
+    rows, levels = rows_of(chosen), whole_levels(seed=3)
+    found = on_device(rows, levels, held_as, planar=True)
+    if held_as == "uint8":
+        assert np.array_equal(found, on_cpu(rows, levels, True, np.uint8))
+        return
+    exact = on_device(rows, levels, "float32", planar=True)
+    if held_as == "bfloat16":
+        found = (found.astype(np.uint32) << 16).view(np.float32)
+    assert np.abs(found.astype(np.float32) - exact).max() <= (2.0**-10 if held_as == "float16" else 2.0**-7) * 2
