@@ -54,12 +54,9 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     table["vignette_inner_r2"], table["vignette_inverse_span"] = radius2, 1.0 / (1.0 - radius2)
     table["vignette_strength"] = rows["vignette"][:, 1]
     table["cast"], table["casts_last"] = rows["cast"], rows["cast_is_last"]
-    scale, bias = 1.0 / (255.0 * rows["std"]), -rows["mean"] / rows["std"]
-    if table.dtype == KERNEL_ROW:
-        table["scale"], table["bias"] = scale, bias
-    else:
-        table["scale"] = 1.0
-        _write_finish(table, rows, scale, bias)
+    table["scale"], table["bias"] = 1.0 / (255.0 * rows["std"]), -rows["mean"] / rows["std"]
+    if table.dtype != KERNEL_ROW:
+        _write_finish(table, rows)
     table["fill"] = rows["fill"]
     _bound(table, rows, factor, _reach(table, rows, linear, before, has_lens))
     return table
@@ -72,10 +69,12 @@ def _table_dtype(rows: Rows) -> np.dtype[np.void]:
     return row_dtype(rows["steps"].shape[1], rows["tables"].shape[1] if "tables" in names else 0)
 
 
-def _write_finish(table: Rows, rows: Rows, scale: npt.NDArray[np.float64], bias: npt.NDArray[np.float64]) -> None:
-    """Fill in what follows a `KERNEL_ROW`: the rendered image holds levels, and all else comes behind it."""
-    header = table["header"]
-    header["scale"], header["bias"] = scale, bias
+def _write_finish(table: Rows, rows: Rows) -> None:
+    """Fill in what follows a `KERNEL_ROW`; an image that takes more steps is rendered as levels first."""
+    header, takes_more = table["header"], rows["num_steps"][:, None] > 0
+    for name, neutral in (("scale", 1.0), ("bias", 0.0)):
+        header[name] = np.where(takes_more, table[name], neutral)
+        table[name] = np.where(takes_more, neutral, table[name])
     header["inverse_corner_r2"], header["num_steps"] = table["inverse_corner_r2"], rows["num_steps"]
     header["at_tables"] = AT_STEPS + table["steps"].shape[1] * STEP_BYTES
     table["steps"] = rows["steps"]

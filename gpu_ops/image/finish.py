@@ -25,16 +25,25 @@ from augpipe.gpu_ops.image.finish_rows import (
     TABLE_BYTES,
     VIGNETTE,
 )
-from augpipe.gpu_ops.image.fused import centred, finish
+from augpipe.gpu_ops.image.fused import (
+    centred,
+    finish,
+    load_blue,
+    load_green,
+    load_red,
+    store_batch,
+    store_blue,
+    store_green,
+    store_red,
+)
 from augpipe.gpu_ops.image.looks import look_up_tables, sharpen
 from augpipe.gpu_ops.image.tone import normalise, vignette_gain
 from augpipe.gpu_ops.jit import kernel, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors
 
 load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
+load_levels = load("pixels", types.float32)
 load_level = load("table", types.uint8, types.int32)
-
-ONE = np.float32(1.0)
 
 
 @kernel()
@@ -49,18 +58,23 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
         height, width: of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
-    planes = np.empty((3, width), np.float32)
+    scratch = np.empty(3 * width, np.float32)
     tables = np.empty((3, 256), np.uint8)
+    is_in_place = levels.ctypes.data == batch.ctypes.data
     for image in range(len(rows)):
         at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
-        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, planes, tables)
+        if is_in_place and load_whole(at, NUM_STEPS) == 0:
+            continue  # it is finished
+        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, scratch, tables)
 
 
 @subroutine
-def _finish_image(at, levels, batch, start, height, width, planar, planes, tables):
+def _finish_image(at, levels, batch, start, height, width, planar, scratch, tables):
     """Pass over the image's rows once, and once more for each step that looks at all of it."""
     num_steps = load_whole(at, NUM_STEPS)
     step, has_tables = 0, False
+    at_red = np.uintp(scratch.ctypes.data)
+    at_green, at_blue = at_red + 4 * width, at_red + 8 * width
     while True:
         stop = step
         while stop < num_steps and load_whole(at, AT_STEPS + stop * STEP_BYTES) < FIRST_LOOK:
@@ -68,19 +82,17 @@ def _finish_image(at, levels, batch, start, height, width, planar, planes, table
         is_end = stop == num_steps
         if is_end or stop > step or has_tables:
             for y in range(height):
-                _load_row(levels, start, y, height, width, planar, planes)
+                first, plane = start + y * width * (1 if planar else 3), height * width
+                _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
                 if has_tables:
-                    for channel in range(3):
-                        _look_up(tables.ctypes.data + 256 * channel, planes[channel], width)
+                    table = np.uintp(tables.ctypes.data)
+                    _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
                 for nth in range(step, stop):
-                    _change_row(at, nth, y, height, width, planes)
+                    _change_row(at, nth, y, height, width, at_red, at_green, at_blue)
                 if is_end:
-                    for channel in range(3):
-                        scale = load_number(at, SCALE + 4 * channel)
-                        _normalise_row(planes[channel], scale, load_number(at, BIAS + 4 * channel), width)
-                    _store_row(batch, start, y, height, width, planar, planes)
+                    _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
                 else:
-                    _store_row(levels, start, y, height, width, planar, planes)
+                    _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
         if is_end:
             return
         at_step = AT_STEPS + stop * STEP_BYTES
@@ -94,64 +106,69 @@ def _finish_image(at, levels, batch, start, height, width, planar, planes, table
 
 
 @subroutine
-def _load_row(levels, start, y, height, width, planar, planes):
-    """Fill the planes with a row's levels."""
+def _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue):
+    """Take the levels of the row that begins at item `first`."""
     prefer_wide_vectors()
-    red, green, blue = planes[0], planes[1], planes[2]
+    source = levels.ctypes.data
     if planar:
-        first, plane = start + y * width, height * width
         for i in range(width):
-            red[i] = levels[first + i]
-            green[i] = levels[first + plane + i]
-            blue[i] = levels[first + 2 * plane + i]
+            store_red(at_red, i, load_levels(source, first + i))
+            store_green(at_green, i, load_levels(source, first + plane + i))
+            store_blue(at_blue, i, load_levels(source, first + 2 * plane + i))
     else:
-        first = start + y * width * 3
         for i in range(width):
-            red[i] = levels[first + 3 * i]
-            green[i] = levels[first + 3 * i + 1]
-            blue[i] = levels[first + 3 * i + 2]
+            store_red(at_red, i, load_levels(source, first + 3 * i))
+            store_green(at_green, i, load_levels(source, first + 3 * i + 1))
+            store_blue(at_blue, i, load_levels(source, first + 3 * i + 2))
 
 
 @subroutine
-def _store_row(batch, start, y, height, width, planar, planes):
-    """Write the planes to a row, as the batch holds numbers."""
+def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue):
+    """Normalise a row by the header at `at`, and write it as the batch holds numbers."""
     prefer_wide_vectors()
-    red, green, blue = planes[0], planes[1], planes[2]
+    out = batch.ctypes.data
+    scale_r, scale_g, scale_b = load_number(at, SCALE), load_number(at, SCALE + 4), load_number(at, SCALE + 8)
+    bias_r, bias_g, bias_b = load_number(at, BIAS), load_number(at, BIAS + 4), load_number(at, BIAS + 8)
     if planar:
-        first, plane = start + y * width, height * width
         for i in range(width):
-            batch[first + i] = finish(batch, red[i])
-            batch[first + plane + i] = finish(batch, green[i])
-            batch[first + 2 * plane + i] = finish(batch, blue[i])
+            store_batch(out, first + i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + plane + i, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 2 * plane + i, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
     else:
-        first = start + y * width * 3
         for i in range(width):
-            batch[first + 3 * i] = finish(batch, red[i])
-            batch[first + 3 * i + 1] = finish(batch, green[i])
-            batch[first + 3 * i + 2] = finish(batch, blue[i])
+            store_batch(out, first + 3 * i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + 3 * i + 1, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 3 * i + 2, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
 
 
 @subroutine
-def _change_row(at, step, y, height, width, planes):
+def _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue):
+    """Put the levels of a row back."""
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    pixel_step, channel_step = (1, plane) if planar else (3, 1)
+    for i in range(width):
+        store_batch(out, first + pixel_step * i, load_red(at_red, i))
+        store_batch(out, first + pixel_step * i + channel_step, load_green(at_green, i))
+        store_batch(out, first + pixel_step * i + 2 * channel_step, load_blue(at_blue, i))
+
+
+@subroutine
+def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
     """One step of the program on one row."""
     at_step = AT_STEPS + step * STEP_BYTES
     kind, at_numbers = load_whole(at, at_step), at_step + STEP_NUMBERS
     if kind == MATRIX:
-        _combine(at, at_numbers, planes[0], planes[1], planes[2], width)
+        _combine(at, at_numbers, width, at_red, at_green, at_blue)
     elif kind == TABLE:
-        table = load_whole(at, at_step + STEP_TABLE)
-        for channel in range(3):
-            _look_up(at + load_whole(at, AT_TABLES) + table * TABLE_BYTES, planes[channel], width)
+        table = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+        _look_up(table, table, table, width, at_red, at_green, at_blue)
     elif kind == VIGNETTE:
-        inverse_corner_r2, inner_r2 = load_number(at, INVERSE_CORNER_R2), load_number(at, at_numbers)
-        inverse_span, strength = load_number(at, at_numbers + 4), load_number(at, at_numbers + 8)
-        row_y = centred(y, height)
-        for channel in range(3):
-            _darken(planes[channel], row_y, inverse_corner_r2, inner_r2, inverse_span, strength, width)
+        _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 
 
 @subroutine
-def _combine(at, at_numbers, red, green, blue, width):
+def _combine(at, at_numbers, width, at_red, at_green, at_blue):
     prefer_wide_vectors()
     m00, m01 = load_number(at, at_numbers), load_number(at, at_numbers + 4)
     m02, m03 = load_number(at, at_numbers + 8), load_number(at, at_numbers + 12)
@@ -160,28 +177,29 @@ def _combine(at, at_numbers, red, green, blue, width):
     m20, m21 = load_number(at, at_numbers + 32), load_number(at, at_numbers + 36)
     m22, m23 = load_number(at, at_numbers + 40), load_number(at, at_numbers + 44)
     for i in range(width):
-        r, g, b = red[i], green[i], blue[i]
-        red[i] = combined(r, g, b, m00, m01, m02, m03)
-        green[i] = combined(r, g, b, m10, m11, m12, m13)
-        blue[i] = combined(r, g, b, m20, m21, m22, m23)
+        red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
+        store_red(at_red, i, combined(red, green, blue, m00, m01, m02, m03))
+        store_green(at_green, i, combined(red, green, blue, m10, m11, m12, m13))
+        store_blue(at_blue, i, combined(red, green, blue, m20, m21, m22, m23))
 
 
 @subroutine
-def _look_up(table, levels, width):
+def _look_up(of_red, of_green, of_blue, width, at_red, at_green, at_blue):
+    """Replace levels by those of three tables, given by their addresses."""
     for i in range(width):
-        levels[i] = np.float32(load_level(np.uintp(table), nearest_level(levels[i])))
+        store_red(at_red, i, np.float32(load_level(of_red, nearest_level(load_red(at_red, i)))))
+        store_green(at_green, i, np.float32(load_level(of_green, nearest_level(load_green(at_green, i)))))
+        store_blue(at_blue, i, np.float32(load_level(of_blue, nearest_level(load_blue(at_blue, i)))))
 
 
 @subroutine
-def _darken(levels, y, inverse_corner_r2, inner_r2, inverse_span, strength, width):
+def _darken(at, at_numbers, y, width, at_red, at_green, at_blue):
     prefer_wide_vectors()
+    inverse_corner_r2, inner_r2 = load_number(at, INVERSE_CORNER_R2), load_number(at, at_numbers)
+    inverse_span, strength = load_number(at, at_numbers + 4), load_number(at, at_numbers + 8)
     for i in range(width):
         x = centred(np.int32(i), width)
-        levels[i] *= vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength)
-
-
-@subroutine
-def _normalise_row(levels, scale, bias, width):
-    prefer_wide_vectors()
-    for i in range(width):
-        levels[i] = normalise(levels[i], scale, bias)
+        left = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength)
+        store_red(at_red, i, load_red(at_red, i) * left)
+        store_green(at_green, i, load_green(at_green, i) * left)
+        store_blue(at_blue, i, load_blue(at_blue, i) * left)

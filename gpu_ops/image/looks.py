@@ -4,10 +4,16 @@ They take the nearest of 256 levels of each channel, and give such levels, as Pi
 """
 
 import numpy as np
+from numba import types
 
 from augpipe.gpu_ops.image.colour import away_from, gray, kept_within, nearest_level
 from augpipe.gpu_ops.image.finish_rows import AUTO_CONTRAST, EQUALIZE
+from augpipe.gpu_ops.image.fused import store_batch
 from augpipe.gpu_ops.jit import leaf, subroutine
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
+
+load_levels = load("pixels", types.float32)
+load_row, store_row = load("fetched", types.float32), store("fetched", types.float32)
 
 WHITE = np.float32(255.0)
 NINTH_OF_THIRTEEN = np.float32(1.0 / 13.0)
@@ -90,28 +96,47 @@ def smoothed(above, beside, below, centre):
 
 @subroutine
 def sharpen(factor, levels, start, height, width, planar):
-    """Move each pixel but the outermost away from its neighbourhood's mean: Pillow's `ImageEnhance.Sharpness`."""
-    pixel_step = 1 if planar else 3
-    row_step = width * pixel_step
-    above, here, below = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
-    for channel in range(3):
-        first = start + channel * (height * width if planar else 1)
+    """Move each pixel but the outermost away from its neighbourhood's mean: Pillow's `ImageEnhance.Sharpness`.
+
+    Where channels are interleaved, a row of all three is one whose neighbours lie three apart.
+    """
+    num_planes, apart = (3, 1) if planar else (1, 3)
+    length = width * apart
+    rows = np.empty(3 * length, np.float32)
+    for plane in range(num_planes):
+        first = start + plane * height * width
+        at_above = np.uintp(rows.ctypes.data)
+        at_here, at_below = at_above + 4 * length, at_above + 8 * length
+        _take_whole_levels(levels, first, length, at_here)
         for y in range(height):
-            if y > 0:
-                above, here, below = here, below, above
-            for x in range(width):
-                if y == 0:
-                    here[x] = np.float32(nearest_level(levels[first + x * pixel_step]))
-                if y + 1 < height:
-                    level = levels[first + (y + 1) * row_step + x * pixel_step]
-                    below[x] = np.float32(nearest_level(level))
+            at_row = first + y * length
+            if y + 1 < height:
+                _take_whole_levels(levels, at_row + length, length, at_below)
             is_inner = 0 < y < height - 1
-            for x in range(width):
-                level = here[x]
-                if is_inner and 0 < x < width - 1:
-                    beside = here[x - 1] + here[x + 1]
-                    blurred = smoothed(
-                        above[x - 1] + above[x] + above[x + 1], beside, below[x - 1] + below[x] + below[x + 1], level
-                    )
-                    level = np.float32(np.int32(away_from(blurred, level, factor)))
-                levels[first + y * row_step + x * pixel_step] = level
+            _sharpen_row(factor, levels, at_row, length, apart, is_inner, at_above, at_here, at_below)
+            at_above, at_here, at_below = at_here, at_below, at_above
+
+
+@subroutine
+def _take_whole_levels(levels, first, length, at_row):
+    """The nearest levels of a row."""
+    prefer_wide_vectors()
+    source = levels.ctypes.data
+    for i in range(length):
+        store_row(at_row, i, np.float32(nearest_level(load_levels(source, first + i))))
+
+
+@subroutine
+def _sharpen_row(factor, levels, first, length, apart, is_inner, at_above, at_here, at_below):
+    """Write a row, sharpened but for its ends where it `is_inner`, of whole levels as they were here and around."""
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    for i in range(length):
+        store_batch(out, first + i, load_row(at_here, i))
+    if is_inner:
+        for i in range(apart, length - apart):
+            level = load_row(at_here, i)
+            above = load_row(at_above, i - apart) + load_row(at_above, i) + load_row(at_above, i + apart)
+            below = load_row(at_below, i - apart) + load_row(at_below, i) + load_row(at_below, i + apart)
+            blurred = smoothed(above, load_row(at_here, i - apart) + load_row(at_here, i + apart), below, level)
+            store_batch(out, first + i, np.float32(np.int32(away_from(blurred, level, factor))))

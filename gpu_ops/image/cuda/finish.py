@@ -109,7 +109,8 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
         pixel_step, channel_step = (1, num_pixels) if planar else (3, 1)
         start, copy = levels + image * 12 * num_pixels, copies + image * 3 * num_pixels
         target = batch + image * 3 * num_pixels * item_bytes
-        num_steps, step, has_tables, is_end = load_i32(at + NUM_STEPS), np.int32(0), False, False
+        num_steps, step, has_tables = load_i32(at + NUM_STEPS), np.int32(0), False
+        is_end = num_steps == 0 and levels == batch  # then it is finished
         while not is_end:
             stop = step
             while stop < num_steps and load_i32(at + AT_STEPS + np.int64(stop) * STEP_BYTES) < FIRST_LOOK:
