@@ -98,9 +98,12 @@ class Plan:
         return cls(recipe=recipe, seed=int(header["seed"]), views=views)
 
 
-def stream_id(kind: str, place: int, view: int) -> int:
-    """The counter word of an op's stream: its kind, its place among its kind, and its view, hashed to 32 bits."""
-    return zlib.crc32(f"{kind}:{place}:{view}".encode())
+def stream_id(kind: str, place: int, view: int, *, is_sampled: bool = False) -> int:
+    """The counter word of an op's stream: its kind, its place among its kind, and its view, hashed to 32 bits.
+
+    Epochs of a sampler have streams of their own, as positions stand there in the sample id's place.
+    """
+    return zlib.crc32(f"{kind}:{place}:{view}{':sampled' if is_sampled else ''}".encode())
 
 
 def plan(
@@ -110,6 +113,7 @@ def plan(
     sizes: npt.ArrayLike,
     epoch: int = 0,
     seed: int = 0,
+    positions: npt.ArrayLike | None = None,
 ) -> Plan:
     """Draw what is done to a batch.
 
@@ -119,9 +123,11 @@ def plan(
         sizes: (B, 2) height and width of each upright image, in pixels.
         epoch: 0..2^32 - 1.
         seed: 0..2^64 - 1.
+        positions: (B,) where they stand in an epoch of a sampler, 0..2^32 - 1: a sample that comes twice is drawn for
+            by position then, in streams of its own. None: all is drawn by sample id.
 
     Raises:
-        ValueError: an argument is out of range, or ids and sizes differ in number.
+        ValueError: an argument is out of range, or ids, sizes and positions differ in number.
     """
     # here and not in `draws` alone: a recipe that draws nothing has the same arguments
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
@@ -135,8 +141,13 @@ def plan(
         raise ValueError(f"sizes holds {len(shape)} entries for {len(ids)} sample_ids. Give one (height, width) each.")
     if len(shape) and shape.min() < 1:
         raise ValueError(f"sizes holds {shape.min()}: heights and widths are at least 1 pixel.")
+    words = None
+    if positions is not None:
+        words = whole_numbers("positions", positions, 0, MAX_WORD).astype(np.int64).reshape(-1)
+        if len(words) != len(ids):
+            raise ValueError(f"positions holds {len(words)} entries for {len(ids)} sample_ids. Give one each.")
     views = tuple(
-        _plan_view(recipe, view, position, ids, epoch, seed, shape) for position, view in enumerate(recipe.all_views)
+        _plan_view(recipe, view, place, ids, epoch, seed, shape, words) for place, view in enumerate(recipe.all_views)
     )
     return Plan(recipe=recipe, seed=seed, views=views)
 
@@ -149,7 +160,9 @@ def _plan_view(
     epoch: int,
     seed: int,
     sizes: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64] | None,
 ) -> Rows:
+    drawn_by, is_sampled = (ids, False) if positions is None else (positions, True)
     rows: Rows = np.zeros(len(ids), plan_dtype(view))
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
@@ -157,7 +170,8 @@ def _plan_view(
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
-            words = RandomWords(draws(seed, epoch, ids, stream_id(op.op, place, position), op.num_words))
+            stream = stream_id(op.op, place, position, is_sampled=is_sampled)
+            words = RandomWords(draws(seed, epoch, drawn_by, stream, op.num_words))
             drawn = op.draw(words, frame)
             for name, values in drawn.items():
                 rows["drawn"][key][name] = values
