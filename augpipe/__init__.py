@@ -5,6 +5,8 @@ TYPE_CHECKING = False  # what type checkers take for typing's own, whose import 
 if TYPE_CHECKING:
     from augpipe import ops as ops
     from augpipe import recipes as recipes
+    from augpipe import sampling as sampling
+    from augpipe import sources as sources
     from augpipe.augment import Augment as Augment
     from augpipe.batch import Batch as Batch
     from augpipe.errors import DeviceError as DeviceError
@@ -46,6 +48,8 @@ __all__ = [
     "ops",
     "plan",
     "recipes",
+    "sampling",
+    "sources",
 ]
 
 

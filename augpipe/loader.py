@@ -1,6 +1,5 @@
 """The loader: epochs of augmented batches from a source, the same ones for the same seed."""
 
-import difflib
 import inspect
 import logging
 import os
@@ -14,42 +13,26 @@ from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
 from augpipe.cache.row_indexes import DEFAULT_BYTES
 from augpipe.checks.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
+from augpipe.checks.loader_arguments import unknown_argument
 from augpipe.checks.plural import count
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
+from augpipe.loader_state import STATE_VERSION, check_state
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.items import Settings
 from augpipe.recipe import Recipe, check_recipe
+from augpipe.sampling import Sampler, Sampling, bind
 from augpipe.source import Source, is_source
 
 logger = logging.getLogger("augpipe")
 
-STATE_VERSION = 1
 _TOLD: set[str] = set()
 """What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
-_NO_PROCESSES = "it works in threads of this process, without worker processes. Leave it out"
-_INSTEAD = {
-    "batch_sampler": 'shuffle=True, False or "sticky" sets the order; rank and world_size share it between processes',
-    "collate_fn": "its batches are made whole, in memory that is used again. Change a batch in the loop that takes it",
-    "dataset": "the source comes first, as in Loader(source, recipe, batch_size=64)",
-    "generator": "seed=... sets the order and every draw",
-    "in_order": "its batches always come in order. Leave it out",
-    "multiprocessing_context": _NO_PROCESSES,
-    "num_workers": "num_threads=... is how many threads read, decode and augment. Leave it out for one a core",
-    "persistent_workers": _NO_PROCESSES,
-    "pin_memory_device": 'device="cuda:0" makes batches on that device',
-    "prefetch_factor": "prefetch=... is how many batches are made ahead",
-    "sampler": 'shuffle=True, False or "sticky" sets the order; rank and world_size share it between processes',
-    "timeout": _NO_PROCESSES,
-    "transform": "the recipe comes second, as in Loader(source, recipe, batch_size=64)",
-    "worker_init_fn": _NO_PROCESSES,
-}
-"""Arguments of torch's DataLoader and data sets -> what is written here."""
 _SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [data] of a run\'s config.'
 
 
@@ -67,6 +50,9 @@ class Loader:
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
             always gets the same samples, those with id ≡ rank (mod world_size), so that its cache serves it for ever.
+        sampler: which samples an epoch holds, where that is not each once: `augpipe.sampling` has `Weighted`,
+            `ClassBalanced`, `Repeated` and `Mixture`. It sets the order too, so shuffle stays True. What is done to a
+            sample is then drawn by its position in the epoch, so that one that comes twice is augmented anew.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
         rank, world_size: this process's place among those that share the data.
@@ -87,7 +73,8 @@ class Loader:
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize). Without Normalize
             the numbers are levels, 0..255, in any of them; a line in the log says so once.
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
-        on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not.
+        on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not: of the
+            same part of a source made of several, and of the same class under `sampling.ClassBalanced`.
         max_pixels: larger images are refused before they are decoded.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
@@ -107,6 +94,7 @@ class Loader:
         batch_size: int,
         seed: int = 0,
         shuffle: bool | Literal["sticky"] = True,
+        sampler: Sampler | None = None,
         drop_last: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -126,7 +114,8 @@ class Loader:
         **others: Never,
     ) -> None:
         if others:
-            raise TypeError(_unknown_argument(next(iter(others))))
+            known = [known for known in inspect.signature(Loader).parameters if known != "others"]
+            raise TypeError(unknown_argument(next(iter(others)), known))
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)
@@ -167,12 +156,14 @@ class Loader:
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
-        self._num_samples = len(self.source)
-        if self._num_samples < 1:
+        if len(self.source) < 1:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+        self._sampling: Sampling | None = None if sampler is None else bind(sampler, self.source, shuffle)
+        self._num_samples = len(self.source) if self._sampling is None else self._sampling.num_positions
         if len(self) == 0:
+            what = "the source holds" if self._sampling is None else "the sampler draws"
             raise ValueError(
-                f"drop_last=True leaves no batch: the source holds {count(self._num_samples, 'photograph')} and a "
+                f"drop_last=True leaves no batch: {what} {count(self._num_samples, 'photograph')} and a "
                 f"global batch {self.batch_size * self.world_size}. Lower batch_size, or leave drop_last out."
             )
         self._epoch = 0
@@ -233,44 +224,17 @@ class Loader:
             "num_samples": self._num_samples,
             "shuffle": self.shuffle,
         }
+        if self._sampling is not None:
+            state["sampler"] = self._sampling.fingerprint()
         return state | ({"world_size": self.world_size} if self.shuffle == "sticky" else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken: the next pass yields the rest of that epoch.
 
         Raises:
-            ValueError: the state is of another source or version, or does not fit.
+            ValueError: the state is of another source, sampler or version, or does not fit.
         """
-        if not isinstance(state, dict):
-            raise ValueError(f"the state is a {type(state).__name__}. Give what Loader.state_dict() returned.")
-        missing = [key for key in self.state_dict() if key not in state]
-        if missing:
-            raise ValueError(f"the state lacks {', '.join(missing)}. Give what Loader.state_dict() returned.")
-        if state["version"] != STATE_VERSION:
-            raise ValueError(f"the state's version is {state['version']}, and this augpipe reads {STATE_VERSION}.")
-        if state["num_samples"] != self._num_samples:
-            raise ValueError(
-                f"the state is of a source of {count(state['num_samples'], 'photograph')} and this one holds "
-                f"{self._num_samples}. Resume with the same source, or start a new run."
-            )
-        if state["shuffle"] != self.shuffle:
-            raise ValueError(
-                f"the state was taken with shuffle={state['shuffle']} and this loader has shuffle={self.shuffle}: "
-                "samples would be lost and repeated. Resume with the same order."
-            )
-        seed, epoch, consumed = (
-            as_seed(state["seed"]),
-            as_epoch(state["epoch"]),
-            as_whole("samples_consumed", state["samples_consumed"]),
-        )
-        if not 0 <= consumed <= self._num_samples:
-            raise ValueError(f"samples_consumed={consumed} leaves 0..{self._num_samples}.")
-        if self.shuffle == "sticky" and state["world_size"] != self.world_size and 0 < consumed < self._num_samples:
-            raise ValueError(
-                f"the state was taken within an epoch by world_size={state['world_size']} and this loader has "
-                f'world_size={self.world_size}: with shuffle="sticky" ranks own samples, and some would be lost and '
-                "repeated. Resume with the same world size, or from a state taken at an epoch's end."
-            )
+        seed, epoch, consumed = check_state(state, self.state_dict(), self.world_size)
         self._close_running()
         if seed != self.seed:
             self.seed = seed
@@ -324,11 +288,14 @@ class Loader:
         for number in range(0, num, per_block):
             first, num_together = consumed + number * per_batch, min(per_block, num - number)
             positions = order.rank_positions(first, total, num_together * self.batch_size, self.rank, self.world_size)
-            if self.shuffle == "sticky":
+            if self._sampling is not None:
+                ids = self._sampling.sample_ids(positions, self.seed, epoch)
+            elif self.shuffle == "sticky":
                 ids = order.sticky_sample_ids(positions, total, self.seed, epoch, self.rank, self.world_size)
             else:
                 ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
-            yield from Block(epoch, ids).requests(number, num_together, self.batch_size)
+            words = None if self._sampling is None else positions
+            yield from Block(epoch, ids, words).requests(number, num_together, self.batch_size)
 
     def _batch_maker(self) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
@@ -339,7 +306,7 @@ class Loader:
                 beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
-                self._cache = self._choice.make_cache(self._num_samples)
+                self._cache = self._choice.make_cache(len(self.source))
             settings = Settings(
                 source=self.source,
                 recipe=self.recipe,
@@ -351,6 +318,7 @@ class Loader:
                 skips_bad=self._skips_bad,
                 max_pixels=self._max_pixels,
                 row_index_bytes=self._row_index_bytes,
+                groups_of=None if self._sampling is None else self._sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
             )
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
@@ -367,15 +335,6 @@ class Loader:
         if running is not None:
             running.close()
         self._running = None
-
-
-def _unknown_argument(name: str) -> str:
-    if name in _INSTEAD:
-        return f"Loader has no {name}: {_INSTEAD[name]}."
-    known = [known for known in inspect.signature(Loader).parameters if known != "others"]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"Loader has no argument {name}.{hint} There are {', '.join(known)}."
 
 
 def _open(path: Any) -> Source:

@@ -15,7 +15,8 @@ class Source(Protocol):
     """N images with the sample ids 0..N-1; `read` is called from several threads at once.
 
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
-    (`StackedSource`), and labels many at a time (`LabelledSource`).
+    (`StackedSource`), and labels many at a time (`LabelledSource`). One that is made of several says which sample is of
+    which (`PartedSource`).
     """
 
     @property
@@ -69,6 +70,31 @@ class LabelledSource(Source, Protocol):
 
     def labels_of(self, sample_ids: Ints) -> Ints:
         """(B,) int64: what `label` says of each."""
+
+
+class PartedSource(Source, Protocol):
+    """Images of several origins: one that cannot be used is replaced by another of its own."""
+
+    @property
+    def num_parts(self) -> int:
+        """How many there are."""
+
+    def parts_of(self, sample_ids: Ints) -> Ints:
+        """(B,) int64 in 0..num_parts - 1: which part each lies in."""
+
+
+def num_parts_of(source: Source) -> int:
+    """How many parts a source is made of; 1 for one that does not say."""
+    num: int = getattr(source, "num_parts", 1)
+    return num
+
+
+def parts_of(source: Source, sample_ids: Ints) -> Ints:
+    """(B,) int64: which part of the source each lies in."""
+    if hasattr(source, "parts_of"):
+        parts: Ints = source.parts_of(sample_ids)
+        return parts
+    return np.zeros(len(sample_ids), np.int64)
 
 
 def stack_of(source: Source) -> Pixels | None:

@@ -41,9 +41,11 @@ class Block:
     The first batch that asks for something has it found for the whole block, while the `lock` is held.
     """
 
-    def __init__(self, epoch: int, sample_ids: Ints) -> None:
+    def __init__(self, epoch: int, sample_ids: Ints, positions: Ints | None = None) -> None:
         self.epoch = epoch
         self.sample_ids = sample_ids
+        self.positions = positions
+        """(N,) where they stand in the epoch, by which is drawn what is done to them; None: that is drawn by sample."""
         self.lock = threading.Lock()
         self.sizes: Sizes | None = None
         """(N,) as far as they are known before the samples are read; None where nobody has looked yet."""
@@ -77,6 +79,11 @@ class Request:
     def sample_ids(self) -> Ints:
         """(B,)."""
         return self.block.sample_ids[self.cut]
+
+    @property
+    def positions(self) -> Ints | None:
+        """(B,), see `Block`."""
+        return None if self.block.positions is None else self.block.positions[self.cut]
 
 
 def _copy(rows: Rows) -> Rows:

@@ -1,7 +1,7 @@
 """What goes through the stages: a batch in the making, and its items."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.plan import Plan
 from augpipe.recipe import Recipe
-from augpipe.source import Source
+from augpipe.source import Ints, Source
 
 Rows = npt.NDArray[np.void]
 
@@ -37,6 +37,8 @@ class Settings:
     max_pixels: int
     row_index_bytes: int = 0
     """What row indexes may take in memory."""
+    groups_of: Callable[[Ints], Ints] | None = None
+    """(B,) sample ids -> (B,) numbers: only samples of the same number replace each other. None: all do."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
 
@@ -49,8 +51,10 @@ class Item:
     """Its place in the batch."""
     wanted: int
     """The sample id that was asked for."""
+    sample_id: int
+    """Of the sample that is tried: the wanted one, or what is put in its place."""
     num_replaced: int = 0
-    """How many samples, from the wanted one on, cannot be used: the item is the sample behind them."""
+    """How many samples, from the wanted one on, cannot be used."""
     image: StoredImage | None = None
     """What the sample is, once it was opened or its size looked up."""
     factor: int = 1
@@ -100,5 +104,8 @@ class BatchInProgress:
     @classmethod
     def of(cls, request: Request) -> "BatchInProgress":
         """A batch at the beginning of its way."""
-        items = [Item(position=i, wanted=sample_id) for i, sample_id in enumerate(request.sample_ids.tolist())]
+        items = [
+            Item(position=i, wanted=sample_id, sample_id=sample_id)
+            for i, sample_id in enumerate(request.sample_ids.tolist())
+        ]
         return cls(request=request, items=items)

@@ -113,9 +113,11 @@ class Planner:
 
     def _planned_items(self, batch: BatchInProgress, items: Sequence[Item]) -> PlannedSamples:
         images = [item.opened for item in items]
+        positions = batch.request.positions
         return self._planned(
             batch.request.epoch,
             np.array([image.sample_id for image in images], np.int64),
+            None if positions is None else positions[[item.position for item in items]],
             np.array([image.size for image in images], np.int64),
             np.array([image.may_scale for image in images], np.bool_),
         )
@@ -127,11 +129,16 @@ class Planner:
                 sizes = np.stack([block.sizes.heights, block.sizes.widths], axis=1)
                 is_known = sizes[:, 0] > 0
                 sizes[~is_known] = sizes[is_known.argmax()]  # one that the recipe takes, for rows that nobody looks at
-                block.planned = self._planned(block.epoch, block.sample_ids, sizes, block.sizes.may_scale)
+                block.planned = self._planned(
+                    block.epoch, block.sample_ids, block.positions, sizes, block.sizes.may_scale
+                )
             return block.planned
 
-    def _planned(self, epoch: int, sample_ids: Ints, sizes: Ints, may_scale: npt.NDArray[np.bool_]) -> PlannedSamples:
-        made = plan(self._settings.recipe, sample_ids, sizes=sizes, epoch=epoch, seed=self._settings.seed)
+    def _planned(
+        self, epoch: int, sample_ids: Ints, positions: Ints | None, sizes: Ints, may_scale: npt.NDArray[np.bool_]
+    ) -> PlannedSamples:
+        settings = self._settings
+        made = plan(settings.recipe, sample_ids, sizes=sizes, epoch=epoch, seed=settings.seed, positions=positions)
         factors = np.where(may_scale, dct_factors(made.views), 1)
         tables = tuple(kernel_rows(rows, factors) for rows in made.views)
         return PlannedSamples(plan=made, factors=factors, tables=tables)

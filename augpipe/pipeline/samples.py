@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.cache import PixelCache, Sizes
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
@@ -11,7 +10,7 @@ from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.stored_image import StoredImage, open_image
 from augpipe.planning.plan import refusals
-from augpipe.source import is_sized, sizes_of, stack_of
+from augpipe.source import Ints, is_sized, num_parts_of, parts_of, sizes_of, stack_of
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable image are tried before giving up."""
@@ -52,10 +51,9 @@ class Samples:
     def open(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Read the items, and look at their headers."""
         for item in items:
-            sample_id = (item.wanted + item.num_replaced) % len(self._settings.source)
             try:
-                known = self._cache.size_of(sample_id) if self._cache is not None else None
-                item.image = self.read(sample_id) if known is None else _unread(sample_id, *known)
+                known = self._cache.size_of(item.sample_id) if self._cache is not None else None
+                item.image = self.read(item.sample_id) if known is None else _unread(item.sample_id, *known)
                 self._seen.note(item.image)
             except BaseException as problem:
                 item.error = problem
@@ -86,16 +84,15 @@ class Samples:
             SampleError: nothing is skipped, or nothing near a sample can be used either.
             BaseException: an error that does not lie with the sample.
         """
-        source = self._settings.source
         for item in items:
             while item.error is not None:
                 if not isinstance(item.error, SampleError) or not self._settings.skips_bad:
                     raise item.error
-                failed = (item.wanted + item.num_replaced) % len(source)
-                self.unusable.add(failed)
-                batch.skipped[failed] = str(item.error)
+                self.unusable.add(item.sample_id)
+                batch.skipped[item.sample_id] = str(item.error)
                 item.num_replaced += 1
-                if item.num_replaced == min(len(source), MAX_REPLACEMENTS):
+                item.sample_id = self._next_alike(item.sample_id)
+                if item.sample_id == item.wanted or item.num_replaced == MAX_REPLACEMENTS:
                     raise self._nothing_left(batch, item)
                 item.image = item.pixels = item.error = None
                 item.is_cached = False
@@ -103,7 +100,28 @@ class Samples:
                     if item.error is None:
                         stage(batch, [item])
 
-    def _known_to_the_source(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
+    def _next_alike(self, sample_id: int) -> int:
+        """The next sample, the first after the last, that may stand in a sample's place; itself if there is none."""
+        num, num_looked_at = len(self._settings.source), 16
+        if self._settings.groups_of is None and num_parts_of(self._settings.source) == 1:
+            return (sample_id + 1) % num
+        kind = self._kinds_of(np.array([sample_id], np.int64))
+        first = 1
+        while first < num:
+            ids = (sample_id + np.arange(first, min(first + num_looked_at, num), dtype=np.int64)) % num
+            alike = np.flatnonzero((self._kinds_of(ids) == kind).all(axis=0))
+            if len(alike):
+                return int(ids[alike[0]])
+            first, num_looked_at = first + num_looked_at, 4 * num_looked_at
+        return sample_id
+
+    def _kinds_of(self, sample_ids: Ints) -> Ints:
+        """(2, B) numbers: samples replace each other where both are the same."""
+        groups_of = self._settings.groups_of
+        groups = np.zeros(len(sample_ids), np.int64) if groups_of is None else groups_of(sample_ids)
+        return np.stack([parts_of(self._settings.source, sample_ids), groups])
+
+    def _known_to_the_source(self, sample_ids: Ints) -> Sizes:
         """An image whose size does not suit is looked at before the batch is planned, as if it were not known."""
         settings, stack = self._settings, stack_of(self._settings.source)
         if stack is not None:
@@ -153,7 +171,7 @@ class _SeenSizes:
         self._may_scale[image.sample_id] = image.may_scale
         self._sizes[image.sample_id] = image.size
 
-    def find(self, sample_ids: npt.NDArray[np.int64]) -> Sizes:
+    def find(self, sample_ids: Ints) -> Sizes:
         """The sizes of samples, 0 for those not seen yet."""
         heights, widths = self._sizes[sample_ids].T.astype(np.int64)
         return Sizes(heights=heights, widths=widths, may_scale=self._may_scale[sample_ids])

@@ -104,7 +104,8 @@ class Plan:
 def stream_id(name: str) -> int:
     """The counter word of an op's stream: its name hashed to 32 bits.
 
-    The name is `kind:place among its kind:view`, and for an op within another one that op's name comes first.
+    The name is `kind:place among its kind:view`, with `:sampled` behind it in epochs of a sampler, where positions stand
+    in the sample id's place; for an op within another one that op's name comes first.
     """
     return zlib.crc32(name.encode())
 
@@ -120,6 +121,7 @@ def plan(
     sizes: npt.ArrayLike,
     epoch: int = 0,
     seed: int = 0,
+    positions: npt.ArrayLike | None = None,
 ) -> Plan:
     """Draw what is done to a batch.
 
@@ -129,9 +131,11 @@ def plan(
         sizes: (B, 2) height and width of each upright image, in pixels.
         epoch: 0..2^32 - 1.
         seed: 0..2^64 - 1.
+        positions: (B,) where they stand in an epoch of a sampler, 0..2^32 - 1: a sample that comes twice is drawn for
+            by position then, in streams of its own. None: all is drawn by sample id.
 
     Raises:
-        ValueError: an argument is out of range, or ids and sizes differ in number.
+        ValueError: an argument is out of range, or ids, sizes and positions differ in number.
     """
     # here and not in `draws` alone: a recipe that draws nothing has the same arguments
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
@@ -145,8 +149,13 @@ def plan(
         raise ValueError(f"sizes holds {len(shape)} entries for {len(ids)} sample_ids. Give one (height, width) each.")
     if len(shape) and shape.min() < 1:
         raise ValueError(f"sizes holds {shape.min()}: heights and widths are at least 1 pixel.")
+    words = None
+    if positions is not None:
+        words = whole_numbers("positions", positions, 0, MAX_WORD).astype(np.int64).reshape(-1)
+        if len(words) != len(ids):
+            raise ValueError(f"positions holds {len(words)} entries for {len(ids)} sample_ids. Give one each.")
     views = tuple(
-        _plan_view(recipe, view, position, ids, epoch, seed, shape) for position, view in enumerate(recipe.all_views)
+        _plan_view(recipe, view, place, ids, epoch, seed, shape, words) for place, view in enumerate(recipe.all_views)
     )
     return Plan(recipe=recipe, seed=seed, views=views)
 
@@ -159,7 +168,9 @@ def _plan_view(
     epoch: int,
     seed: int,
     sizes: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64] | None,
 ) -> Rows:
+    drawn_by, sampled = (ids, "") if positions is None else (positions, ":sampled")
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
@@ -167,9 +178,9 @@ def _plan_view(
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
-            stream = f"{op.op}:{place}:{position}"
-            more = partial(_more_words, seed, epoch, ids, stream)
-            words = RandomWords(draws(seed, epoch, ids, stream_id(stream), op.num_words), more)
+            stream = f"{op.op}:{place}:{position}{sampled}"
+            more = partial(_more_words, seed, epoch, drawn_by, stream)
+            words = RandomWords(draws(seed, epoch, drawn_by, stream_id(stream), op.num_words), more)
             all_drawn[key] = op.draw(words, frame)
             op.apply(frame, all_drawn[key])
         else:

@@ -16,7 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.jit import kernel, leaf
-from augpipe.gpu_ops.random.philox import LOW_32_BITS, SHIFT_32, Words, draws, whole_number, whole_numbers
+from augpipe.gpu_ops.random.philox import (
+    LOW_32_BITS,
+    MAX_WORD,
+    SHIFT_32,
+    Words,
+    draws,
+    philox_block,
+    seed_key,
+    whole_number,
+    whole_numbers,
+)
 
 Ids = npt.NDArray[np.int64]
 
@@ -25,6 +35,10 @@ MAX_SAMPLES = 2**32
 
 ORDER_STREAM = zlib.crc32(b"augpipe.order")
 """The Philox op id under which the round keys are drawn, as sample 0."""
+
+GROUP_STREAM = zlib.crc32(b"augpipe.order.groups")
+"""The Philox op id under which the round keys of a group's pass are drawn: the group stands in the sample id's place,
+the pass in the epoch's."""
 
 NUM_ROUND_KEYS = 16
 """Half of them shift rows, half columns. Measured over 4 million seeds, how often each of the num! orders came was
@@ -67,6 +81,28 @@ def _walk(positions, num, num_rows, num_columns, keys, ids):
         ids[i] = np.int64(place)
 
 
+@kernel()
+def _walk_groups(places, groups, passes, nums, num_rows, num_columns, stream, key, ids):
+    keys = np.empty(NUM_ROUND_KEYS, np.uint64)
+    for i in range(len(places)):
+        group = groups[i]
+        for k in range(0, NUM_ROUND_KEYS, 4):
+            keys[k], keys[k + 1], keys[k + 2], keys[k + 3] = philox_block(
+                np.uint64(k // 4), np.uint64(stream), np.uint64(group), np.uint64(passes[i]), key[0], key[1]
+            )
+        place = np.uint64(places[i])
+        while True:
+            row = place // num_columns[group]
+            column = place - row * num_columns[group]
+            for k in range(0, NUM_ROUND_KEYS, 2):
+                row = shifted(row, column, keys[k], num_rows[group])
+                column = shifted(column, row, keys[k + 1], num_columns[group])
+            place = row * num_columns[group] + column
+            if place < nums[group]:
+                break
+        ids[i] = np.int64(place)
+
+
 def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex) -> Ids:
     """Which sample stands at each position of an epoch's order.
 
@@ -90,6 +126,38 @@ def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, e
     ids = np.empty(places.size, np.int64)
     _walk(places.ravel(), np.uint64(count), *sides(count), round_keys(seed, epoch), ids)
     return ids.reshape(places.shape)
+
+
+class GroupOrders:
+    """Keyed permutations of several groups of samples, a new one for each pass over a group.
+
+    Args:
+        nums: (G,) how many samples each group holds, 0..2^32; one that holds none is never asked for.
+    """
+
+    def __init__(self, nums: npt.ArrayLike) -> None:
+        self._nums = whole_numbers("nums", nums, 0, MAX_SAMPLES).astype(np.uint64)
+        shapes = np.array([sides(max(num, 1)) for num in self._nums.tolist()], np.uint64).reshape(-1, 2)
+        self._num_rows, self._num_columns = np.ascontiguousarray(shapes.T)
+
+    def permute(self, places: Ids, groups: Ids, passes: Ids, seed: SupportsIndex) -> Ids:
+        """Which sample of its group stands at each place of a pass over it, about 0.2 us each, in constant memory.
+
+        Args:
+            places: (B,) in 0..nums[group] - 1.
+            groups: (B,) in 0..G - 1.
+            passes: (B,) 0..2^32 - 1, which pass over the group.
+            seed: 0..2^64 - 1.
+
+        Returns:
+            (B,) int64 in 0..nums[group] - 1.
+        """
+        assert len(places) == len(groups) == len(passes)
+        assert np.all(places < self._nums[groups]) and np.all((passes >= 0) & (passes <= MAX_WORD))
+        ids = np.empty(len(places), np.int64)
+        key = seed_key(seed).astype(np.uint64)
+        _walk_groups(places, groups, passes, self._nums, self._num_rows, self._num_columns, GROUP_STREAM, key, ids)
+        return ids
 
 
 def sides(num: int) -> tuple[np.uint64, np.uint64]:

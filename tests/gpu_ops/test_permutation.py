@@ -10,7 +10,10 @@ import pytest
 from scipy.stats import chi2, poisson
 
 from augpipe.gpu_ops.random.permutation import (
+    GROUP_STREAM,
     NUM_ROUND_KEYS,
+    GroupOrders,
+    _walk,
     mix,
     permute,
     round_keys,
@@ -217,3 +220,39 @@ def _is_odd(order):
 def _spread(bins):
     counts = np.bincount(bins, minlength=16)
     return float(((counts - counts.mean()) ** 2).sum() / counts.mean())
+
+
+# Groups of samples, each in passes of its own
+
+
+def test_each_group_s_pass_is_a_permutation_by_keys_of_its_own():
+    """Against the walk of a whole order, by round keys from `draws`."""
+    seed, nums, passes = 2**40 + 9, [7, 1, 0, 500, 64], [0, 5, 2**32 - 1]
+    orders = GroupOrders(nums)
+    for group, num in enumerate(nums):
+        places = np.arange(num)
+        for each in passes:
+            expected = np.empty(num, np.int64)
+            keys = draws(seed, each, [group], GROUP_STREAM, NUM_ROUND_KEYS).ravel()
+            _walk(places, np.uint64(num), *sides(max(num, 1)), keys, expected)
+            found = orders.permute(places, np.full(num, group), np.full(num, each), seed)
+            assert found.tolist() == expected.tolist()
+            assert sorted(found) == list(range(num))
+
+
+def test_groups_and_passes_are_told_apart_position_by_position():
+    orders, num = GroupOrders([40, 40]), 40
+    places = np.tile(np.arange(num), 4)
+    groups, passes = np.repeat([0, 0, 1, 1], num), np.repeat([0, 1, 0, 1], num)
+    together = orders.permute(places, groups, passes, 3).reshape(4, num)
+    assert len({tuple(order) for order in together.tolist()}) == 4
+    mixed = np.random.default_rng(0).permutation(4 * num)
+    scattered = orders.permute(places[mixed], groups[mixed], passes[mixed], 3)
+    assert scattered.tolist() == together.ravel()[mixed].tolist()
+    assert together[1].tolist() != orders.permute(places[:num], groups[:num], passes[num : 2 * num], 4).tolist()
+
+
+def test_golden_orders_of_groups():
+    places, groups = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 0, 0, 1, 1, 1])
+    found = GroupOrders([10, 1000]).permute(places, groups, np.arange(6), 7)
+    assert found.tolist() == [4, 8, 7, 505, 223, 821]

@@ -2,18 +2,17 @@
 
 import logging
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe import Loader, Recipe, order, recipes
 from augpipe.checks.plural import count
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
 from augpipe.ops import Normalize
-from augpipe.source import Pixels, Source, is_sized
+from augpipe.source import Source
+from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.world import World
 
@@ -172,45 +171,7 @@ def _common(config: RunConfig, world: World) -> dict[str, Any]:
     }
 
 
-class SourceSubset:
-    """The samples `ids` of a source, numbered anew from 0."""
-
-    def __init__(self, source: Source, ids: npt.NDArray[np.int64]) -> None:
-        self._source = source
-        self.ids = ids
-
-    @property
-    def classes(self) -> Sequence[str]:
-        """Those of the whole source."""
-        return self._source.classes
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def knows_sizes(self) -> bool:
-        """Whether the whole source has `size`; see `augpipe.source.SizedSource`."""
-        return is_sized(self._source)
-
-    def size(self, sample_id: int) -> tuple[int, int]:
-        """(height, width) in pixels of the sample, where the whole source knows it."""
-        assert is_sized(self._source)
-        return self._source.size(int(self.ids[sample_id]))
-
-    def read(self, sample_id: int) -> bytes | Pixels:
-        """The sample's file or pixels."""
-        return self._source.read(int(self.ids[sample_id]))
-
-    def label(self, sample_id: int) -> int:
-        """The sample's class."""
-        return self._source.label(int(self.ids[sample_id]))
-
-    def name(self, sample_id: int) -> str:
-        """The sample's name."""
-        return self._source.name(int(self.ids[sample_id]))
-
-
-def hold_out(source: Source, fraction: float, seed: int) -> tuple[SourceSubset, SourceSubset]:
+def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset]:
     """(the rest, the held-out share), both in the source's order; the same for the same seed and number of samples.
 
     Raises:
@@ -224,4 +185,4 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[SourceSubset, 
             "evaluation need some."
         )
     drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, seed, 2**32 - 1, True)
-    return SourceSubset(source, np.sort(drawn[num:])), SourceSubset(source, np.sort(drawn[:num]))
+    return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))

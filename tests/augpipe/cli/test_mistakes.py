@@ -320,7 +320,8 @@ CALLS = [
     # the loader's arguments
     ("make(num_workers=4)", TypeError, "Loader has no num_workers: num_threads=... is how many threads"),
     ("make(collate_fn=None)", TypeError, "Loader has no collate_fn: its batches are made whole"),
-    ("make(sampler=None)", TypeError, 'Loader has no sampler: shuffle=True, False or "sticky" sets the order'),
+    ("make(sampler=[0, 1])", ValueError, "sampler is a list, and augpipe.sampling has them: Weighted, ClassBalanced"),
+    ("make(batch_sampler=None)", TypeError, 'Loader has no batch_sampler: shuffle=True, False or "sticky" sets the'),
     ("make(persistent_workers=True)", TypeError, "without worker processes. Leave it out"),
     ("make(transform=None)", TypeError, "Loader has no transform: the recipe comes second"),
     ("make(batchsize=4)", TypeError, "Loader has no argument batchsize. Did you mean batch_size?"),

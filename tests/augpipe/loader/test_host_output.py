@@ -97,7 +97,9 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host_output, "render", noted)
     output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))
     batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),))
-    items = [Item(position=position, wanted=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)]
+    items = [
+        Item(position=position, wanted=0, sample_id=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+    ]
     output.fill(batch, items, SimpleNamespace(decode=decode, read=read))
     expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19, 20, 21, 22]), (14, [24])]
     assert rendered == expected and [item.position for item in items if item.error] == [8, 13]

@@ -1,0 +1,248 @@
+"""Sources made of others: some of a source's samples, and several sources one after the other."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.checks.plural import count
+from augpipe.source import Ints, Pixels, Source, is_sized, is_source, labels_of, num_parts_of, parts_of, stack_of
+
+
+class Subset:
+    """The samples `ids` of a source, numbered anew from 0 in the order given; it takes 4 bytes a sample.
+
+    A sample that is named twice is two samples, each with draws and room in a cache of its own: where samples are to
+    come several times an epoch, `augpipe.sampling` draws them instead.
+
+    Args:
+        source: where they are read.
+        ids: (N,) sample ids of `source`.
+
+    Raises:
+        ValueError: there are none, or one is no sample's.
+    """
+
+    def __init__(self, source: Source, ids: npt.ArrayLike) -> None:
+        _check_source("source", source)
+        given = np.asarray(ids)
+        if given.dtype == np.bool_:
+            raise ValueError("ids are sample ids, and a mask was given. Pass np.flatnonzero(mask).")
+        if given.ndim != 1 or not given.size:
+            raise ValueError(f"ids has shape {given.shape}, and (N,) with at least one sample id is needed.")
+        if given.dtype.kind not in "iu":
+            raise ValueError(f"ids has dtype {given.dtype}, and sample ids are integers. Convert them.")
+        outside = given[(given < 0) | (given >= len(source))]
+        if len(outside):
+            raise ValueError(
+                f"ids holds {outside[0]}, and the source holds {count(len(source), 'photograph')}, with the ids "
+                f"0..{len(source) - 1}. Leave out what lies beyond."
+            )
+        self._source = source
+        self._ids = given.astype(np.uint32)
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Those of the whole source."""
+        return self._source.classes
+
+    @property
+    def ids(self) -> Ints:
+        """(N,) the samples' ids in the whole source; a copy."""
+        return self._ids.astype(np.int64)
+
+    @property
+    def num_parts(self) -> int:
+        """As many as the whole source has, whether or not samples of all are left."""
+        return num_parts_of(self._source)
+
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether the whole source has `size`."""
+        return is_sized(self._source)
+
+    @property
+    def stack(self) -> Pixels | None:
+        """A view of the whole source's array, where the ids rise in even steps; else None."""
+        stack = stack_of(self._source)
+        first, step = int(self._ids[0]), int(self._ids[1]) - int(self._ids[0]) if len(self) > 1 else 1
+        if stack is None or step < 1 or np.any(np.diff(self._ids.astype(np.int64)) != step):
+            return None
+        return stack[first : int(self._ids[-1]) + 1 : step]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def parts_of(self, sample_ids: Ints) -> Ints:
+        """(B,) which of the whole source's parts each lies in."""
+        return parts_of(self._source, self._inner(sample_ids))
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """Height and width in pixels, where the whole source knows them."""
+        assert is_sized(self._source)
+        return self._source.size(self._inner_id(sample_id))
+
+    def read(self, sample_id: int) -> bytes | Pixels:
+        """The sample's file or pixels."""
+        return self._source.read(self._inner_id(sample_id))
+
+    def row_index(self, sample_id: int) -> bytes | memoryview:
+        """Where its rows begin, as far as the whole source knows."""
+        return _row_index(self._source, self._inner_id(sample_id))
+
+    def label(self, sample_id: int) -> int:
+        """The sample's class."""
+        return self._source.label(self._inner_id(sample_id))
+
+    def labels_of(self, sample_ids: Ints) -> Ints:
+        """(B,) the samples' classes."""
+        return labels_of(self._source, self._inner(sample_ids))
+
+    def name(self, sample_id: int) -> str:
+        """The sample's name."""
+        return self._source.name(self._inner_id(sample_id))
+
+    def __repr__(self) -> str:
+        return f"Subset({count(len(self), 'photograph')} of {self._source!r})"
+
+    def _inner_id(self, sample_id: int) -> int:
+        _check_id(sample_id, len(self))
+        return int(self._ids[sample_id])
+
+    def _inner(self, sample_ids: Ints) -> Ints:
+        _check_ids(sample_ids, len(self))
+        return self._ids[sample_ids].astype(np.int64)
+
+
+class Concat:
+    """Several sources as one, whose samples are numbered on from one source to the next.
+
+    Each source is a part: a sample that cannot be used is replaced by another one of its own part, and
+    `sampling.Mixture` draws from each part by its share.
+
+    Args:
+        sources: one or more; those that have classes have the same ones, in the same order.
+
+    Raises:
+        ValueError: there is none, or they differ in their classes.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        if is_source(sources) or not len(sources):
+            raise ValueError("sources must be a list of one or more sources: Concat([first, second]).")
+        for number, source in enumerate(sources):
+            _check_source(f"sources[{number}]", source)
+        labelled = [number for number, source in enumerate(sources) if len(source.classes)]
+        for first, other in pairwise(labelled):
+            if list(sources[first].classes) != list(sources[other].classes):
+                raise ValueError(
+                    f"sources[{first}] and sources[{other}] have different classes, so that one label would mean two "
+                    "things. Open both with the same classes=[...]."
+                )
+        self._sources = tuple(sources)
+        self.classes: Sequence[str] = sources[labelled[0]].classes if labelled else ()
+        """Those of the sources that have any."""
+        self.lengths = tuple(map(len, sources))
+        """How many samples each part holds."""
+        self._starts = list(accumulate(self.lengths, initial=0))
+        self._first_parts = list(accumulate(map(num_parts_of, sources), initial=0))
+
+    @property
+    def num_parts(self) -> int:
+        """How many there are, where parts that have parts count as those."""
+        return self._first_parts[-1]
+
+    @property
+    def knows_sizes(self) -> bool:
+        """Whether all sources have `size`."""
+        return all(map(is_sized, self._sources))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def parts_of(self, sample_ids: Ints) -> Ints:
+        """(B,) which part each lies in, from 0."""
+        parts = np.empty(len(sample_ids), np.int64)
+        for number, where, inner in self._by_source(sample_ids):
+            parts[where] = self._first_parts[number] + parts_of(self._sources[number], inner)
+        return parts
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        """Height and width in pixels, where the sources know them."""
+        source, inner = self._find(sample_id)
+        assert is_sized(source)
+        return source.size(inner)
+
+    def read(self, sample_id: int) -> bytes | Pixels:
+        """The sample's file or pixels."""
+        source, inner = self._find(sample_id)
+        return source.read(inner)
+
+    def row_index(self, sample_id: int) -> bytes | memoryview:
+        """Where its rows begin, as far as its source knows."""
+        return _row_index(*self._find(sample_id))
+
+    def label(self, sample_id: int) -> int:
+        """The sample's class."""
+        source, inner = self._find(sample_id)
+        return source.label(inner)
+
+    def labels_of(self, sample_ids: Ints) -> Ints:
+        """(B,) the samples' classes."""
+        labels = np.empty(len(sample_ids), np.int64)
+        for number, where, inner in self._by_source(sample_ids):
+            labels[where] = labels_of(self._sources[number], inner)
+        return labels
+
+    def name(self, sample_id: int) -> str:
+        """The sample's name."""
+        source, inner = self._find(sample_id)
+        return source.name(inner)
+
+    def __repr__(self) -> str:
+        return f"Concat({', '.join(map(repr, self._sources))})"
+
+    def _find(self, sample_id: int) -> tuple[Source, int]:
+        _check_id(sample_id, len(self))
+        number = bisect_right(self._starts, sample_id) - 1
+        return self._sources[number], sample_id - self._starts[number]
+
+    def _by_source(self, sample_ids: Ints) -> list[tuple[int, npt.NDArray[np.intp], Ints]]:
+        """(source's number, where its samples stand in `sample_ids`, their ids there) of each source that has some."""
+        _check_ids(sample_ids, len(self))
+        numbers = np.searchsorted(self._starts, sample_ids, side="right") - 1
+        found = []
+        for number in np.unique(numbers).tolist():
+            where = np.flatnonzero(numbers == number)
+            found.append((number, where, sample_ids[where] - self._starts[number]))
+        return found
+
+
+def _check_source(name: str, source: Any) -> None:
+    if not is_source(source):
+        raise ValueError(
+            f"{name} is a {type(source).__name__}, and must be a source. augpipe.datasets.open.open_source(path) opens "
+            "one."
+        )
+
+
+def _check_ids(sample_ids: Ints, num_samples: int) -> None:
+    for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
+        _check_id(int(sample_id), num_samples)
+
+
+def _check_id(sample_id: int, num_samples: int) -> None:
+    if not 0 <= sample_id < num_samples:
+        raise IndexError(
+            f"sample_id={sample_id} is out of range: this source holds {count(num_samples, 'photograph')}, "
+            f"with the ids 0..{num_samples - 1}."
+        )
+
+
+def _row_index(source: Source, sample_id: int) -> bytes | memoryview:
+    known = getattr(source, "row_index", None)
+    found: bytes | memoryview = b"" if known is None else known(sample_id)
+    return found
