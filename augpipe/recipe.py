@@ -24,6 +24,7 @@ from augpipe.ops import (
     RandomResizedCrop,
     Rotate,
     Stretch,
+    Translate,
     Vignette,
 )
 from augpipe.ops.op import CONTINUOUS, pair
@@ -39,6 +40,7 @@ AnyKind = (
     | RandomResizedCrop
     | Rotate
     | Stretch
+    | Translate
     | Vignette
 )
 _KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}

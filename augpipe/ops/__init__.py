@@ -1,7 +1,7 @@
 """The ops that a recipe is made of."""
 
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
-from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.geometry import Flip, Rotate, Stretch, Translate
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
@@ -18,5 +18,6 @@ __all__ = [
     "RandomResizedCrop",
     "Rotate",
     "Stretch",
+    "Translate",
     "Vignette",
 ]

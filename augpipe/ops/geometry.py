@@ -1,4 +1,4 @@
-"""Flip, rotate and stretch: linear maps of the cropped frame about its centre."""
+"""Flip, rotate, stretch and translate: maps of the cropped frame that keep parallels parallel."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
 
@@ -137,3 +137,63 @@ class Stretch(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"stretch {drawn['horizontal']:.2f} x {drawn['vertical']:.2f}"
+
+
+class Translate(Op):
+    """Move the image within its frame; what it moves away from shows what lies beyond the crop."""
+
+    op: Literal["translate"] = "translate"
+    horizontal: Range = (-0.1, 0.1)
+    """Smallest and largest way to the right, in `unit`; negative is to the left."""
+    vertical: Range = (-0.1, 0.1)
+    """Smallest and largest way down, in `unit`; negative is up."""
+    unit: Literal["fraction", "px"] = "fraction"
+    """fraction counts in widths (or heights) of the output, px in its pixels."""
+    step: float | None = None
+    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels, as torchvision does."""
+    p: Probability = 1.0
+    """How often the image is moved."""
+
+    num_words: ClassVar[int] = 3
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        most = 1 if self.unit == "fraction" else MAX_SIDE_PX
+        for name, limits in (("horizontal", self.horizontal), ("vertical", self.vertical)):
+            if max(map(abs, limits)) > most:
+                remedy = "Give fractions of the output's side, or unit='px'." if most == 1 else "Move it by less."
+                raise ValueError(f"{name}={limits} leaves -{most}..{most} in unit={self.unit!r}. {remedy}")
+            check_steps(name, *limits, self.step)
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        if self.step is None:
+            return None
+        return num_steps(*self.horizontal, self.step) * num_steps(*self.vertical, self.step)
+
+    @property
+    def draws_text(self) -> str:
+        (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
+        unit = "px" if self.unit == "px" else "of the output's side"
+        steps = "" if self.step is None else f", in steps of {self.step:g}"
+        return f"{low_x:g} to {high_x:g} {unit} to the right, {low_y:g} to {high_y:g} down{steps}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        return {
+            "horizontal": where_applied(applied, words.stepped(1, *self.horizontal, self.step), 0.0),
+            "vertical": where_applied(applied, words.stepped(2, *self.vertical, self.step), 0.0),
+        }
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        width, height = (frame.out_widths, frame.out_heights) if self.unit == "fraction" else (1, 1)
+        frame.transform(affine.translation(drawn["horizontal"] * width, drawn["vertical"] * height))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        ways = drawn["horizontal"], drawn["vertical"]
+        if not any(ways):
+            return ""
+        texts = [f"{way:+.3g} px" if self.unit == "px" else f"{way:+.1%}" for way in ways]
+        return f"moved {texts[0]}, {texts[1]}"

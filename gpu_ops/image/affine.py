@@ -1,7 +1,8 @@
-"""Linear maps about the crop's centre, one 2x2 matrix a sample: where a point of the changed frame came from.
+"""Maps of the cropped frame, one matrix a sample: where a point of the changed frame came from.
 
 Frames count pixels from their centre, x to the right and y downwards. Each matrix maps a point of the output to the
-point of the input that it shows, so a chain of ops is the product of their matrices in the order of the ops.
+point of the input that it shows, so a chain of ops is the product of their matrices in the order of the ops. A linear
+map is 2x2; one that moves or projects is 3x3, of homogeneous coordinates (x, y, 1).
 """
 
 import numpy as np
@@ -33,7 +34,26 @@ def magnification(factors_x: Float, factors_y: Float) -> Float:
     return matrix
 
 
+def translation(right: Float, down: Float) -> Float:
+    """(n, 3, 3) for the image moved by (n,) pixels to the right and down."""
+    matrix = homogeneous(identity(len(right)))
+    matrix[:, 0, 2], matrix[:, 1, 2] = -right, -down
+    return matrix
+
+
+def homogeneous(matrix: Float) -> Float:
+    """(n, 3, 3) of (n, 2, 2), or as it is where it has that shape."""
+    if matrix.shape[1] == 3:
+        return matrix
+    whole = np.zeros((len(matrix), 3, 3))
+    whole[:, :2, :2] = matrix
+    whole[:, 2, 2] = 1.0
+    return whole
+
+
 def compose(first: Float, then: Float) -> Float:
-    """The map of two changes of the image, `first` and `then` another one; both (n, 2, 2)."""
+    """The map of two changes of the image, `first` and `then` another one; (n, 3, 3) unless both are (n, 2, 2)."""
+    if first.shape != then.shape:
+        first, then = homogeneous(first), homogeneous(then)
     product: Float = np.matmul(first, then)
     return product

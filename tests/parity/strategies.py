@@ -41,6 +41,11 @@ STRETCHES = st.one_of(
     _built(ops.Stretch, horizontal=ranges(0.5, 2.5), vertical=ranges(0.5, 2.5), p=PROBABILITIES),
     st.just(ops.Stretch(horizontal=(0.5, 1.5), vertical=(1.0, 1.25), step=0.25)),
 )
+TRANSLATIONS = st.one_of(
+    _built(ops.Translate, horizontal=ranges(-0.8, 0.8), vertical=ranges(-0.8, 0.8), p=PROBABILITIES),
+    st.builds(ops.Translate, horizontal=ranges(-30, 30), vertical=ranges(-30, 30), unit=st.just("px"), p=PROBABILITIES),
+    st.just(ops.Translate(horizontal=(-9, 9), vertical=(0, 3), unit="px", step=1)),
+)
 LENSES = st.one_of(
     _built(
         ops.LensDistortion,
@@ -106,13 +111,13 @@ NORMALIZES = st.one_of(
     st.just(ops.Normalize()),
     st.builds(ops.Normalize, mean=st.tuples(*[st.floats(-1, 1)] * 3), std=st.tuples(*[st.floats(0.01, 1)] * 3)),
 )
-ANY_OP = st.one_of(FLIPS, ROTATIONS, STRETCHES, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
+ANY_OP = st.one_of(FLIPS, ROTATIONS, STRETCHES, TRANSLATIONS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
 
 
 @st.composite
 def chains(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...]:
     """Ops that one view may hold, in any order."""
-    chosen = draw(st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES), max_size=3))
+    chosen = draw(st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES, TRANSLATIONS), max_size=3))
     for single in (LENSES, VIGNETTES, CASTS, CROPS, *([NORMALIZES] if normalised else [])):
         chosen += draw(st.lists(single, max_size=1))
     return tuple(draw(st.permutations(chosen)))

@@ -63,6 +63,13 @@ def _stretch(expected: Expected, op: ops.Stretch, drawn: Any) -> None:
     expected.look_ups.append(lambda x, y: (x / drawn["horizontal"], y / drawn["vertical"]))
 
 
+def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
+    right, down = float(drawn["horizontal"]), float(drawn["vertical"])
+    if op.unit == "fraction":
+        right, down = right * expected.out_width, down * expected.out_height
+    expected.look_ups.append(lambda x, y: (x - right, y - down))
+
+
 def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> None:
     kind, strength = LENS_KINDS[drawn["kind"]], float(drawn["strength"])
     corner = expected.corner
@@ -123,6 +130,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.RandomResizedCrop: _random_resized_crop,
     ops.Rotate: _rotate,
     ops.Stretch: _stretch,
+    ops.Translate: _translate,
     ops.Vignette: _vignette,
 }
 CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
@@ -164,6 +172,8 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "rotate far": (ops.Rotate(max_deg=180.0, step=None),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),
+    "translate": (ops.Translate(),),
+    "translate by pixels": (ops.Translate(horizontal=(-9.0, 30.0), vertical=(-20.0, 4.0), unit="px", step=0.5),),
     "lens_distortion barrel": (ops.LensDistortion(kinds=("barrel",)),),
     "lens_distortion pincushion": (ops.LensDistortion(kinds=("pincushion",)),),
     "lens_distortion stretches": (ops.LensDistortion(kinds=("stretch_horizontal", "stretch_vertical"), degrees=None),),
@@ -181,6 +191,16 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "flip, rotate, rotate": (ops.Flip(p=1), ops.Rotate(max_deg=40, step=20), ops.Rotate(max_deg=5)),
     "rotate, lens, flip": (ops.Rotate(max_deg=60, step=None), TANGENTIAL, ops.Flip(p=1)),
     "flip, lens, rotate": (ops.Flip(p=1), TANGENTIAL, ops.Rotate(max_deg=60, step=None)),
+    "translate, rotate, translate": (ops.Translate(), ops.Rotate(max_deg=90, step=None), ops.Translate()),
+    "translate, lens": (ops.Translate(), TANGENTIAL),
+    "lens, translate": (TANGENTIAL, ops.Translate()),
+    "lens that is not there, translate": (ops.BrownConrady(p=0.0), ops.Translate(), ops.Rotate(max_deg=30)),
+    "rotate, lens, translate, rotate": (
+        ops.Rotate(max_deg=60, step=None),
+        ops.LensDistortion(),
+        ops.Translate(horizontal=(-0.3, 0.3), vertical=(0.1, 0.2)),
+        ops.Rotate(max_deg=60, step=None),
+    ),
     "stretch, barrel, stretch": (
         ops.Stretch(horizontal=(0.6, 0.7), vertical=(1.2, 1.3)),
         ops.LensDistortion(kinds=("barrel",)),

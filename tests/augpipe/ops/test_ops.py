@@ -112,6 +112,8 @@ def test_table_1_counts() -> None:
         (ops.Rotate(max_deg=3, step=0.5), 12),
         (ops.Rotate(step=None), None),
         (ops.Stretch(horizontal=(0.8, 1.2), vertical=(1.0, 1.0), step=0.1), 5),
+        (ops.Translate(), None),
+        (ops.Translate(horizontal=(-3, 3), vertical=(0, 4), unit="px", step=1), 35),
         (ops.ColorCast(max_shift=1), 26),
         (ops.ColorCast(step=None), None),
         (ops.Vignette(radius_step=None), None),
@@ -156,6 +158,8 @@ def test_continuous_ranges() -> None:
     assert is_uniform(drawn(ops.Rotate(max_deg=33, step=None))["degrees"], -33, 33)
     stretch = drawn(ops.Stretch(horizontal=(0.5, 0.7), vertical=(1, 2)))
     assert is_uniform(stretch["horizontal"], 0.5, 0.7) and is_uniform(stretch["vertical"], 1, 2)
+    way = drawn(ops.Translate(horizontal=(-0.2, 0.3), vertical=(-7, 5), unit="px"))
+    assert is_uniform(way["horizontal"], -0.2, 0.3) and is_uniform(way["vertical"], -7, 5)
     assert is_uniform(drawn(ops.LensDistortion(degrees=None))["strength"], 0, 0.26)
     lens = drawn(ops.BrownConrady(k1=(-0.1, 0.2), k2=(0, 0.1), k3=(-0.01, 0), p1=(0, 0.01), p2=(-0.02, 0)))
     for name, low, high in (("k1", -0.1, 0.2), ("k2", 0, 0.1), ("k3", -0.01, 0), ("p1", 0, 0.01), ("p2", -0.02, 0)):
@@ -189,6 +193,7 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Flip: {"flipped": False},
     ops.Rotate: {"degrees": 0.0},
     ops.Stretch: {"horizontal": 1.0, "vertical": 1.0},
+    ops.Translate: {"horizontal": 0.0, "vertical": 0.0},
     ops.LensDistortion: {"strength": 0.0},
     ops.BrownConrady: {"k1": 0.0, "k2": 0.0, "k3": 0.0, "p1": 0.0, "p2": 0.0},
     ops.Vignette: {"strength": 0.0},
@@ -364,6 +369,9 @@ def caption(op: ops.Op, **values: Any) -> str:
         (ops.Flip(), {"flipped": False}, ""),
         (ops.Rotate(), {"degrees": 0}, ""),
         (ops.Stretch(), {"horizontal": 1.2, "vertical": 0.9}, "stretch 1.20 x 0.90"),
+        (ops.Translate(), {}, ""),
+        (ops.Translate(), {"horizontal": 0.05, "vertical": -0.1}, "moved +5.0%, -10.0%"),
+        (ops.Translate(unit="px"), {"horizontal": 3}, "moved +3 px, +0 px"),
         (ops.LensDistortion(), {"kind": 2, "strength": 0.0}, ""),
         (ops.BrownConrady(), {"k1": 0.1, "p2": -0.02}, "k1 +0.10 p2 -0.02"),
         (ops.Vignette(), {"radius": 0.5}, ""),
@@ -382,6 +390,11 @@ def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any
         (ops.Rotate(), "an angle of -10 to 10 degrees in steps of 1, not 0, anticlockwise positive"),
         (ops.Rotate(step=None), "an angle of -10 to 10 degrees, anticlockwise positive"),
         (ops.Stretch(), "width times 0.8 to 1.25, height times 0.8 to 1.25"),
+        (ops.Translate(), "-0.1 to 0.1 of the output's side to the right, -0.1 to 0.1 down"),
+        (
+            ops.Translate(horizontal=(0, 4), vertical=(-2, 2), unit="px", step=2),
+            "0 to 4 px to the right, -2 to 2 down, in steps of 2",
+        ),
         (ops.LensDistortion(kinds=("barrel",)), "barrel; one of 65 strengths up to 0.26"),
         (ops.LensDistortion(kinds=("barrel",), degrees=None), "barrel; any strength up to 0.26"),
         (ops.BrownConrady(p1=(0, 0), steps=3), "k1 -0.2 to 0.2, p2 -0.02 to 0.02, 3 values each"),
@@ -420,6 +433,11 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
         (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
         (ops.Stretch, {"vertical": (1, math.nan)}, "must be two finite numbers"),
         (ops.Stretch, {"step": 0.4}, r"horizontal=\(0.8, 1.25\) is not a whole number of steps of 0.4 wide \(1.125 of"),
+        (ops.Translate, {"horizontal": (-20, 20)}, r"leaves -1..1 in unit='fraction'. Give fractions of .* unit='px'"),
+        (ops.Translate, {"vertical": (0, 1e6), "unit": "px"}, "leaves -65535..65535 in unit='px'. Move it by less"),
+        (ops.Translate, {"vertical": (0.2, 0.1)}, "its first number is the larger one. Swap them"),
+        (ops.Translate, {"step": 0.15}, "is not a whole number of steps"),
+        (ops.Translate, {"unit": "pixels"}, "must be 'fraction' or 'px'"),
         (ops.ColorCast, {"max_shift": 1, "step": 2}, "Choose a step that divides the range, or None for a continuous"),
         (ops.ColorCast, {"channel_p": -0.1}, "channel_p=-0.1 must be a probability in 0..1, as channel_p=0.5"),
         (ops.Vignette, {"radii": (0.5, 1.0)}, r"radii=\(0.5, 1.0\) leaves 0..0.999. Choose a range within it"),
