@@ -21,11 +21,14 @@ from augpipe.ops import (
     MultiResolutionCrop,
     Normalize,
     Op,
+    QuarterTurn,
     RandomResizedCrop,
     Rotate,
+    Shear,
     Stretch,
     Translate,
     Vignette,
+    Zoom,
 )
 from augpipe.ops.op import CONTINUOUS, pair
 
@@ -37,11 +40,14 @@ AnyKind = (
     | LensDistortion
     | MultiResolutionCrop
     | Normalize
+    | QuarterTurn
     | RandomResizedCrop
     | Rotate
+    | Shear
     | Stretch
     | Translate
     | Vignette
+    | Zoom
 )
 _KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
 """The name in TOML -> the op."""

@@ -1,7 +1,7 @@
 """The ops that a recipe is made of."""
 
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
-from augpipe.ops.geometry import Flip, Rotate, Stretch, Translate
+from augpipe.ops.geometry import Flip, QuarterTurn, Rotate, Shear, Stretch, Translate, Zoom
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.op import Op
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
@@ -15,9 +15,12 @@ __all__ = [
     "MultiResolutionCrop",
     "Normalize",
     "Op",
+    "QuarterTurn",
     "RandomResizedCrop",
     "Rotate",
+    "Shear",
     "Stretch",
     "Translate",
     "Vignette",
+    "Zoom",
 ]

@@ -26,6 +26,20 @@ def rotation(angles_deg: Float) -> Float:
     return matrix
 
 
+def quarter_turns(turns: npt.NDArray[np.int64]) -> Float:
+    """(n, 2, 2) for the image turned by (n,) right angles, anticlockwise as seen; all of it whole numbers."""
+    cosine, sine = np.array([1.0, 0.0, -1.0, 0.0])[turns % 4], np.array([0.0, 1.0, 0.0, -1.0])[turns % 4]
+    return np.stack([cosine, -sine, sine, cosine], axis=1).reshape(-1, 2, 2)
+
+
+def shear(horizontal: Float, vertical: Float) -> Float:
+    """(n, 2, 2) for the image sheared by (n,) tangents: along x first, where y > 0 goes left, then along y."""
+    matrix = identity(len(horizontal))
+    matrix[:, 0, 0] += horizontal * vertical
+    matrix[:, 0, 1], matrix[:, 1, 0] = horizontal, vertical
+    return matrix
+
+
 def magnification(factors_x: Float, factors_y: Float) -> Float:
     """(n, 2, 2) for the image stretched by (n,) factors along each axis; -1 mirrors it."""
     matrix = np.zeros((len(factors_x), 2, 2))
@@ -39,6 +53,14 @@ def translation(right: Float, down: Float) -> Float:
     matrix = homogeneous(identity(len(right)))
     matrix[:, 0, 2], matrix[:, 1, 2] = -right, -down
     return matrix
+
+
+def about(matrix: Float, x: Float, y: Float) -> Float:
+    """(n, 3, 3): the (n, 2, 2) `matrix` about the points (n,) x and y, which stay where they are."""
+    whole = homogeneous(matrix)
+    whole[:, 0, 2] = x - (matrix[:, 0, 0] * x + matrix[:, 0, 1] * y)
+    whole[:, 1, 2] = y - (matrix[:, 1, 0] * x + matrix[:, 1, 1] * y)
+    return whole
 
 
 def homogeneous(matrix: Float) -> Float:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
-from tests.parity.oracle import Expected, Float
+from tests.parity.oracle import Expected, Float, LookUp
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -61,6 +61,32 @@ def _rotate(expected: Expected, op: ops.Rotate, drawn: Any) -> None:
 
 def _stretch(expected: Expected, op: ops.Stretch, drawn: Any) -> None:
     expected.look_ups.append(lambda x, y: (x / drawn["horizontal"], y / drawn["vertical"]))
+
+
+def _quarter_turn(expected: Expected, op: ops.QuarterTurn, drawn: Any) -> None:
+    # a quarter anticlockwise shows at (x, y) what stood at (-y, x): y points down
+    quarters: list[LookUp] = [
+        lambda x, y: (x, y),
+        lambda x, y: (-y, x),
+        lambda x, y: (-x, -y),
+        lambda x, y: (y, -x),
+    ]
+    expected.look_ups.append(quarters[int(drawn["turns"])])
+
+
+def _zoom(expected: Expected, op: ops.Zoom, drawn: Any) -> None:
+    expected.look_ups.append(lambda x, y: (x / drawn["factor"], y / drawn["factor"]))
+
+
+def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
+    across, up = (float(np.tan(np.pi * drawn[name] / 180)) for name in ("horizontal_deg", "vertical_deg"))
+    left, top = (-expected.out_width / 2, -expected.out_height / 2) if op.about == "corner" else (0.0, 0.0)
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        y = y + up * (x - left)  # what was done last is undone first
+        return x + across * (y - top), y
+
+    expected.look_ups.append(look_up)
 
 
 def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
@@ -127,11 +153,14 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.LensDistortion: _lens_distortion,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.QuarterTurn: _quarter_turn,
     ops.RandomResizedCrop: _random_resized_crop,
     ops.Rotate: _rotate,
+    ops.Shear: _shear,
     ops.Stretch: _stretch,
     ops.Translate: _translate,
     ops.Vignette: _vignette,
+    ops.Zoom: _zoom,
 }
 CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
 
@@ -170,6 +199,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "flip vertical": (ops.Flip(p=1.0, direction="vertical"),),
     "rotate": (ops.Rotate(),),
     "rotate far": (ops.Rotate(max_deg=180.0, step=None),),
+    "rotate all round": (ops.Rotate(max_deg=(-90.0, 1000.0), step=None),),
+    "quarter_turn": (ops.QuarterTurn(turns=(1, 2, 3)),),
+    "zoom": (ops.Zoom(factor=(1.0, 1.6)),),
+    "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),
+    "shear": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-20.0, 20.0)),),
+    "shear about the corner": (ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(0.0, 10.0), about="corner"),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),
     "translate": (ops.Translate(),),
@@ -192,6 +227,11 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "rotate, lens, flip": (ops.Rotate(max_deg=60, step=None), TANGENTIAL, ops.Flip(p=1)),
     "flip, lens, rotate": (ops.Flip(p=1), TANGENTIAL, ops.Rotate(max_deg=60, step=None)),
     "translate, rotate, translate": (ops.Translate(), ops.Rotate(max_deg=90, step=None), ops.Translate()),
+    "shear about the corner, lens, shear about the corner": (
+        ops.Shear(about="corner"),
+        ops.LensDistortion(),
+        ops.Shear(about="corner"),
+    ),
     "translate, lens": (ops.Translate(), TANGENTIAL),
     "lens, translate": (TANGENTIAL, ops.Translate()),
     "lens that is not there, translate": (ops.BrownConrady(p=0.0), ops.Translate(), ops.Rotate(max_deg=30)),
