@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, model_val
 
 from augpipe.checks.models import Checked, FieldError, broken, refuse_unknown, told
 from augpipe.ops import (
+    Blur,
     BrownConrady,
     CenterCrop,
     ColorCast,
@@ -21,6 +22,7 @@ from augpipe.ops import (
     MultiResolutionCrop,
     Normalize,
     Op,
+    Perspective,
     QuarterTurn,
     RandomResizedCrop,
     Rotate,
@@ -33,13 +35,15 @@ from augpipe.ops import (
 from augpipe.ops.op import CONTINUOUS, pair
 
 AnyKind = (
-    BrownConrady
+    Blur
+    | BrownConrady
     | CenterCrop
     | ColorCast
     | Flip
     | LensDistortion
     | MultiResolutionCrop
     | Normalize
+    | Perspective
     | QuarterTurn
     | RandomResizedCrop
     | Rotate
@@ -112,11 +116,18 @@ class View(Checked):
     def _is_one_pass(self) -> Self:
         crops = [op.op for op in self.ops if op.is_crop]
         lenses = [op.op for op in self.ops if op.is_lens]
-        for what, found in (("crop", crops), ("lens", lenses)):
+        projections = [op.op for op in self.ops if op.is_projective]
+        for what, found in (("crop", crops), ("lens", lenses), ("perspective", projections)):
             if len(found) > 1:
                 raise ValueError(
                     f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
                 )
+        bending = [op.op for op in self.ops if op.is_lens or op.is_projective]
+        if lenses and bending[0] not in lenses:
+            raise ValueError(
+                f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
+                f"Put {lenses[0]} first."
+            )
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:

@@ -30,6 +30,7 @@ class Frame:
         self.before_lens: Float | None = None
         self.is_projective = False
         self.lens = np.zeros((num, 5))
+        self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
         self.cast_is_last = False
@@ -70,6 +71,10 @@ class Frame:
         assert not self.is_projective, "a recipe is checked to hold no perspective before a lens"
         self.lens = coefficients
         self.before_lens = affine.identity(len(coefficients))
+
+    def blur(self, sigma_px: Float) -> None:
+        """Blur the output by Gaussians of (n,) standard deviations, in its pixels; several add up."""
+        self.blur_variance = sigma_px**2 + (0.0 if self.blur_variance is None else self.blur_variance)
 
     def shift_colour(self, levels: Float) -> None:
         """Add (n, 3) 8-bit levels to the channels."""

@@ -205,6 +205,9 @@ def _compose(rows: Rows, frame: Frame) -> None:
     covered = np.hypot(linear[:, :, 0], linear[:, :, 1])
     # a scale within rounding of 1 is 1: a third tap of weight 1e-12 would be read for nothing
     rows["support"] = np.where(covered < 1.0 + 1e-6, 1.0, covered)
+    if frame.blur_variance is not None:
+        # a triangle of half-width s has the variance s^2 / 6
+        rows["blur"] = np.sqrt(6.0 * frame.blur_variance)[:, None] * covered
     rows["vignette"] = frame.vignette
     rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
     rows["mean"], rows["std"] = frame.mean, frame.std

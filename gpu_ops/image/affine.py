@@ -5,6 +5,8 @@ point of the input that it shows, so a chain of ops is the product of their matr
 map is 2x2; one that moves or projects is 3x3, of homogeneous coordinates (x, y, 1).
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -60,6 +62,36 @@ def about(matrix: Float, x: Float, y: Float) -> Float:
     whole = homogeneous(matrix)
     whole[:, 0, 2] = x - (matrix[:, 0, 0] * x + matrix[:, 0, 1] * y)
     whole[:, 1, 2] = y - (matrix[:, 1, 0] * x + matrix[:, 1, 1] * y)
+    return whole
+
+
+def projection(corners: Float) -> Float:
+    """(n, 3, 3) that looks (n, 4, 2) `corners` up at those of the square -1..1, clockwise from the upper left one.
+
+    The square becomes the quadrangle by (A s + B t + C) / (G s + H t + 1). At its corners that is the bilinear
+    mean + a s + b t + c s t, and for products to agree c + G b + H a must be 0 along x and y. The look-up is its
+    inverse, by cofactors, with a divisor of 1 at (0, 0).
+    """
+    first, second, third, fourth = corners[:, 0], corners[:, 1], corners[:, 2], corners[:, 3]
+    mean, a = 0.25 * (first + second + third + fourth), 0.25 * (second + third - first - fourth)
+    b, c = 0.25 * (third + fourth - first - second), 0.25 * (first - second + third - fourth)
+    area = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+    g = ((c[:, 0] * a[:, 1] - c[:, 1] * a[:, 0]) / area)[:, None]
+    h = ((c[:, 1] * b[:, 0] - c[:, 0] * b[:, 1]) / area)[:, None]
+    along_s, along_t, at_centre = a + g * mean + h * c, b + g * c + h * mean, mean + g * a + h * b
+    rows = np.stack([along_s, along_t, at_centre], axis=2)
+    divisor = np.concatenate([g, h, np.ones_like(g)], axis=1)
+    adjugate = np.stack(
+        [np.cross(rows[:, 1], divisor), np.cross(divisor, rows[:, 0]), np.cross(rows[:, 0], rows[:, 1])], axis=2
+    )
+    look_up: Float = adjugate / adjugate[:, 2:, 2:]
+    return look_up
+
+
+def scaled(matrix: Float, width: npt.NDArray[Any], height: npt.NDArray[Any]) -> Float:
+    """The (n, 3, 3) map of a frame whose unit of length is (n,) `width` along x and `height` along y, in pixels."""
+    unit = np.stack([width, height, np.ones(len(matrix))], axis=1)
+    whole: Float = matrix * unit[:, :, None] / unit[:, None, :]
     return whole
 
 

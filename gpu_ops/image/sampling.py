@@ -29,7 +29,7 @@ def linear(at_x, at_y, along_x, along_y, offset):
 @leaf
 def divisor(at_x, at_y, along_x, along_y, at_centre):
     """What a projection divides by at the point (at_x, at_y)."""
-    return max(linear(at_x, at_y, along_x, along_y, at_centre), LEAST_DIVISOR)
+    return max(along_x * at_x + (along_y * at_y + at_centre), LEAST_DIVISOR)
 
 
 @leaf

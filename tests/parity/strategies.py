@@ -89,6 +89,11 @@ LENSES = st.one_of(
         p=PROBABILITIES,
     ),
 )
+PERSPECTIVES = _built(ops.Perspective, distortion=st.floats(0.01, 0.6), p=PROBABILITIES)
+BLURS = st.one_of(
+    _built(ops.Blur, sigma_px=ranges(0.0, 2.0), p=PROBABILITIES),
+    st.just(ops.Blur(sigma_px=(0.0, 1.0), step=0.25)),
+)
 VIGNETTES = st.one_of(
     st.builds(
         ops.Vignette,
@@ -132,20 +137,27 @@ NORMALIZES = st.one_of(
     st.builds(ops.Normalize, mean=st.tuples(*[st.floats(-1, 1)] * 3), std=st.tuples(*[st.floats(0.01, 1)] * 3)),
 )
 AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
-ANY_OP = st.one_of(AFFINE, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
+ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
 
 
 @st.composite
-def chains(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...]:
-    """Ops that one view may hold, in any order."""
+def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) -> tuple[ops.Op, ...]:
+    """Ops that one view may hold, in any order that it takes."""
     chosen = draw(st.lists(AFFINE, max_size=3))
-    for single in (LENSES, VIGNETTES, CASTS, CROPS, *([NORMALIZES] if normalised else [])):
+    singles = [LENSES, BLURS, VIGNETTES, CASTS, CROPS]
+    for single in singles + [NORMALIZES] * normalised + [PERSPECTIVES] * projective:
         chosen += draw(st.lists(single, max_size=1))
-    return tuple(draw(st.permutations(chosen)))
+    ordered = draw(st.permutations(chosen))
+    bending = [i for i, op in enumerate(ordered) if op.is_lens or op.is_projective]
+    if len(bending) == 2 and ordered[bending[1]].is_lens:
+        ordered[bending[0]], ordered[bending[1]] = ordered[bending[1]], ordered[bending[0]]
+    return tuple(ordered)
 
 
 @st.composite
-def recipes(draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True) -> Recipe:
+def recipes(
+    draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True, projective: bool = True
+) -> Recipe:
     """Recipes of one view."""
     fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
-    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised)))
+    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised, projective)))

@@ -89,6 +89,28 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
     expected.look_ups.append(look_up)
 
 
+def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
+    signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    corners = signs * [expected.out_width / 2, expected.out_height / 2]
+    moved = corners * (1 - drawn["moved"])
+    # eight equations: each moved corner is looked up at the frame's own
+    equations = np.zeros((8, 8))
+    for i, ((x, y), (u, v)) in enumerate(zip(moved, corners, strict=True)):
+        equations[2 * i] = [x, y, 1, 0, 0, 0, -u * x, -u * y]
+        equations[2 * i + 1] = [0, 0, 0, x, y, 1, -v * x, -v * y]
+    a, b, c, d, e, f, g, h = np.linalg.solve(equations, corners.ravel())
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        divisor = np.maximum(g * x + h * y + 1, 0.125)
+        return (a * x + b * y + c) / divisor, (d * x + e * y + f) / divisor
+
+    expected.look_ups.append(look_up)
+
+
+def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:
+    expected.blur_variance += float(drawn["sigma_px"]) ** 2
+
+
 def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
     right, down = float(drawn["horizontal"]), float(drawn["vertical"])
     if op.unit == "fraction":
@@ -146,6 +168,7 @@ def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
 
 
 ROWS: dict[type[ops.Op], Row] = {
+    ops.Blur: _blur,
     ops.BrownConrady: _brown_conrady,
     ops.CenterCrop: _center_crop,
     ops.ColorCast: _color_cast,
@@ -153,6 +176,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.LensDistortion: _lens_distortion,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.Perspective: _perspective,
     ops.QuarterTurn: _quarter_turn,
     ops.RandomResizedCrop: _random_resized_crop,
     ops.Rotate: _rotate,
@@ -205,6 +229,9 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),
     "shear": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-20.0, 20.0)),),
     "shear about the corner": (ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(0.0, 10.0), about="corner"),),
+    "perspective": (ops.Perspective(),),
+    "perspective, gently": (ops.Perspective(distortion=0.1),),
+    "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),
     "translate": (ops.Translate(),),
@@ -231,6 +258,27 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Shear(about="corner"),
         ops.LensDistortion(),
         ops.Shear(about="corner"),
+    ),
+    "rotate, perspective, rotate": (
+        ops.Rotate(max_deg=90, step=None),
+        ops.Perspective(distortion=0.4),
+        ops.Rotate(max_deg=90, step=None),
+    ),
+    "translate, perspective, zoom": (ops.Translate(), ops.Perspective(distortion=0.3), ops.Zoom(factor=(0.8, 2.0))),
+    "perspective now and then, translate": (ops.Perspective(p=0.5), ops.Translate()),
+    "flip, lens, perspective": (ops.Flip(p=1), TANGENTIAL, ops.Perspective()),
+    "lens, stretch, perspective, shear": (
+        ops.LensDistortion(),
+        ops.Stretch(),
+        ops.Perspective(distortion=0.3),
+        ops.Shear(about="corner"),
+    ),
+    "perspective, blur": (ops.Perspective(distortion=0.3), ops.Blur(sigma_px=(0.5, 1.0), p=1.0)),
+    "blur, stretch, lens, blur": (
+        ops.Blur(sigma_px=(0.5, 1.0), p=1.0),
+        ops.Stretch(horizontal=(0.6, 0.7), vertical=(1.5, 2.0)),
+        TANGENTIAL,
+        ops.Blur(sigma_px=(0.5, 1.0), p=1.0),
     ),
     "translate, lens": (ops.Translate(), TANGENTIAL),
     "lens, translate": (TANGENTIAL, ops.Translate()),

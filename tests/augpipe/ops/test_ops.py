@@ -120,6 +120,9 @@ def test_table_1_counts() -> None:
         (ops.Zoom(factor=(0.5, 1.5), step=0.25), 5),
         (ops.Shear(), None),
         (ops.Shear(horizontal_deg=(-5, 5), vertical_deg=(0, 0), step=5), 3),
+        (ops.Perspective(), None),
+        (ops.Blur(), None),
+        (ops.Blur(sigma_px=(0.0, 1.0), step=0.25), 5),
         (ops.Translate(), None),
         (ops.Translate(horizontal=(-3, 3), vertical=(0, 4), unit="px", step=1), 35),
         (ops.ColorCast(max_shift=1), 26),
@@ -176,6 +179,10 @@ def test_continuous_ranges() -> None:
     assert is_uniform(drawn(ops.Zoom(factor=(0.5, 3)))["factor"], 0.5, 3)
     shear = drawn(ops.Shear(horizontal_deg=(-9, 3), vertical_deg=(0, 5)))
     assert is_uniform(shear["horizontal_deg"], -9, 3) and is_uniform(shear["vertical_deg"], 0, 5)
+    moved = drawn(ops.Perspective(distortion=0.3))["moved"].reshape(NUM, 8)
+    assert all(is_uniform(moved[:, i], 0, 0.3) for i in range(8))
+    assert np.abs(np.corrcoef(moved.T) - np.eye(8)).max() < 5 / math.sqrt(NUM)
+    assert is_uniform(drawn(ops.Blur(sigma_px=(0.5, 3), p=1.0))["sigma_px"], 0.5, 3)
     way = drawn(ops.Translate(horizontal=(-0.2, 0.3), vertical=(-7, 5), unit="px"))
     assert is_uniform(way["horizontal"], -0.2, 0.3) and is_uniform(way["vertical"], -7, 5)
     assert is_uniform(drawn(ops.LensDistortion(degrees=None))["strength"], 0, 0.26)
@@ -213,6 +220,8 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Stretch: {"horizontal": 1.0, "vertical": 1.0},
     ops.QuarterTurn: {"turns": 0},
     ops.Zoom: {"factor": 1.0},
+    ops.Perspective: {"moved": 0.0},
+    ops.Blur: {"sigma_px": 0.0},
     ops.Shear: {"horizontal_deg": 0.0, "vertical_deg": 0.0},
     ops.Translate: {"horizontal": 0.0, "vertical": 0.0},
     ops.LensDistortion: {"strength": 0.0},
@@ -394,6 +403,10 @@ def caption(op: ops.Op, **values: Any) -> str:
         (ops.QuarterTurn(), {"turns": 0}, ""),
         (ops.QuarterTurn(), {"turns": 3}, "turned 270°"),
         (ops.Zoom(), {"factor": 1.0}, ""),
+        (ops.Perspective(), {}, ""),
+        (ops.Perspective(), {"moved": np.arange(8).reshape(4, 2) / 20}, "perspective 0.35"),
+        (ops.Blur(), {}, ""),
+        (ops.Blur(), {"sigma_px": 1.5}, "blur 1.50 px"),
         (ops.Zoom(), {"factor": 1.125}, "zoom 1.12"),
         (ops.Shear(), {}, ""),
         (ops.Shear(), {"horizontal_deg": -7.25}, "shear -7.25° +0°"),
@@ -422,6 +435,9 @@ def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any
         (ops.Rotate(max_deg=(-5, 5), step=None), "an angle of -5 to 5 degrees, anticlockwise positive"),
         (ops.QuarterTurn(), "0 or 90 or 180 or 270 degrees, anticlockwise"),
         (ops.Zoom(step=0.05), "both sides times 0.8 to 1.25 in steps of 0.05"),
+        (ops.Perspective(), "for each corner, 0 to 0.5 of half the width and half the height inwards"),
+        (ops.Blur(), "a standard deviation of 0.1 to 2 px"),
+        (ops.Blur(sigma_px=(1, 2), step=0.5), "a standard deviation of 1 to 2 px in steps of 0.5"),
         (ops.Shear(), "columns slanted by -10 to 10 degrees, rows by -10 to 10"),
         (ops.Translate(), "-0.1 to 0.1 of the output's side to the right, -0.1 to 0.1 down"),
         (
@@ -470,6 +486,12 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
         (ops.QuarterTurn, {"turns": ()}, "must be a list of some of 0, 1, 2 and 3"),
         (ops.QuarterTurn, {"turns": (1, 1)}, "names one turn twice. Name each once"),
         (ops.Zoom, {"factor": (0.01, 1)}, r"factor=\(0.01, 1.0\) leaves 0.05..20. Choose factors nearer to 1"),
+        (ops.Perspective, {"distortion": 0.7}, "distortion=0.7 must be at most 0.6"),
+        (ops.Perspective, {"distortion": 0}, "distortion=0 must be above 0"),
+        (ops.Blur, {"sigma_px": (0, 11)}, r"sigma_px=\(0.0, 11.0\) leaves 0..10 pixels. For more, make smaller images"),
+        (ops.Blur, {"sigma_px": (-1, 1)}, "leaves 0..10 pixels"),
+        (ops.Blur, {"sigma_px": (2, 1)}, "its first number is the larger one. Swap them"),
+        (ops.Blur, {"step": 0.4}, "is not a whole number of steps"),
         (ops.Zoom, {"factor": (1.5, 1)}, "its first number is the larger one. Swap them"),
         (ops.Shear, {"vertical_deg": (0, 80)}, r"vertical_deg=\(0.0, 80.0\) leaves -75..75 degrees. Choose angles"),
         (ops.Shear, {"about": "center"}, "must be 'centre' or 'corner'. Did you mean 'centre'"),
