@@ -57,7 +57,7 @@ def translation(right: Float, down: Float) -> Float:
     return matrix
 
 
-def about(matrix: Float, x: Float, y: Float) -> Float:
+def about(matrix: Float, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Float:
     """(n, 3, 3): the (n, 2, 2) `matrix` about the points (n,) x and y, which stay where they are."""
     whole = homogeneous(matrix)
     whole[:, 0, 2] = x - (matrix[:, 0, 0] * x + matrix[:, 0, 1] * y)
