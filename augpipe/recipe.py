@@ -39,11 +39,18 @@ class View(Checked):
     def _is_one_pass(self) -> Self:
         crops = [op.op for op in self.ops if op.is_crop]
         lenses = [inner.op for op in self.ops for inner in op.flat if inner.is_lens]
-        for what, found in (("crop", crops), ("lens", lenses)):
+        projections = [inner.op for op in self.ops for inner in op.flat if inner.is_projective]
+        for what, found in (("crop", crops), ("lens", lenses), ("perspective", projections)):
             if len(found) > 1:
                 raise ValueError(
                     f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
                 )
+        bending = [op.op for op in self.ops if op.is_lens or op.is_projective]
+        if lenses and bending[0] not in lenses:
+            raise ValueError(
+                f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
+                f"Put {lenses[0]} first."
+            )
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:

@@ -1,5 +1,6 @@
 """The ops that a recipe is made of."""
 
+from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
     Brightness,
     ChannelDropout,
@@ -12,16 +13,18 @@ from augpipe.ops.colour import (
     Saturation,
 )
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
-from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.geometry import Flip, QuarterTurn, Rotate, Shear, Stretch, Translate, Zoom
 from augpipe.ops.kinds import AllOf, Identity, OneOf, SomeOf  # complete, as they hold ops of any kind
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
+from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = [
     "AllOf",
     "AutoContrast",
+    "Blur",
     "Brightness",
     "BrownConrady",
     "CenterCrop",
@@ -43,14 +46,19 @@ __all__ = [
     "Normalize",
     "OneOf",
     "Op",
+    "Perspective",
     "Posterize",
+    "QuarterTurn",
     "RandomResizedCrop",
     "Rotate",
     "Saturation",
     "Sharpness",
+    "Shear",
     "Solarize",
     "SolarizeAdd",
     "SomeOf",
     "Stretch",
+    "Translate",
     "Vignette",
+    "Zoom",
 ]

@@ -1,7 +1,7 @@
 """The frame that a recipe's ops act on while a batch is planned: one entry an image, all in float64.
 
-An op changes the frame by calling one of its methods; nothing here draws anything. The crop comes first; the linear
-maps and the lens act on the cropped frame about its centre, in the order in which they are called; tone comes last.
+An op changes the frame by calling one of its methods; nothing here draws anything. The crop comes first; the maps and
+the lens act on the cropped frame, counted from its centre, in the order in which they are called; tone comes last.
 """
 
 import numpy as np
@@ -31,7 +31,9 @@ class Frame:
         self.crop_height = heights.astype(np.float64)
         self.after_lens = affine.identity(num)
         self.before_lens: Float | None = None
+        self.is_projective = False
         self.lens = np.zeros((num, 5))
+        self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
         self.cast_is_last = False
@@ -49,17 +51,35 @@ class Frame:
         self.out_widths = np.full(len(x), out_size[1], np.int64)
 
     def transform(self, matrix: Float) -> None:
-        """Change the image by an (n, 2, 2) map of `gpu_ops.image.affine`."""
+        """Change the image by an (n, 2, 2) or (n, 3, 3) map of `gpu_ops.image.affine`."""
         if self.before_lens is None:
             self.after_lens = affine.compose(self.after_lens, matrix)
         else:
             self.before_lens = affine.compose(self.before_lens, matrix)
 
+    def project(self, matrix: Float) -> None:
+        """Change the image by an (n, 3, 3) map whose last row need not be (0, 0, 1)."""
+        assert not self.is_projective, "a recipe is checked to hold one perspective a view"
+        self.is_projective = True
+        self.transform(matrix)
+
+    @property
+    def maps(self) -> tuple[Float, Float | None]:
+        """The maps after the lens and before it, in the direction of the look-up; None where no op is before it."""
+        if self.is_projective and self.before_lens is None:
+            return affine.identity(len(self.heights)), self.after_lens
+        return self.after_lens, self.before_lens
+
     def distort(self, coefficients: Float) -> None:
         """Distort the image by (n, 5) Brown-Conrady coefficients k1, k2, k3, p1, p2."""
         assert self.before_lens is None, "a recipe is checked to hold one lens a view"
+        assert not self.is_projective, "a recipe is checked to hold no perspective before a lens"
         self.lens = coefficients
         self.before_lens = affine.identity(len(coefficients))
+
+    def blur(self, sigma_px: Float) -> None:
+        """Blur the output by Gaussians of (n,) standard deviations, in its pixels; several add up."""
+        self.blur_variance = sigma_px**2 + (0.0 if self.blur_variance is None else self.blur_variance)
 
     def shift_colour(self, levels: Float) -> None:
         """Add (n, 3) 8-bit levels to the channels."""

@@ -1,4 +1,4 @@
-"""Flip, rotate and stretch: linear maps of the cropped frame about its centre."""
+"""Flips, turns, stretches, shears and translations: maps of the cropped frame that keep parallels parallel."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -6,10 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from augpipe.checks.models import told
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+
+FACTORS = (0.05, 20.0)
+"""Smallest and largest factor of a stretch or zoom."""
+MAX_SHEAR_DEG = 75.0
+"""The most that a shear slants an axis; its tangent is 3.7."""
 
 
 class Flip(Op):
@@ -49,10 +55,13 @@ class Rotate(Op):
     """Turn the image about its centre (Deep Image, section 4.1; Table 1 counts 20 angles)."""
 
     op: Literal["rotate"] = "rotate"
-    max_deg: Annotated[float, Field(gt=0.0, le=180.0)] = 10.0
-    """Largest angle either way, in degrees; Table 1's 20 are -10..-1 and 1..10."""
+    max_deg: Annotated[
+        Annotated[float, Field(gt=0.0)] | tuple[float, float],
+        told("must be above 0, in degrees, or the smallest and largest angle: {name}=10 or {name}=[0, 90]"),
+    ] = 10.0
+    """Largest angle either way, in degrees; Table 1's 20 are -10..-1 and 1..10. Or smallest and largest angle."""
     step: float | None = 1.0
-    """Degrees from one angle to the next, 0 left out; None for any angle."""
+    """Degrees from one angle to the next, 0 left out where angles go either way; None for any angle."""
     p: Probability = 1.0
     """How often the image is turned."""
 
@@ -61,21 +70,30 @@ class Rotate(Op):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        check_steps("max_deg", 0.0, self.max_deg, self.step)
+        check_steps("max_deg", *(self.max_deg if isinstance(self.max_deg, tuple) else (0.0, self.max_deg)), self.step)
         return self
 
     @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest angle."""
+        return self.max_deg if isinstance(self.max_deg, tuple) else (-self.max_deg, self.max_deg)
+
+    @property
     def num_variants(self) -> int | None:
-        return None if self.step is None else 2 * round(self.max_deg / self.step)
+        if self.step is None:
+            return None
+        return num_steps(*self.limits, self.step) - (0 if isinstance(self.max_deg, tuple) else 1)
 
     @property
     def draws_text(self) -> str:
-        steps = "" if self.step is None else f" in steps of {self.step:g}, not 0"
-        return f"an angle of -{self.max_deg:g} to {self.max_deg:g} degrees{steps}, anticlockwise positive"
+        low, high = self.limits
+        without = "" if isinstance(self.max_deg, tuple) else ", not 0"
+        steps = "" if self.step is None else f" in steps of {self.step:g}{without}"
+        return f"an angle of {low:g} to {high:g} degrees{steps}, anticlockwise positive"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        if self.step is None:
-            degrees = words.uniform(1, -self.max_deg, self.max_deg)
+        if self.step is None or isinstance(self.max_deg, tuple):
+            degrees = words.stepped(1, *self.limits, self.step)
         else:
             half = round(self.max_deg / self.step)
             position = words.integer(1, 2 * half) - half
@@ -87,6 +105,87 @@ class Rotate(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"{drawn['degrees']:+.3g}°" if drawn["degrees"] else ""
+
+
+class QuarterTurn(Op):
+    """Turn the image by right angles about its centre, pixel by pixel; beside a square, what lies beyond comes in."""
+
+    op: Literal["quarter_turn"] = "quarter_turn"
+    turns: Annotated[
+        tuple[Literal[0, 1, 2, 3], ...],
+        Field(min_length=1),
+        told("must be a list of some of 0, 1, 2 and 3: {name}=[1, 3] for a quarter either way"),
+    ] = (0, 1, 2, 3)
+    """Right angles to choose from, anticlockwise as seen."""
+    p: Probability = 1.0
+    """How often one is chosen."""
+
+    num_words: ClassVar[int] = 2
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("turns", np.int8),)
+
+    @model_validator(mode="after")
+    def _are_distinct(self) -> Self:
+        if len(set(self.turns)) < len(self.turns):
+            raise ValueError(f"turns={self.turns} names one turn twice. Name each once.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return len(self.turns)
+
+    @property
+    def draws_text(self) -> str:
+        return f"{' or '.join(f'{90 * turns}' for turns in self.turns)} degrees, anticlockwise"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        chosen = np.array(self.turns, np.int8)[words.integer(1, len(self.turns))]
+        return {"turns": np.where(words.happens(0, self.p), chosen, np.int8(0))}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.transform(affine.quarter_turns(drawn["turns"].astype(np.int64)))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
+
+
+class Zoom(Op):
+    """Enlarge or shrink the image about its centre, both axes alike; for each by a factor of its own see `Stretch`."""
+
+    op: Literal["zoom"] = "zoom"
+    factor: Range = (0.8, 1.25)
+    """Smallest and largest factor; above 1 enlarges what is seen."""
+    step: float | None = None
+    """From one factor to the next; None for any factor."""
+    p: Probability = 1.0
+    """How often the image is zoomed."""
+
+    num_words: ClassVar[int] = 2
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("factor", np.float64),)
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        check_factors("factor", self.factor)
+        check_steps("factor", *self.factor, self.step)
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None if self.step is None else num_steps(*self.factor, self.step)
+
+    @property
+    def draws_text(self) -> str:
+        steps = "" if self.step is None else f" in steps of {self.step:g}"
+        return f"both sides times {self.factor[0]:g} to {self.factor[1]:g}{steps}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        factor = words.stepped(1, *self.factor, self.step)
+        return {"factor": where_applied(words.happens(0, self.p), factor, 1.0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.transform(affine.magnification(drawn["factor"], drawn["factor"]))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"zoom {drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
 
 
 class Stretch(Op):
@@ -108,8 +207,7 @@ class Stretch(Op):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         for name, limits in (("horizontal", self.horizontal), ("vertical", self.vertical)):
-            if not limits[0] >= 0.05 or not limits[1] <= 20.0:
-                raise ValueError(f"{name}={limits} leaves 0.05..20. Choose factors nearer to 1, which changes nothing.")
+            check_factors(name, limits)
             check_steps(name, *limits, self.step)
         return self
 
@@ -137,3 +235,136 @@ class Stretch(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"stretch {drawn['horizontal']:.2f} x {drawn['vertical']:.2f}"
+
+
+def check_factors(name: str, limits: tuple[float, float]) -> None:
+    """Raise ValueError where factors leave `FACTORS`."""
+    if limits[0] < FACTORS[0] or limits[1] > FACTORS[1]:
+        raise ValueError(
+            f"{name}={limits} leaves {FACTORS[0]:g}..{FACTORS[1]:g}. Choose factors nearer to 1, which changes nothing."
+        )
+
+
+class Shear(Op):
+    """Slant the image, along x first, as torchvision's affine does.
+
+    A positive angle moves what lies lower to the left (horizontal), what lies further right upwards (vertical), by its
+    tangent of a pixel for each pixel from the centre or the upper left corner.
+    """
+
+    op: Literal["shear"] = "shear"
+    horizontal_deg: Range = (-10.0, 10.0)
+    """Smallest and largest angle by which columns are slanted, in degrees."""
+    vertical_deg: Range = (-10.0, 10.0)
+    """Smallest and largest angle by which rows are slanted, in degrees."""
+    about: Literal["centre", "corner"] = "centre"
+    """What stays where it is: the middle of the frame, or its upper left corner as in torchvision's policies."""
+    step: float | None = None
+    """Degrees from one angle to the next; None for any angle."""
+    p: Probability = 1.0
+    """How often the image is sheared."""
+
+    num_words: ClassVar[int] = 3
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
+        ("horizontal_deg", np.float64),
+        ("vertical_deg", np.float64),
+    )
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for name, limits in (("horizontal_deg", self.horizontal_deg), ("vertical_deg", self.vertical_deg)):
+            if max(map(abs, limits)) > MAX_SHEAR_DEG:
+                raise ValueError(
+                    f"{name}={limits} leaves -{MAX_SHEAR_DEG:g}..{MAX_SHEAR_DEG:g} degrees. Choose angles nearer to 0."
+                )
+            check_steps(name, *limits, self.step)
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        if self.step is None:
+            return None
+        return num_steps(*self.horizontal_deg, self.step) * num_steps(*self.vertical_deg, self.step)
+
+    @property
+    def draws_text(self) -> str:
+        (low_x, high_x), (low_y, high_y) = self.horizontal_deg, self.vertical_deg
+        steps = "" if self.step is None else f" in steps of {self.step:g}"
+        return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        return {
+            "horizontal_deg": where_applied(applied, words.stepped(1, *self.horizontal_deg, self.step), 0.0),
+            "vertical_deg": where_applied(applied, words.stepped(2, *self.vertical_deg, self.step), 0.0),
+        }
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))
+        if self.about == "corner":
+            matrix = affine.about(matrix, -0.5 * frame.out_widths, -0.5 * frame.out_heights)
+        frame.transform(matrix)
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        angles = drawn["horizontal_deg"], drawn["vertical_deg"]
+        return f"shear {angles[0]:+.3g}° {angles[1]:+.3g}°" if any(angles) else ""
+
+
+class Translate(Op):
+    """Move the image within its frame; what it moves away from shows what lies beyond the crop."""
+
+    op: Literal["translate"] = "translate"
+    horizontal: Range = (-0.1, 0.1)
+    """Smallest and largest way to the right, in `unit`; negative is to the left."""
+    vertical: Range = (-0.1, 0.1)
+    """Smallest and largest way down, in `unit`; negative is up."""
+    unit: Literal["fraction", "px"] = "fraction"
+    """fraction counts in widths (or heights) of the output, px in its pixels."""
+    step: float | None = None
+    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels, as torchvision does."""
+    p: Probability = 1.0
+    """How often the image is moved."""
+
+    num_words: ClassVar[int] = 3
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        most = 1 if self.unit == "fraction" else MAX_SIDE_PX
+        for name, limits in (("horizontal", self.horizontal), ("vertical", self.vertical)):
+            if max(map(abs, limits)) > most:
+                remedy = "Give fractions of the output's side, or unit='px'." if most == 1 else "Move it by less."
+                raise ValueError(f"{name}={limits} leaves -{most}..{most} in unit={self.unit!r}. {remedy}")
+            check_steps(name, *limits, self.step)
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        if self.step is None:
+            return None
+        return num_steps(*self.horizontal, self.step) * num_steps(*self.vertical, self.step)
+
+    @property
+    def draws_text(self) -> str:
+        (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
+        unit = "px" if self.unit == "px" else "of the output's side"
+        steps = "" if self.step is None else f", in steps of {self.step:g}"
+        return f"{low_x:g} to {high_x:g} {unit} to the right, {low_y:g} to {high_y:g} down{steps}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        return {
+            "horizontal": where_applied(applied, words.stepped(1, *self.horizontal, self.step), 0.0),
+            "vertical": where_applied(applied, words.stepped(2, *self.vertical, self.step), 0.0),
+        }
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        width, height = (frame.out_widths, frame.out_heights) if self.unit == "fraction" else (1, 1)
+        frame.transform(affine.translation(drawn["horizontal"] * width, drawn["vertical"] * height))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        ways = drawn["horizontal"], drawn["vertical"]
+        if not any(ways):
+            return ""
+        texts = [f"{way:+.3g} px" if self.unit == "px" else f"{way:+.1%}" for way in ways]
+        return f"moved {texts[0]}, {texts[1]}"

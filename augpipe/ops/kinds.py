@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
 
 from augpipe.checks.models import broken
+from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
     Brightness,
     ChannelDropout,
@@ -19,11 +20,12 @@ from augpipe.ops.colour import (
     Saturation,
 )
 from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
-from augpipe.ops.geometry import Flip, Rotate, Stretch
+from augpipe.ops.geometry import Flip, QuarterTurn, Rotate, Shear, Stretch, Translate, Zoom
 from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
+from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
 __all__ = ["AllOf", "AnyKind", "AnyOp", "Identity", "OneOf", "Ops", "SomeOf", "is_list"]
@@ -31,6 +33,7 @@ __all__ = ["AllOf", "AnyKind", "AnyOp", "Identity", "OneOf", "Ops", "SomeOf", "i
 AnyKind = (
     AllOf
     | AutoContrast
+    | Blur
     | Brightness
     | BrownConrady
     | CenterCrop
@@ -51,16 +54,21 @@ AnyKind = (
     | MultiResolutionCrop
     | Normalize
     | OneOf
+    | Perspective
     | Posterize
+    | QuarterTurn
     | RandomResizedCrop
     | Rotate
     | Saturation
     | Sharpness
+    | Shear
     | Solarize
     | SolarizeAdd
     | SomeOf
     | Stretch
+    | Translate
     | Vignette
+    | Zoom
 )
 _KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
 """The name in TOML -> the op."""

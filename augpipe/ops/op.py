@@ -40,6 +40,7 @@ class Op(Checked):
 
     is_crop: ClassVar[bool] = False
     is_lens: ClassVar[bool] = False
+    is_projective: ClassVar[bool] = False
     num_words: ClassVar[int] = 0
     """How many 32-bit random words the op reads."""
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = ()

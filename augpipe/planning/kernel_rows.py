@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image.finish_rows import AT_STEPS, STEP_BYTES, row_dtype
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.projection import extent_of, has_projection
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
 
 Rows = npt.NDArray[np.void]
@@ -38,16 +39,23 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     after, before = rows["after"] / factor[:, None, None], rows["before"]
     linear = after[:, :, :2]
     lens = rows["lens"]
-    has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1)
+    is_projective = has_projection(rows)
+    has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1) | is_projective
     direct = np.where(has_lens[:, None, None], linear, np.matmul(linear, before))
+    moved = np.where(has_lens[:, None, None], 0.0, np.matmul(linear, rows["before_offset"][:, :, None]))
+    centre = after[:, :, 2] + moved[:, :, 0]
     for column, name in enumerate("xy"):
         table[f"before_{'xy'[0]}{name}"], table[f"before_{'xy'[1]}{name}"] = before[:, 0, column], before[:, 1, column]
         table[f"after_{'xy'[0]}{name}"], table[f"after_{'xy'[1]}{name}"] = direct[:, 0, column], direct[:, 1, column]
-    table["offset_x"], table["offset_y"] = after[:, 0, 2], after[:, 1, 2]
+    table["before_x0"], table["before_y0"] = rows["before_offset"].T
+    table["before_wx"], table["before_wy"], table["before_w0"] = rows["before_divisor"].T
+    table["offset_x"], table["offset_y"] = centre.T
     for column, name in enumerate(("k1", "k2", "k3", "p1", "p2")):
         table[name] = lens[:, column]
     table["has_lens"] = has_lens
+    table["has_projection"] = is_projective | (has_lens & np.any(rows["before_offset"] != 0.0, axis=1))
     support = np.maximum(rows["support"] / factor[:, None], 1.0)
+    support = np.hypot(support, rows["blur"] / factor[:, None])
     table["support_x"], table["support_y"] = support[:, 0], support[:, 1]
     radius2 = rows["vignette"][:, 0] ** 2
     table["inverse_corner_r2"] = 4.0 / (rows["out_height"].astype(np.float64) ** 2 + rows["out_width"] ** 2.0)
@@ -58,7 +66,7 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     if table.dtype != KERNEL_ROW:
         _write_finish(table, rows)
     table["fill"] = rows["fill"]
-    _bound(table, rows, factor, _reach(table, rows, linear, before, has_lens))
+    _bound(table, rows, factor, centre, _reach(table, rows, linear, has_lens))
     return table
 
 
@@ -83,26 +91,28 @@ def _write_finish(table: Rows, rows: Rows) -> None:
 
 
 def _reach(
-    table: Rows,
-    rows: Rows,
-    linear: npt.NDArray[np.float64],
-    before: npt.NDArray[np.float64],
-    has_lens: npt.NDArray[np.bool_],
+    table: Rows, rows: Rows, linear: npt.NDArray[np.float64], has_lens: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
-    """(B, 2): how far from the crop's centre a tap can lie along x and y, in source pixels; never too little."""
+    """(B, 2): how far from `offset_x` and `offset_y` a tap can lie, in source pixels; never too little."""
     half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
-    extent = np.matmul(np.abs(before), half[:, :, None])[:, :, 0]
+    extent = extent_of(rows)
     lens = np.abs(rows["lens"])
     r2 = (extent**2).sum(axis=1)
     gain = 1.0 + r2 * (lens[:, 0] + r2 * (lens[:, 1] + r2 * lens[:, 2]))
     bent = extent * gain[:, None] + (3.0 * (lens[:, 3] + lens[:, 4]) * r2)[:, None]
-    direct = np.matmul(np.abs(np.matmul(linear, before)), half[:, :, None])[:, :, 0]
+    direct = np.matmul(np.abs(np.matmul(linear, rows["before"])), half[:, :, None])[:, :, 0]
     reach = np.where(has_lens[:, None], np.matmul(np.abs(linear), bent[:, :, None])[:, :, 0], direct)
     furthest: npt.NDArray[np.float64] = reach + np.stack([table["support_x"], table["support_y"]], axis=1) + 1.0
     return furthest
 
 
-def _bound(table: Rows, rows: Rows, factor: npt.NDArray[np.float64], reach: npt.NDArray[np.float64]) -> None:
+def _bound(
+    table: Rows,
+    rows: Rows,
+    factor: npt.NDArray[np.float64],
+    centre: npt.NDArray[np.float64],
+    reach: npt.NDArray[np.float64],
+) -> None:
     """Which pixels exist to the sampler, and whether any tap can lie outside them."""
     border = rows["border"]
     context = border == BORDERS.index("context")
@@ -117,7 +127,7 @@ def _bound(table: Rows, rows: Rows, factor: npt.NDArray[np.float64], reach: npt.
         origin = rows["origin"][:, axis] / factor
         table[f"origin_{name}"] = origin
         table[f"low_{name}"], table[f"high_{name}"] = low - origin, high - origin
-        centre = rows["after"][:, axis, 2] / factor
-        inside &= (centre - reach[:, axis] >= low - origin) & (centre + reach[:, axis] <= high - origin)
+        furthest = centre[:, axis] - reach[:, axis], centre[:, axis] + reach[:, axis]
+        inside &= (furthest[0] >= low - origin) & (furthest[1] <= high - origin)
     table["reflects"] = mirrors & ~inside
     table["is_constant"] = (border == BORDERS.index("constant")) & ~inside

@@ -18,6 +18,7 @@ from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn
 from augpipe.ops.random_words import RandomWords, Words
+from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.recipe import Recipe, View, check_recipe
 
@@ -104,8 +105,8 @@ class Plan:
 def stream_id(name: str) -> int:
     """The counter word of an op's stream: its name hashed to 32 bits.
 
-    The name is `kind:place among its kind:view`, with `:sampled` behind it in epochs of a sampler, where positions stand
-    in the sample id's place; for an op within another one that op's name comes first.
+    The name is `kind:place among its kind:view`, with `:sampled` behind it in epochs of a sampler, where positions
+    stand in the sample id's place; for an op within another one that op's name comes first.
     """
     return zlib.crc32(name.encode())
 
@@ -174,7 +175,8 @@ def _plan_view(
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    for key, op in view.keyed_ops:
+    # the crop first, wherever it stands: what others do may depend on the size of its output
+    for key, op in sorted(view.keyed_ops, key=lambda keyed: not keyed[1].is_crop):
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
@@ -211,22 +213,33 @@ def _compose(rows: Rows, frame: Frame) -> None:
     crop[:, 2], crop[:, 3] = frame.crop_x + frame.crop_width, frame.crop_y + frame.crop_height
     corner = 0.5 * np.hypot(frame.out_heights, frame.out_widths)
     scale = np.stack([frame.crop_width / frame.out_widths, frame.crop_height / frame.out_heights], axis=1)
-    linear = scale[:, :, None] * frame.after_lens
+    after_map, before_map = frame.maps
+    linear = scale[:, :, None] * after_map[:, :2, :2]
     centre = crop[:, :2] + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)
     origin = np.floor(centre / MAX_DCT_FACTOR) * MAX_DCT_FACTOR
     rows["origin"] = origin
     after = rows["after"]
     after[:, :, :2] = linear * corner[:, None, None]
     after[:, :, 2] = centre - origin
-    if frame.before_lens is None:
+    if after_map.shape[1] == 3:
+        after[:, :, 2] += scale * after_map[:, :2, 2]
+    rows["lens"] = frame.lens
+    rows["before_divisor"][:, 2] = 1.0
+    if before_map is None:
         rows["before"][:, 0, 0] = rows["before"][:, 1, 1] = 1.0 / corner
     else:
-        rows["before"] = frame.before_lens / corner[:, None, None]
-        linear = np.matmul(linear, frame.before_lens)
+        rows["before"] = before_map[:, :2, :2] / corner[:, None, None]
+        if before_map.shape[1] == 2:
+            linear = np.matmul(linear, before_map)
+        else:
+            rows["before_offset"], rows["before_divisor"] = before_map[:, :2, 2] / corner[:, None], before_map[:, 2]
+            linear = np.matmul(after[:, :, :2], slope_at_centre(rows))
+    covered = np.hypot(linear[:, :, 0], linear[:, :, 1])
     # a scale within rounding of 1 is 1: a third tap of weight 1e-12 would be read for nothing
-    support = np.hypot(linear[:, :, 0], linear[:, :, 1])
-    rows["support"] = np.where(support < 1.0 + 1e-6, 1.0, support)
-    rows["lens"] = frame.lens
+    rows["support"] = np.where(covered < 1.0 + 1e-6, 1.0, covered)
+    if frame.blur_variance is not None:
+        # a triangle of half-width s has the variance s^2 / 6
+        rows["blur"] = np.sqrt(6.0 * frame.blur_variance)[:, None] * covered
     rows["vignette"] = frame.vignette
     rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
     rows["mean"], rows["std"] = frame.mean, frame.std

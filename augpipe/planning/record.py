@@ -25,12 +25,17 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("origin", np.int32, (2,)),
     # output pixel from the frame's centre -> lens coordinates (radius 1 at the frame's corner)
     ("before", np.float64, (2, 2)),
+    # what is added to that, and what the sum is divided by: along x, along y and at the frame's centre
+    ("before_offset", np.float64, (2,)),
+    ("before_divisor", np.float64, (3,)),
     # k1, k2, k3, p1, p2; all zero is no lens
     ("lens", np.float64, (5,)),
     # lens coordinates -> source pixel from `origin`
     ("after", np.float64, (2, 3)),
     # half-width of the sampling filter along x and y, in source pixels; at least 1
     ("support", np.float64, (2,)),
+    # half-width of what blurs it further, added in quadrature; 0 where nothing does
+    ("blur", np.float64, (2,)),
     # radius where it begins, strength at the corner
     ("vignette", np.float64, (2,)),
     ("cast", np.float64, (3,)),

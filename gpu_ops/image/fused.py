@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import overload
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
+from augpipe.gpu_ops.image.sampling import clamp, divisor, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, prefetch_for_writing, store
@@ -138,7 +138,23 @@ def _locate(row, s, width, y, num):
     at_source_x, at_source_y = s + SOURCE_X * offset, s + SOURCE_Y * offset
     after_xx, after_xy, offset_x = row.after_xx, row.after_xy, row.offset_x - HALF
     after_yx, after_yy, offset_y = row.after_yx, row.after_yy, row.offset_y - HALF
-    if row.has_lens:
+    if row.has_projection:
+        before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
+        before_x0, before_y0 = row.before_x0, row.before_y0
+        before_wx, before_wy, before_w0 = row.before_wx, row.before_wy, row.before_w0
+        k1, k2, k3, p1, p2 = row.k1, row.k2, row.k3, row.p1, row.p2
+        for i in range(num):
+            x = centred(np.int32(i), width)
+            inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
+            u = linear(x, y, before_xx, before_xy, before_x0) * inverse
+            v = linear(x, y, before_yx, before_yy, before_y0) * inverse
+            r2 = u * u + v * v
+            gain = radial_gain(r2, k1, k2, k3)
+            lens_u = distort(u, v, r2, gain, p2, p1)
+            lens_v = distort(v, u, r2, gain, p1, p2)
+            store_source_x(at_source_x, i, linear(lens_u, lens_v, after_xx, after_xy, offset_x))
+            store_source_y(at_source_y, i, linear(lens_u, lens_v, after_yx, after_yy, offset_y))
+    elif row.has_lens:
         before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
         k1, k2, k3, p1, p2 = row.k1, row.k2, row.k3, row.p1, row.p2
         for i in range(num):

@@ -9,6 +9,12 @@ KERNEL_ROW = np.dtype(
         ("before_xy", np.float32),
         ("before_yx", np.float32),
         ("before_yy", np.float32),
+        # what is added to them, and what their sum is divided by, along x, along y and at the frame's centre
+        ("before_x0", np.float32),
+        ("before_y0", np.float32),
+        ("before_wx", np.float32),
+        ("before_wy", np.float32),
+        ("before_w0", np.float32),
         # lens coordinates (with a lens) or output pixel (without) -> source pixel, relative to the origin
         ("after_xx", np.float32),
         ("after_xy", np.float32),
@@ -41,7 +47,9 @@ KERNEL_ROW = np.dtype(
         # the source pixel that relative coordinates count from: small floats stay exact wherever the crop lies
         ("origin_x", np.int32),
         ("origin_y", np.int32),
+        # whether lens coordinates are used at all, and whether they are more than linear in the output pixel's
         ("has_lens", np.int32),
+        ("has_projection", np.int32),
         ("reflects", np.int32),
         ("is_constant", np.int32),
         ("casts_last", np.int32),

@@ -8,6 +8,10 @@ import numpy as np
 
 from augpipe.gpu_ops.jit import leaf
 
+LEAST_DIVISOR = np.float32(0.125)
+"""What a projection divides by at least. A perspective that a recipe may draw divides by more wherever its image shows,
+relative to the frame's centre; what lies beyond, up to the horizon and behind it, is looked up far outside."""
+
 
 @leaf
 def floor(value):
@@ -20,6 +24,12 @@ def floor(value):
 def linear(at_x, at_y, along_x, along_y, offset):
     """One coordinate of an affine map at the point (at_x, at_y)."""
     return along_x * at_x + (along_y * at_y + offset)
+
+
+@leaf
+def divisor(at_x, at_y, along_x, along_y, at_centre):
+    """What a projection divides by at the point (at_x, at_y)."""
+    return max(along_x * at_x + (along_y * at_y + at_centre), LEAST_DIVISOR)
 
 
 @leaf

@@ -115,7 +115,8 @@ def test_views_fit_the_schema() -> None:
 
 EVERY_OP = (
     *(ops.BrownConrady(), ops.RandomResizedCrop(size=(9, 8)), ops.ColorCast(), ops.Flip(), ops.Rotate()),
-    *(ops.Stretch(), ops.Vignette(), ops.Normalize()),
+    *(ops.Stretch(), ops.Vignette(), ops.Normalize(), ops.Translate(), ops.Shear(), ops.Zoom(), ops.QuarterTurn()),
+    *(ops.Perspective(), ops.Blur(), ops.Rotate(max_deg=(-5, 9))),
 )
 
 
@@ -157,6 +158,14 @@ REFUSED = [
     (
         'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
         "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
+    ),
+    (
+        'ops = [{op = "perspective"}, {op = "flip"}, {op = "perspective"}]',
+        "a view takes one perspective and this one holds 2: perspective, perspective. Keep one",
+    ),
+    (
+        'ops = [{op = "perspective"}, {op = "flip"}, {op = "brown_conrady"}]',
+        r"perspective comes before brown_conrady, and the one look-up .* its lens bends\. Put brown_conrady first\.",
     ),
     ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
     ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),

@@ -40,6 +40,7 @@ ARGUMENTS = {
         (F(-0.0),),
     ],
     "sampling.linear": numbers((-200, 200), (-200, 200), (-3, 3), (-3, 3), (-9, 9)),
+    "sampling.divisor": numbers((-200, 200), (-200, 200), (-0.01, 0.01), (-0.01, 0.01), (-1, 2)),
     "sampling.first_tap": [*numbers((-50, 50), (1, 8)), (F(3), F(1)), (F(-3), F(1)), (F(2.5), F(1)), (F(2.5), F(2.5))],
     "sampling.tap_weight": numbers((-9, 9), (-9, 9), (0.1, 1)),
     "sampling.reflect": [
@@ -93,6 +94,12 @@ def test_floor() -> None:
 
 def test_linear() -> None:
     assert linear(F(2), F(3), F(10), F(100), F(7)) == 327
+
+
+def test_a_divisor_stays_above_its_least() -> None:
+    assert sampling.divisor(F(2), F(3), F(10), F(100), F(7)) == 327
+    for at_centre in (-1e30, -1.0, 0.0, 0.12, 0.125):
+        assert sampling.divisor(F(2), F(3), F(0), F(0), F(at_centre)) == sampling.LEAST_DIVISOR == 0.125
 
 
 @pytest.mark.parametrize(

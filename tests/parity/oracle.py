@@ -33,6 +33,8 @@ class Expected:
     """x, y, width, height in pixels of the image."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
+    blur_variance: float = 0.0
+    """What the filter's variance grows by, in squared pixels of the output."""
     tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
     """For each op in order: new levels (H, W, 3) from levels and radii (H, W, 1), where 1 is the corner."""
     mean: Float = field(default_factory=lambda: np.zeros(3))
@@ -69,7 +71,11 @@ class Expected:
     def sampled(self, image: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1) -> Float:
         """(H, W, 3) levels before tone; `factor` is that of an image that was stored 1/factor as large."""
         x, y = self.source(*self.grid())
-        support = [max(1.0, value / factor) for value in self.support()]
+        # a triangle's variance is a sixth of its squared half-width
+        support = [
+            (max(1.0, covered / factor) ** 2 + 6 * self.blur_variance * (covered / factor) ** 2) ** 0.5
+            for covered in self.support()
+        ]
         x, y = x / factor - 0.5, y / factor - 0.5
         pixels = image.astype(np.float64)
         if border != "context":

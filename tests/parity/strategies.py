@@ -36,10 +36,35 @@ def _fits(op_fields: dict[str, Any]) -> dict[str, Any]:
 
 SIZES = st.one_of(st.integers(1, 33), st.tuples(st.integers(1, 35), st.integers(1, 50)))
 FLIPS = _built(ops.Flip, direction=st.sampled_from(["horizontal", "vertical"]), p=PROBABILITIES)
-ROTATIONS = _stepped(ops.Rotate, "max_deg", 180.0)
+ROTATIONS = st.one_of(
+    _stepped(ops.Rotate, "max_deg", 400.0),
+    st.builds(ops.Rotate, max_deg=ranges(-400, 400), step=st.none(), p=PROBABILITIES),
+    _built(
+        ops.QuarterTurn,
+        turns=st.lists(st.sampled_from([0, 1, 2, 3]), min_size=1, unique=True).map(tuple),
+        p=PROBABILITIES,
+    ),
+)
 STRETCHES = st.one_of(
     _built(ops.Stretch, horizontal=ranges(0.5, 2.5), vertical=ranges(0.5, 2.5), p=PROBABILITIES),
     st.just(ops.Stretch(horizontal=(0.5, 1.5), vertical=(1.0, 1.25), step=0.25)),
+    _built(ops.Zoom, factor=ranges(0.5, 2.5), p=PROBABILITIES),
+    st.just(ops.Zoom(factor=(0.5, 1.5), step=0.25)),
+)
+SHEARS = st.one_of(
+    _built(
+        ops.Shear,
+        horizontal_deg=ranges(-45, 45),
+        vertical_deg=ranges(-30, 30),
+        about=st.sampled_from(["centre", "corner"]),
+        p=PROBABILITIES,
+    ),
+    st.just(ops.Shear(horizontal_deg=(-20, 20), vertical_deg=(0, 5), step=2.5)),
+)
+TRANSLATIONS = st.one_of(
+    _built(ops.Translate, horizontal=ranges(-0.8, 0.8), vertical=ranges(-0.8, 0.8), p=PROBABILITIES),
+    st.builds(ops.Translate, horizontal=ranges(-30, 30), vertical=ranges(-30, 30), unit=st.just("px"), p=PROBABILITIES),
+    st.just(ops.Translate(horizontal=(-9, 9), vertical=(0, 3), unit="px", step=1)),
 )
 LENSES = st.one_of(
     _built(
@@ -63,6 +88,11 @@ LENSES = st.one_of(
         steps=st.none() | st.integers(2, 9),
         p=PROBABILITIES,
     ),
+)
+PERSPECTIVES = _built(ops.Perspective, distortion=st.floats(0.01, 0.6), p=PROBABILITIES)
+BLURS = st.one_of(
+    _built(ops.Blur, sigma_px=ranges(0.0, 2.0), p=PROBABILITIES),
+    st.just(ops.Blur(sigma_px=(0.0, 1.0), step=0.25)),
 )
 VIGNETTES = st.one_of(
     st.builds(
@@ -106,20 +136,28 @@ NORMALIZES = st.one_of(
     st.just(ops.Normalize()),
     st.builds(ops.Normalize, mean=st.tuples(*[st.floats(-1, 1)] * 3), std=st.tuples(*[st.floats(0.01, 1)] * 3)),
 )
-ANY_OP = st.one_of(FLIPS, ROTATIONS, STRETCHES, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
+AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
+ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
 
 
 @st.composite
-def chains(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...]:
-    """Ops that one view may hold, in any order."""
-    chosen = draw(st.lists(st.one_of(FLIPS, ROTATIONS, STRETCHES), max_size=3))
-    for single in (LENSES, VIGNETTES, CASTS, CROPS, *([NORMALIZES] if normalised else [])):
+def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) -> tuple[ops.Op, ...]:
+    """Ops that one view may hold, in any order that it takes."""
+    chosen = draw(st.lists(AFFINE, max_size=3))
+    singles = [LENSES, BLURS, VIGNETTES, CASTS, CROPS]
+    for single in singles + [NORMALIZES] * normalised + [PERSPECTIVES] * projective:
         chosen += draw(st.lists(single, max_size=1))
-    return tuple(draw(st.permutations(chosen)))
+    ordered = draw(st.permutations(chosen))
+    bending = [i for i, op in enumerate(ordered) if op.is_lens or op.is_projective]
+    if len(bending) == 2 and ordered[bending[1]].is_lens:
+        ordered[bending[0]], ordered[bending[1]] = ordered[bending[1]], ordered[bending[0]]
+    return tuple(ordered)
 
 
 @st.composite
-def recipes(draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True) -> Recipe:
+def recipes(
+    draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True, projective: bool = True
+) -> Recipe:
     """Recipes of one view."""
     fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
-    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised)))
+    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised, projective)))

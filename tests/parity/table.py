@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
-from tests.parity.oracle import Expected, Float
+from tests.parity.oracle import Expected, Float, LookUp
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -62,6 +62,61 @@ def _rotate(expected: Expected, op: ops.Rotate, drawn: Any) -> None:
 
 def _stretch(expected: Expected, op: ops.Stretch, drawn: Any) -> None:
     expected.look_ups.append(lambda x, y: (x / drawn["horizontal"], y / drawn["vertical"]))
+
+
+def _quarter_turn(expected: Expected, op: ops.QuarterTurn, drawn: Any) -> None:
+    # a quarter anticlockwise shows at (x, y) what stood at (-y, x): y points down
+    quarters: list[LookUp] = [
+        lambda x, y: (x, y),
+        lambda x, y: (-y, x),
+        lambda x, y: (-x, -y),
+        lambda x, y: (y, -x),
+    ]
+    expected.look_ups.append(quarters[int(drawn["turns"])])
+
+
+def _zoom(expected: Expected, op: ops.Zoom, drawn: Any) -> None:
+    expected.look_ups.append(lambda x, y: (x / drawn["factor"], y / drawn["factor"]))
+
+
+def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
+    across, up = (float(np.tan(np.pi * drawn[name] / 180)) for name in ("horizontal_deg", "vertical_deg"))
+    left, top = (-expected.out_width / 2, -expected.out_height / 2) if op.about == "corner" else (0.0, 0.0)
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        y = y + up * (x - left)  # what was done last is undone first
+        return x + across * (y - top), y
+
+    expected.look_ups.append(look_up)
+
+
+def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
+    signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    corners = signs * [expected.out_width / 2, expected.out_height / 2]
+    moved = corners * (1 - drawn["moved"])
+    # eight equations: each moved corner is looked up at the frame's own
+    equations = np.zeros((8, 8))
+    for i, ((x, y), (u, v)) in enumerate(zip(moved, corners, strict=True)):
+        equations[2 * i] = [x, y, 1, 0, 0, 0, -u * x, -u * y]
+        equations[2 * i + 1] = [0, 0, 0, x, y, 1, -v * x, -v * y]
+    a, b, c, d, e, f, g, h = np.linalg.solve(equations, corners.ravel())
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        divisor = np.maximum(g * x + h * y + 1, 0.125)
+        return (a * x + b * y + c) / divisor, (d * x + e * y + f) / divisor
+
+    expected.look_ups.append(look_up)
+
+
+def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:
+    expected.blur_variance += float(drawn["sigma_px"]) ** 2
+
+
+def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
+    right, down = float(drawn["horizontal"]), float(drawn["vertical"])
+    if op.unit == "fraction":
+        right, down = right * expected.out_width, down * expected.out_height
+    expected.look_ups.append(lambda x, y: (x - right, y - down))
 
 
 def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> None:
@@ -215,6 +270,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.OneOf: _group,
     ops.Saturation: _saturation,
     ops.SomeOf: _group,
+    ops.Blur: _blur,
     ops.BrownConrady: _brown_conrady,
     ops.CenterCrop: _center_crop,
     ops.ColorCast: _color_cast,
@@ -222,10 +278,15 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.LensDistortion: _lens_distortion,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.Perspective: _perspective,
+    ops.QuarterTurn: _quarter_turn,
     ops.RandomResizedCrop: _random_resized_crop,
     ops.Rotate: _rotate,
+    ops.Shear: _shear,
     ops.Stretch: _stretch,
+    ops.Translate: _translate,
     ops.Vignette: _vignette,
+    ops.Zoom: _zoom,
 }
 CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
 
@@ -264,8 +325,19 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "flip vertical": (ops.Flip(p=1.0, direction="vertical"),),
     "rotate": (ops.Rotate(),),
     "rotate far": (ops.Rotate(max_deg=180.0, step=None),),
+    "rotate all round": (ops.Rotate(max_deg=(-90.0, 1000.0), step=None),),
+    "quarter_turn": (ops.QuarterTurn(turns=(1, 2, 3)),),
+    "zoom": (ops.Zoom(factor=(1.0, 1.6)),),
+    "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),
+    "shear": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-20.0, 20.0)),),
+    "shear about the corner": (ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(0.0, 10.0), about="corner"),),
+    "perspective": (ops.Perspective(),),
+    "perspective, gently": (ops.Perspective(distortion=0.1),),
+    "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),
+    "translate": (ops.Translate(),),
+    "translate by pixels": (ops.Translate(horizontal=(-9.0, 30.0), vertical=(-20.0, 4.0), unit="px", step=0.5),),
     "lens_distortion barrel": (ops.LensDistortion(kinds=("barrel",)),),
     "lens_distortion pincushion": (ops.LensDistortion(kinds=("pincushion",)),),
     "lens_distortion stretches": (ops.LensDistortion(kinds=("stretch_horizontal", "stretch_vertical"), degrees=None),),
@@ -309,6 +381,42 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "flip, rotate, rotate": (ops.Flip(p=1), ops.Rotate(max_deg=40, step=20), ops.Rotate(max_deg=5)),
     "rotate, lens, flip": (ops.Rotate(max_deg=60, step=None), TANGENTIAL, ops.Flip(p=1)),
     "flip, lens, rotate": (ops.Flip(p=1), TANGENTIAL, ops.Rotate(max_deg=60, step=None)),
+    "translate, rotate, translate": (ops.Translate(), ops.Rotate(max_deg=90, step=None), ops.Translate()),
+    "shear about the corner, lens, shear about the corner": (
+        ops.Shear(about="corner"),
+        ops.LensDistortion(),
+        ops.Shear(about="corner"),
+    ),
+    "rotate, perspective, rotate": (
+        ops.Rotate(max_deg=90, step=None),
+        ops.Perspective(distortion=0.4),
+        ops.Rotate(max_deg=90, step=None),
+    ),
+    "translate, perspective, zoom": (ops.Translate(), ops.Perspective(distortion=0.3), ops.Zoom(factor=(0.8, 2.0))),
+    "perspective now and then, translate": (ops.Perspective(p=0.5), ops.Translate()),
+    "flip, lens, perspective": (ops.Flip(p=1), TANGENTIAL, ops.Perspective()),
+    "lens, stretch, perspective, shear": (
+        ops.LensDistortion(),
+        ops.Stretch(),
+        ops.Perspective(distortion=0.3),
+        ops.Shear(about="corner"),
+    ),
+    "perspective, blur": (ops.Perspective(distortion=0.3), ops.Blur(sigma_px=(0.5, 1.0), p=1.0)),
+    "blur, stretch, lens, blur": (
+        ops.Blur(sigma_px=(0.5, 1.0), p=1.0),
+        ops.Stretch(horizontal=(0.6, 0.7), vertical=(1.5, 2.0)),
+        TANGENTIAL,
+        ops.Blur(sigma_px=(0.5, 1.0), p=1.0),
+    ),
+    "translate, lens": (ops.Translate(), TANGENTIAL),
+    "lens, translate": (TANGENTIAL, ops.Translate()),
+    "lens that is not there, translate": (ops.BrownConrady(p=0.0), ops.Translate(), ops.Rotate(max_deg=30)),
+    "rotate, lens, translate, rotate": (
+        ops.Rotate(max_deg=60, step=None),
+        ops.LensDistortion(),
+        ops.Translate(horizontal=(-0.3, 0.3), vertical=(0.1, 0.2)),
+        ops.Rotate(max_deg=60, step=None),
+    ),
     "stretch, barrel, stretch": (
         ops.Stretch(horizontal=(0.6, 0.7), vertical=(1.2, 1.3)),
         ops.LensDistortion(kinds=("barrel",)),

@@ -1,12 +1,12 @@
 """Geometry that undoes itself, commutes, or leaves even images even: whatever the angle, the factor and the size."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, ops, plan
 from tests.parity.images import noise
-from tests.parity.strategies import BORDERS
+from tests.parity.strategies import BORDERS, recipes
 
 LENGTHS = st.one_of(st.integers(1, 5), st.integers(1, 70))
 SIZES = st.tuples(LENGTHS, LENGTHS)
@@ -26,6 +26,48 @@ def angles(recipe: Recipe, num: int, size: tuple[int, int]) -> list[list[float]]
     """For each of `num` samples the angles of the recipe's rotations."""
     drawn = plan(recipe, range(num), sizes=[size] * num).rows["drawn"]
     return [[float(row[name]["degrees"]) for name in drawn.dtype.names if name.startswith("rotate")] for row in drawn]
+
+
+@settings(max_examples=60)
+@given(recipe=recipes(), sizes=st.lists(SIZES, min_size=2, max_size=7), data=st.data())
+def test_the_same_alone_and_in_any_batch(recipe: Recipe, sizes: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Plans and pixels, on one thread and on several, to the bit."""
+    if any(op.is_crop and op.op == "center_crop" for op in recipe.ops):
+        sizes = [(height + 40, width + 60) for height, width in sizes]
+    images = [noise(*size, seed=i) for i, size in enumerate(sizes)]
+    ids = data.draw(st.lists(IDS, min_size=len(sizes), max_size=len(sizes)))
+    whole = plan(recipe, ids, sizes=sizes)
+    batch = Augment(recipe, num_threads=3)(images, plan=whole)
+    for position in data.draw(st.permutations(range(len(sizes))))[:3]:
+        alone = plan(recipe, ids[position : position + 1], sizes=sizes[position : position + 1])
+        assert alone.rows.tobytes() == whole.rows[position : position + 1].tobytes()
+        image = Augment(recipe, num_threads=1)(images[position : position + 1], plan=alone)[0]
+        assert np.asarray(image).tobytes() == np.asarray(batch[position]).tobytes()
+
+
+@given(size=SIZES, right=st.floats(-1, 1), down=st.floats(-1, 1), border=BORDER)
+def test_a_move_there_and_back_is_the_image(size: tuple[int, int], right: float, down: float, border: str) -> None:
+    image = noise(*size)
+    there = ops.Translate(horizontal=(right, right), vertical=(down, down))
+    back = ops.Translate(horizontal=(-right, -right), vertical=(-down, -down))
+    assert np.abs(augmented(image, [there, back], border=border) - image).max() < TOLERANCE
+
+
+@given(size=SIZES, turns=st.lists(st.integers(0, 3), min_size=1, max_size=5), border=BORDER)
+def test_four_quarters_are_none(size: tuple[int, int], turns: list[int], border: str) -> None:
+    image = noise(*size)
+    chosen = [ops.QuarterTurn(turns=(num,)) for num in [*turns, -sum(turns) % 4]]
+    assert np.array_equal(augmented(image, chosen, border=border), image)
+
+
+@given(size=SIZES, sample_id=IDS, border=BORDER)
+def test_a_flip_before_a_perspective_is_that_of_the_flipped_image(
+    size: tuple[int, int], sample_id: int, border: str
+) -> None:
+    photograph, seen = noise(*size), ops.Perspective(distortion=0.3)
+    flip = ops.Flip(p=1.0)
+    image = augmented(photograph, [flip, seen], sample_id, border)
+    assert np.abs(augmented(photograph[:, ::-1], [seen], sample_id, border) - image).max() < TOLERANCE
 
 
 @given(size=SIZES, direction=st.sampled_from(["horizontal", "vertical"]), border=BORDER)

@@ -94,10 +94,44 @@ NARROW = Recipe(
 """Beside a crop one pixel wide the lens sees other columns: where that is at an end, further out than further in."""
 
 
+MOVED = Recipe(
+    ops=(
+        ops.Translate(horizontal=(-0.9, 0.9), vertical=(-0.9, 0.9)),
+        ops.LensDistortion(),
+        ops.Translate(horizontal=(-0.5, 0.5), vertical=(-0.5, 0.5)),
+        ops.Shear(horizontal_deg=(-60, 60), about="corner"),
+        ops.MultiResolutionCrop(size=30, scales=(60, 120)),
+    )
+)
+PROJECTED = Recipe(
+    ops=(ops.Rotate(max_deg=180, step=None), ops.Perspective(), ops.MultiResolutionCrop(size=40, scales=(100, 300)))
+)
+BENT_AND_PROJECTED = Recipe(
+    ops=(
+        ops.BrownConrady(k1=(-0.1, 0.4), k2=(0.0, 0.2), k3=(0.0, 0.1), p1=(-0.05, 0.05), p2=(-0.05, 0.05)),
+        ops.Stretch(),
+        ops.Perspective(distortion=0.6),
+        ops.Translate(p=0.5),
+        ops.MultiResolutionCrop(size=(30, 50), scales=(80, 300)),
+    )
+)
+HORIZON = Recipe(ops=(ops.Perspective(distortion=0.6), ops.Zoom(factor=(0.05, 0.3)), ops.CenterCrop(size=31, scale=90)))
+"""The frame holds the horizon, and what lies behind it."""
+BLURRED = Recipe(
+    ops=(ops.Rotate(), ops.Blur(sigma_px=(0.1, 4.0), p=0.8), ops.MultiResolutionCrop(size=20, scales=(50, 99)))
+)
+
+
 @pytest.mark.parametrize("border", strategies.BORDERS)
 @pytest.mark.parametrize(
     ("recipe", "size"),
     [
+        (MOVED, (120, 90)),
+        (PROJECTED, (150, 201)),
+        (PROJECTED, (40, 3_000)),
+        (BENT_AND_PROJECTED, (150, 201)),
+        (HORIZON, (120, 90)),
+        (BLURRED, (150, 110)),
         (recipes.deep_image(60, (64, 128)), (150, 201)),
         (recipes.deep_image(224, (512,)), (375, 500)),
         (recipes.deep_image(64, (400,)), (300, 6_000)),
@@ -126,6 +160,13 @@ def lens(**fixed: float) -> ops.BrownConrady:
         (ops.Stretch(horizontal=(0.8, 0.8), vertical=(0.9, 0.9)),),
         *((lens(**{name: 0.16}),) for name in ("k1", "k2", "k3")),
         *((lens(**{name: value}),) for name in ("p1", "p2") for value in (-0.16, 0.16)),
+        (ops.Translate(horizontal=(0.2, 0.2), vertical=(-0.1, -0.1)),),
+        (lens(k1=0.16), ops.Translate(horizontal=(0.2, 0.2), vertical=(-0.1, -0.1))),
+        (lens(p1=0.1), ops.Shear(horizontal_deg=(20, 20), vertical_deg=(-10, -10), about="corner")),
+        (ops.Shear(horizontal_deg=(30, 30), vertical_deg=(0, 0)),),
+        (ops.Perspective(distortion=0.3),),
+        (lens(k1=0.16), ops.Perspective(distortion=0.2), ops.Translate(horizontal=(0.1, 0.1))),
+        (ops.Blur(sigma_px=(1.5, 1.5), p=1.0),),
         (ops.Rotate(max_deg=90, step=90), lens(k1=0.2, p2=0.06), ops.Stretch(horizontal=(0.9, 0.9), vertical=(1, 1))),
     ],
     ids=lambda chosen: " ".join(op.op for op in chosen),

@@ -11,7 +11,7 @@ import numpy as np
 from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import function, shared
-from augpipe.gpu_ops.cuda.memory import kept, load_f32, load_i32, load_i64, saturated
+from augpipe.gpu_ops.cuda.memory import kept, load_f32, load_i32, load_i64, reciprocal, saturated
 from augpipe.gpu_ops.image import fused, lens, sampling
 from augpipe.gpu_ops.image.cuda.antialias import averaged
 from augpipe.gpu_ops.image.cuda.bilinear import RAISED_BITS, bilinear_pair
@@ -20,8 +20,13 @@ from augpipe.gpu_ops.image.cuda.records import (
     AFTER_XY,
     AFTER_YX,
     AFTER_YY,
+    BEFORE_W0,
+    BEFORE_WX,
+    BEFORE_WY,
+    BEFORE_X0,
     BEFORE_XX,
     BEFORE_XY,
+    BEFORE_Y0,
     BEFORE_YX,
     BEFORE_YY,
     BIAS,
@@ -31,6 +36,7 @@ from augpipe.gpu_ops.image.cuda.records import (
     FIRST_X,
     FIRST_Y,
     HAS_LENS,
+    HAS_PROJECTION,
     HIGH_X,
     HIGH_Y,
     INNER_R2,
@@ -58,7 +64,7 @@ from augpipe.gpu_ops.image.cuda.records import (
 )
 from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write, write_pair
 
-centred, linear = shared(fused.centred), shared(sampling.linear)
+centred, linear, divisor = shared(fused.centred), shared(sampling.linear), shared(sampling.divisor)
 radial_gain, distort = shared(lens.radial_gain), shared(lens.distort)
 
 ZERO = np.float32(0.0)
@@ -67,7 +73,7 @@ ONE = np.float32(1.0)
 LEVELS = np.float32(255.0)
 LEVEL = np.float32(1.0 / 255.0)
 
-HAS_LENS_BIT, IS_TANGENTIAL_BIT, IS_BILINEAR_BIT = 1, 2, 4
+HAS_LENS_BIT, IS_TANGENTIAL_BIT, IS_BILINEAR_BIT, HAS_PROJECTION_BIT = 1, 2, 4, 8
 
 FUSED_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
 THREADS = (16, 8)
@@ -83,15 +89,34 @@ def ways_of(row):
     is_narrow = (load_f32(row + SUPPORT_X) == ONE) & (load_f32(row + SUPPORT_Y) == ONE)
     ways = np.int32(HAS_LENS_BIT if load_i32(row + HAS_LENS) else 0)
     ways |= np.int32(IS_TANGENTIAL_BIT if (load_f32(row + P1) != ZERO) | (load_f32(row + P2) != ZERO) else 0)
+    ways |= np.int32(HAS_PROJECTION_BIT if load_i32(row + HAS_PROJECTION) else 0)
     ways |= np.int32(IS_BILINEAR_BIT if is_narrow & (load_i32(row + IS_CONSTANT) == 0) else 0)
     return kept(ways)
 
 
 @function("float32", "float32", "float32", "float32")
+def projected_pair(row, x0, x1, y, before):
+    """The lens coordinates of two points that are moved or projected; few rows are, so no register is kept for it."""
+    offset_u, offset_v = load_f32(row + BEFORE_X0), load_f32(row + BEFORE_Y0)
+    along_x, along_y, at_centre = load_f32(row + BEFORE_WX), load_f32(row + BEFORE_WY), load_f32(row + BEFORE_W0)
+    inverse0 = reciprocal(divisor(x0, y, along_x, along_y, at_centre))
+    inverse1 = reciprocal(divisor(x1, y, along_x, along_y, at_centre))
+    return (
+        linear(x0, y, before[0], before[1], offset_u) * inverse0,
+        linear(x0, y, before[2], before[3], offset_v) * inverse0,
+        linear(x1, y, before[0], before[1], offset_u) * inverse1,
+        linear(x1, y, before[2], before[3], offset_v) * inverse1,
+    )
+
+
+@function("float32", "float32", "float32", "float32")
 def bent_pair(row, x0, x1, y, before, radial, ways):
     """Where two points of the output are looked up in the frame before the lens."""
-    u0, v0 = linear(x0, y, before[0], before[1], ZERO), linear(x0, y, before[2], before[3], ZERO)
-    u1, v1 = linear(x1, y, before[0], before[1], ZERO), linear(x1, y, before[2], before[3], ZERO)
+    if ways & HAS_PROJECTION_BIT:
+        u0, v0, u1, v1 = projected_pair(row, x0, x1, y, before)
+    else:
+        u0, v0 = linear(x0, y, before[0], before[1], ZERO), linear(x0, y, before[2], before[3], ZERO)
+        u1, v1 = linear(x1, y, before[0], before[1], ZERO), linear(x1, y, before[2], before[3], ZERO)
     square0, square1 = u0 * u0 + v0 * v0, u1 * u1 + v1 * v1
     gain0 = radial_gain(square0, radial[0], radial[1], radial[2])
     gain1 = radial_gain(square1, radial[0], radial[1], radial[2])

@@ -20,6 +20,8 @@ def _offset(name: str) -> int:
 
 # bytes from the start of a KERNEL_ROW
 BEFORE_XX, BEFORE_XY, BEFORE_YX, BEFORE_YY = (_offset(f"before_{name}") for name in ("xx", "xy", "yx", "yy"))
+BEFORE_X0, BEFORE_Y0 = _offset("before_x0"), _offset("before_y0")
+BEFORE_WX, BEFORE_WY, BEFORE_W0 = (_offset(f"before_{name}") for name in ("wx", "wy", "w0"))
 AFTER_XX, AFTER_XY, AFTER_YX, AFTER_YY = (_offset(f"after_{name}") for name in ("xx", "xy", "yx", "yy"))
 OFFSET_X, OFFSET_Y = _offset("offset_x"), _offset("offset_y")
 K1, K2, K3, P1, P2 = (_offset(name) for name in ("k1", "k2", "k3", "p1", "p2"))
@@ -29,5 +31,5 @@ INVERSE_SPAN, STRENGTH = _offset("vignette_inverse_span"), _offset("vignette_str
 CAST, SCALE, BIAS, FILL = (_offset(name) for name in ("cast", "scale", "bias", "fill"))
 LOW_X, LOW_Y, HIGH_X, HIGH_Y = (_offset(name) for name in ("low_x", "low_y", "high_x", "high_y"))
 ORIGIN_X, ORIGIN_Y = _offset("origin_x"), _offset("origin_y")
-HAS_LENS, REFLECTS = _offset("has_lens"), _offset("reflects")
+HAS_LENS, HAS_PROJECTION, REFLECTS = _offset("has_lens"), _offset("has_projection"), _offset("reflects")
 IS_CONSTANT, CASTS_LAST = _offset("is_constant"), _offset("casts_last")

@@ -16,15 +16,21 @@ import numpy.typing as npt
 
 from augpipe import Batch, Recipe, View
 from augpipe.ops import (
+    Blur,
     BrownConrady,
     ColorCast,
     Flip,
     MultiResolutionCrop,
     Normalize,
+    Perspective,
+    QuarterTurn,
     RandomResizedCrop,
     Rotate,
+    Shear,
     Stretch,
+    Translate,
     Vignette,
+    Zoom,
 )
 from augpipe.recipes import deep_image, evaluation
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -55,7 +61,21 @@ SEVERAL_VIEWS = Recipe(
         View(ops=(MultiResolutionCrop(size=8, scales=(12, 16)), Normalize())),
     ),
 )
-RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, SEVERAL_VIEWS)}
+PROJECTED = Recipe(
+    name="projected",
+    ops=(
+        Shear(about="corner"),
+        Translate(),
+        BrownConrady(p=0.5),
+        QuarterTurn(),
+        Perspective(p=0.7),
+        Zoom(),
+        Rotate(max_deg=(-200, 400), step=None),
+        Blur(sigma_px=(0.1, 0.5)),
+        RandomResizedCrop(size=(8, 10)),
+    ),
+)
+RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, PROJECTED, SEVERAL_VIEWS)}
 
 TEXT = b"this is no picture"
 

@@ -112,6 +112,19 @@ def test_table_1_counts() -> None:
         (ops.Rotate(max_deg=3, step=0.5), 12),
         (ops.Rotate(step=None), None),
         (ops.Stretch(horizontal=(0.8, 1.2), vertical=(1.0, 1.0), step=0.1), 5),
+        (ops.Rotate(max_deg=(0, 45), step=5), 10),
+        (ops.Rotate(max_deg=720, step=90), 16),
+        (ops.QuarterTurn(), 4),
+        (ops.QuarterTurn(turns=(1, 3)), 2),
+        (ops.Zoom(), None),
+        (ops.Zoom(factor=(0.5, 1.5), step=0.25), 5),
+        (ops.Shear(), None),
+        (ops.Shear(horizontal_deg=(-5, 5), vertical_deg=(0, 0), step=5), 3),
+        (ops.Perspective(), None),
+        (ops.Blur(), None),
+        (ops.Blur(sigma_px=(0.0, 1.0), step=0.25), 5),
+        (ops.Translate(), None),
+        (ops.Translate(horizontal=(-3, 3), vertical=(0, 4), unit="px", step=1), 35),
         (ops.ColorCast(max_shift=1), 26),
         (ops.ColorCast(step=None), None),
         (ops.Vignette(radius_step=None), None),
@@ -139,6 +152,12 @@ def test_variants(op: ops.Op, variants: int | None) -> None:
 
 def test_steps_and_ends_of_other_ranges() -> None:
     assert is_even(drawn(ops.Rotate(max_deg=3, step=1.5))["degrees"], [-3, -1.5, 1.5, 3])
+    assert is_even(drawn(ops.Rotate(max_deg=(-90, 540), step=90))["degrees"], [90 * i for i in range(-1, 7)])
+    assert is_even(drawn(ops.QuarterTurn())["turns"], [0, 1, 2, 3])
+    assert is_even(drawn(ops.QuarterTurn(turns=(3, 1)))["turns"], [1, 3])
+    assert is_even(drawn(ops.Zoom(factor=(0.5, 1.0), step=0.25))["factor"], [0.5, 0.75, 1.0])
+    shear = drawn(ops.Shear(horizontal_deg=(-4, 4), vertical_deg=(0, 2), step=2))
+    assert is_even(shear["horizontal_deg"], [-4, -2, 0, 2, 4]) and is_even(shear["vertical_deg"], [0, 2])
     op = ops.Stretch(horizontal=(0.5, 1.0), vertical=(1.0, 1.3), step=0.1)
     assert is_even(drawn(op)["horizontal"], [0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     assert is_even(drawn(op)["vertical"], [1.0, 1.1, 1.2, 1.3])
@@ -156,6 +175,16 @@ def test_continuous_ranges() -> None:
     assert is_uniform(drawn(ops.Rotate(max_deg=33, step=None))["degrees"], -33, 33)
     stretch = drawn(ops.Stretch(horizontal=(0.5, 0.7), vertical=(1, 2)))
     assert is_uniform(stretch["horizontal"], 0.5, 0.7) and is_uniform(stretch["vertical"], 1, 2)
+    assert is_uniform(drawn(ops.Rotate(max_deg=(20, 500), step=None))["degrees"], 20, 500)
+    assert is_uniform(drawn(ops.Zoom(factor=(0.5, 3)))["factor"], 0.5, 3)
+    shear = drawn(ops.Shear(horizontal_deg=(-9, 3), vertical_deg=(0, 5)))
+    assert is_uniform(shear["horizontal_deg"], -9, 3) and is_uniform(shear["vertical_deg"], 0, 5)
+    moved = drawn(ops.Perspective(distortion=0.3))["moved"].reshape(NUM, 8)
+    assert all(is_uniform(moved[:, i], 0, 0.3) for i in range(8))
+    assert np.abs(np.corrcoef(moved.T) - np.eye(8)).max() < 5 / math.sqrt(NUM)
+    assert is_uniform(drawn(ops.Blur(sigma_px=(0.5, 3), p=1.0))["sigma_px"], 0.5, 3)
+    way = drawn(ops.Translate(horizontal=(-0.2, 0.3), vertical=(-7, 5), unit="px"))
+    assert is_uniform(way["horizontal"], -0.2, 0.3) and is_uniform(way["vertical"], -7, 5)
     assert is_uniform(drawn(ops.LensDistortion(degrees=None))["strength"], 0, 0.26)
     lens = drawn(ops.BrownConrady(k1=(-0.1, 0.2), k2=(0, 0.1), k3=(-0.01, 0), p1=(0, 0.01), p2=(-0.02, 0)))
     for name, low, high in (("k1", -0.1, 0.2), ("k2", 0, 0.1), ("k3", -0.01, 0), ("p1", 0, 0.01), ("p2", -0.02, 0)):
@@ -189,6 +218,12 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Flip: {"flipped": False},
     ops.Rotate: {"degrees": 0.0},
     ops.Stretch: {"horizontal": 1.0, "vertical": 1.0},
+    ops.QuarterTurn: {"turns": 0},
+    ops.Zoom: {"factor": 1.0},
+    ops.Perspective: {"moved": 0.0},
+    ops.Blur: {"sigma_px": 0.0},
+    ops.Shear: {"horizontal_deg": 0.0, "vertical_deg": 0.0},
+    ops.Translate: {"horizontal": 0.0, "vertical": 0.0},
     ops.LensDistortion: {"strength": 0.0},
     ops.BrownConrady: {"k1": 0.0, "k2": 0.0, "k3": 0.0, "p1": 0.0, "p2": 0.0},
     ops.Vignette: {"strength": 0.0},
@@ -216,6 +251,7 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
 GROUPS = {ops.OneOf, ops.SomeOf, ops.AllOf}
 ALWAYS: dict[type[ops.Op], dict[str, Any]] = {  # without draws that are neutral by chance
     ops.ColorCast: {"step": None, "channel_p": 1.0},
+    ops.QuarterTurn: {"turns": (1, 2, 3)},
     ops.MultiResolutionCrop: {"scales": (512,), "step": None},
     ops.ColorJitter: {"hue": 0.1},
     ops.Posterize: {"bits": (3, 7)},
@@ -385,6 +421,19 @@ def caption(op: ops.Op, **values: Any) -> str:
         (ops.Flip(), {"flipped": False}, ""),
         (ops.Rotate(), {"degrees": 0}, ""),
         (ops.Stretch(), {"horizontal": 1.2, "vertical": 0.9}, "stretch 1.20 x 0.90"),
+        (ops.QuarterTurn(), {"turns": 0}, ""),
+        (ops.QuarterTurn(), {"turns": 3}, "turned 270°"),
+        (ops.Zoom(), {"factor": 1.0}, ""),
+        (ops.Perspective(), {}, ""),
+        (ops.Perspective(), {"moved": np.arange(8).reshape(4, 2) / 20}, "perspective 0.35"),
+        (ops.Blur(), {}, ""),
+        (ops.Blur(), {"sigma_px": 1.5}, "blur 1.50 px"),
+        (ops.Zoom(), {"factor": 1.125}, "zoom 1.12"),
+        (ops.Shear(), {}, ""),
+        (ops.Shear(), {"horizontal_deg": -7.25}, "shear -7.25° +0°"),
+        (ops.Translate(), {}, ""),
+        (ops.Translate(), {"horizontal": 0.05, "vertical": -0.1}, "moved +5.0%, -10.0%"),
+        (ops.Translate(unit="px"), {"horizontal": 3}, "moved +3 px, +0 px"),
         (ops.LensDistortion(), {"kind": 2, "strength": 0.0}, ""),
         (ops.BrownConrady(), {"k1": 0.1, "p2": -0.02}, "k1 +0.10 p2 -0.02"),
         (ops.Vignette(), {"radius": 0.5}, ""),
@@ -403,6 +452,19 @@ def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any
         (ops.Rotate(), "an angle of -10 to 10 degrees in steps of 1, not 0, anticlockwise positive"),
         (ops.Rotate(step=None), "an angle of -10 to 10 degrees, anticlockwise positive"),
         (ops.Stretch(), "width times 0.8 to 1.25, height times 0.8 to 1.25"),
+        (ops.Rotate(max_deg=(5, 400)), "an angle of 5 to 400 degrees in steps of 1, anticlockwise positive"),
+        (ops.Rotate(max_deg=(-5, 5), step=None), "an angle of -5 to 5 degrees, anticlockwise positive"),
+        (ops.QuarterTurn(), "0 or 90 or 180 or 270 degrees, anticlockwise"),
+        (ops.Zoom(step=0.05), "both sides times 0.8 to 1.25 in steps of 0.05"),
+        (ops.Perspective(), "for each corner, 0 to 0.5 of half the width and half the height inwards"),
+        (ops.Blur(), "a standard deviation of 0.1 to 2 px"),
+        (ops.Blur(sigma_px=(1, 2), step=0.5), "a standard deviation of 1 to 2 px in steps of 0.5"),
+        (ops.Shear(), "columns slanted by -10 to 10 degrees, rows by -10 to 10"),
+        (ops.Translate(), "-0.1 to 0.1 of the output's side to the right, -0.1 to 0.1 down"),
+        (
+            ops.Translate(horizontal=(0, 4), vertical=(-2, 2), unit="px", step=2),
+            "0 to 4 px to the right, -2 to 2 down, in steps of 2",
+        ),
         (ops.LensDistortion(kinds=("barrel",)), "barrel; one of 65 strengths up to 0.26"),
         (ops.LensDistortion(kinds=("barrel",), degrees=None), "barrel; any strength up to 0.26"),
         (ops.BrownConrady(p1=(0, 0), steps=3), "k1 -0.2 to 0.2, p2 -0.02 to 0.02, 3 values each"),
@@ -437,10 +499,33 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
     [
         (ops.Rotate, {"max_deg": 10, "step": 0}, "the step of max_deg is 0.0, and must be above 0. Leave it out"),
         (ops.Rotate, {"max_deg": 0}, "must be above 0"),
+        (ops.Rotate, {"max_deg": (1, 2, 3)}, r"must be above 0, in degrees, or the smallest and largest .*=\[0, 90\]"),
+        (ops.Rotate, {"max_deg": math.inf}, "must be above 0"),
+        (ops.Rotate, {"max_deg": (20, 10)}, "its first number is the larger one. Swap them"),
+        (ops.Rotate, {"max_deg": (0, 10), "step": 3}, "is not a whole number of steps of 3"),
+        (ops.QuarterTurn, {"turns": (4,)}, r"must be a list of some of 0, 1, 2 and 3: turns=\[1, 3\]"),
+        (ops.QuarterTurn, {"turns": ()}, "must be a list of some of 0, 1, 2 and 3"),
+        (ops.QuarterTurn, {"turns": (1, 1)}, "names one turn twice. Name each once"),
+        (ops.Zoom, {"factor": (0.01, 1)}, r"factor=\(0.01, 1.0\) leaves 0.05..20. Choose factors nearer to 1"),
+        (ops.Perspective, {"distortion": 0.7}, "distortion=0.7 must be at most 0.6"),
+        (ops.Perspective, {"distortion": 0}, "distortion=0 must be above 0"),
+        (ops.Blur, {"sigma_px": (0, 11)}, r"sigma_px=\(0.0, 11.0\) leaves 0..10 pixels. For more, make smaller images"),
+        (ops.Blur, {"sigma_px": (-1, 1)}, "leaves 0..10 pixels"),
+        (ops.Blur, {"sigma_px": (2, 1)}, "its first number is the larger one. Swap them"),
+        (ops.Blur, {"step": 0.4}, "is not a whole number of steps"),
+        (ops.Zoom, {"factor": (1.5, 1)}, "its first number is the larger one. Swap them"),
+        (ops.Shear, {"vertical_deg": (0, 80)}, r"vertical_deg=\(0.0, 80.0\) leaves -75..75 degrees. Choose angles"),
+        (ops.Shear, {"about": "center"}, "must be 'centre' or 'corner'. Did you mean 'centre'"),
+        (ops.Shear, {"step": 3}, "is not a whole number of steps"),
         (ops.Stretch, {"vertical": (0.01, 1)}, r"vertical=\(0.01, 1.0\) leaves 0.05..20. Choose factors nearer to 1"),
         (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
         (ops.Stretch, {"vertical": (1, math.nan)}, "must be two finite numbers"),
         (ops.Stretch, {"step": 0.4}, r"horizontal=\(0.8, 1.25\) is not a whole number of steps of 0.4 wide \(1.125 of"),
+        (ops.Translate, {"horizontal": (-20, 20)}, r"leaves -1..1 in unit='fraction'. Give fractions of .* unit='px'"),
+        (ops.Translate, {"vertical": (0, 1e6), "unit": "px"}, "leaves -65535..65535 in unit='px'. Move it by less"),
+        (ops.Translate, {"vertical": (0.2, 0.1)}, "its first number is the larger one. Swap them"),
+        (ops.Translate, {"step": 0.15}, "is not a whole number of steps"),
+        (ops.Translate, {"unit": "pixels"}, "must be 'fraction' or 'px'"),
         (ops.ColorCast, {"max_shift": 1, "step": 2}, "Choose a step that divides the range, or None for a continuous"),
         (ops.ColorCast, {"channel_p": -0.1}, "channel_p=-0.1 must be a probability in 0..1, as channel_p=0.5"),
         (ops.Vignette, {"radii": (0.5, 1.0)}, r"radii=\(0.5, 1.0\) leaves 0..0.999. Choose a range within it"),

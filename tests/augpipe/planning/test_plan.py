@@ -23,6 +23,18 @@ OTHERS = Recipe(
         ops.Rotate(),
     ),
 )
+PROJECTED = Recipe(
+    ops=(
+        ops.Shear(about="corner", p=0.8),
+        ops.Translate(),
+        ops.BrownConrady(p=0.5),
+        ops.Perspective(p=0.5),
+        ops.QuarterTurn(),
+        ops.Zoom(),
+        ops.CenterCrop(size=(64, 96), scale=110),
+        ops.Blur(),
+    ),
+)
 SIZES = [(375, 500), (500, 333), (1024, 768)]
 
 
@@ -139,7 +151,7 @@ def test_plans_in_words() -> None:
 def test_a_sample_s_plan_is_its_own(ids: list[int], seed: int, epoch: int, data: st.DataObject) -> None:
     """Neither the batch's other samples nor the order matter: every record is bit-equal."""
     sizes = [(100 + sample_id % 300, 400 - sample_id % 211) for sample_id in ids]
-    for recipe in (recipes.deep_image(64, (70, 128)), OTHERS):
+    for recipe in (recipes.deep_image(64, (70, 128)), OTHERS, PROJECTED):
         together = plan(recipe, ids, sizes=sizes, seed=seed, epoch=epoch).rows
         order = data.draw(st.permutations(range(len(ids))))
         shuffled = plan(recipe, [ids[i] for i in order], sizes=[sizes[i] for i in order], seed=seed, epoch=epoch).rows
@@ -189,6 +201,11 @@ EXTRA = (
     ops.ColorCast(),
     ops.Normalize(),
     ops.RandomResizedCrop(size=20),
+    ops.Translate(),
+    ops.Shear(),
+    ops.Zoom(),
+    ops.QuarterTurn(),
+    ops.Blur(),
 )
 
 
@@ -266,7 +283,8 @@ def test_without_ops_the_output_is_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", [recipes.deep_image(48, (60, 90)), OTHERS, Recipe(views=(View(ops=OTHERS.ops, count=2), View()))]
+    "recipe",
+    [recipes.deep_image(48, (60, 90)), OTHERS, PROJECTED, Recipe(views=(View(ops=OTHERS.ops, count=2), View()))],
 )
 def test_saved_plans_come_back_and_replay_to_the_bit(recipe: Recipe, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

@@ -1,0 +1,58 @@
+"""Perspective: the frame as a plane that is seen from a side."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from augpipe.gpu_ops.image import affine
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, where_applied
+from augpipe.ops.random_words import RandomWords
+
+MAX_DISTORTION = 0.6
+"""From 2/3 on, a corner may be drawn onto the line between its neighbours, where no perspective puts it."""
+
+CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+"""Upper left, upper right, lower right, lower left, in half widths and heights from the frame's centre."""
+
+
+class Perspective(Op):
+    """Move the image's four corners inwards, each by a way of its own, and the image with them.
+
+    It is the projective map that takes the frame's corners to the drawn ones, as in torchvision's RandomPerspective.
+    What the image moves away from shows what lies beyond the crop. The filter's width is that of the frame's centre.
+    """
+
+    op: Literal["perspective"] = "perspective"
+    distortion: Annotated[float, Field(gt=0.0, le=MAX_DISTORTION)] = 0.5
+    """How far a corner moves at most along each axis, as a fraction of half the frame's width or height."""
+    p: Probability = 1.0
+    """How often the image is seen from a side."""
+
+    is_projective: ClassVar[bool] = True
+    num_words: ClassVar[int] = 9
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("moved", np.float64, (4, 2)),)
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        return f"for each corner, 0 to {self.distortion:.3g} of half the width and half the height inwards"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        ways = [words.uniform(position, 0.0, self.distortion) for position in range(1, 9)]
+        moved: npt.NDArray[np.float64] = np.stack(ways, axis=1).reshape(-1, 4, 2)
+        return {"moved": where_applied(words.happens(0, self.p), moved, 0.0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        corners = CORNERS * (1.0 - drawn["moved"])
+        frame.project(affine.scaled(affine.projection(corners), 0.5 * frame.out_widths, 0.5 * frame.out_heights))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        moved = drawn["moved"]
+        return f"perspective {moved.max():.2f}" if moved.any() else ""

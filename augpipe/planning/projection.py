@@ -1,0 +1,53 @@
+"""The look-up where the frame is moved or projected before the lens: its slope, and how far from the centre it leads.
+
+An output pixel (x, y), counted from the frame's centre, has lens coordinates (before (x, y) + offset) / divisor, where
+the divisor is linear in x and y. Where it would be below `LEAST_DIVISOR`, nothing of the projected frame is seen.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+
+Rows = npt.NDArray[np.void]
+Float = npt.NDArray[np.float64]
+
+
+def has_projection(rows: Rows) -> npt.NDArray[np.bool_]:
+    """(B,) whether plan records divide by anything but a constant."""
+    divides: npt.NDArray[np.bool_] = np.any(rows["before_divisor"][:, :2] != 0.0, axis=1)
+    return divides
+
+
+def slope_at_centre(rows: Rows) -> Float:
+    """(B, 2, 2): how plan records' look-ups after the lens change with the output pixel, at the frame's centre."""
+    divisor = rows["before_divisor"][:, 2]
+    is_in_front = divisor > LEAST_DIVISOR
+    divisor = np.where(is_in_front, divisor, LEAST_DIVISOR)
+    point = rows["before_offset"] / divisor[:, None]
+    turning = np.where(is_in_front[:, None], rows["before_divisor"][:, :2], 0.0)
+    before = (rows["before"] - point[:, :, None] * turning[:, None, :]) / divisor[:, None, None]
+    slope: Float = np.matmul(_lens_slope(*point.T, *rows["lens"].T), before)
+    return slope
+
+
+def _lens_slope(u: Float, v: Float, k1: Float, k2: Float, k3: Float, p1: Float, p2: Float) -> Float:
+    """(B, 2, 2): derivatives of `gpu_ops.image.lens.distort` at (B,) u and v."""
+    r2 = u * u + v * v
+    gain = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
+    growth = 2.0 * (k1 + r2 * (2.0 * k2 + r2 * 3.0 * k3))
+    slope = np.empty((len(u), 2, 2))
+    slope[:, 0, 0] = gain + growth * u * u + 2.0 * p1 * v + 6.0 * p2 * u
+    slope[:, 1, 1] = gain + growth * v * v + 6.0 * p1 * v + 2.0 * p2 * u
+    slope[:, 0, 1] = slope[:, 1, 0] = growth * u * v + 2.0 * (p1 * u + p2 * v)
+    return slope
+
+
+def extent_of(rows: Rows) -> Float:
+    """(B, 2): the largest lens coordinates of a frame, its edges included; never too little."""
+    half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
+    divisor = rows["before_divisor"]
+    least = divisor[:, 2] - (np.abs(divisor[:, :2]) * half).sum(axis=1)
+    divided = np.matmul(np.abs(rows["before"]), half[:, :, None])[:, :, 0] + np.abs(rows["before_offset"])
+    extent: Float = divided / np.maximum(least, LEAST_DIVISOR)[:, None]
+    return extent
