@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image.finish_rows import AT_STEPS, STEP_BYTES, row_dtype
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.planning.projection import extent_of, has_projection
+from augpipe.planning.projection import is_moved, moved_extent
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
 
 Rows = npt.NDArray[np.void]
@@ -39,23 +39,22 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     after, before = rows["after"] / factor[:, None, None], rows["before"]
     linear = after[:, :, :2]
     lens = rows["lens"]
-    is_projective = has_projection(rows)
-    has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1) | is_projective
+    has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1)
+    centre = after[:, :, 2]
+    moves = is_moved(rows)
+    if moves:
+        centre = _move(table, rows, linear, centre, has_lens)
     direct = np.where(has_lens[:, None, None], linear, np.matmul(linear, before))
-    moved = np.where(has_lens[:, None, None], 0.0, np.matmul(linear, rows["before_offset"][:, :, None]))
-    centre = after[:, :, 2] + moved[:, :, 0]
     for column, name in enumerate("xy"):
         table[f"before_{'xy'[0]}{name}"], table[f"before_{'xy'[1]}{name}"] = before[:, 0, column], before[:, 1, column]
         table[f"after_{'xy'[0]}{name}"], table[f"after_{'xy'[1]}{name}"] = direct[:, 0, column], direct[:, 1, column]
-    table["before_x0"], table["before_y0"] = rows["before_offset"].T
-    table["before_wx"], table["before_wy"], table["before_w0"] = rows["before_divisor"].T
-    table["offset_x"], table["offset_y"] = centre.T
+    table["offset_x"], table["offset_y"] = centre[:, 0], centre[:, 1]
     for column, name in enumerate(("k1", "k2", "k3", "p1", "p2")):
         table[name] = lens[:, column]
     table["has_lens"] = has_lens
-    table["has_projection"] = is_projective | (has_lens & np.any(rows["before_offset"] != 0.0, axis=1))
     support = np.maximum(rows["support"] / factor[:, None], 1.0)
-    support = np.hypot(support, rows["blur"] / factor[:, None])
+    if rows["blur"].any():
+        support = np.hypot(support, rows["blur"] / factor[:, None])
     table["support_x"], table["support_y"] = support[:, 0], support[:, 1]
     radius2 = rows["vignette"][:, 0] ** 2
     table["inverse_corner_r2"] = 4.0 / (rows["out_height"].astype(np.float64) ** 2 + rows["out_width"] ** 2.0)
@@ -66,7 +65,7 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     if table.dtype != KERNEL_ROW:
         _write_finish(table, rows)
     table["fill"] = rows["fill"]
-    _bound(table, rows, factor, centre, _reach(table, rows, linear, has_lens))
+    _bound(table, rows, factor, centre, _reach(table, rows, linear, has_lens, moves))
     return table
 
 
@@ -90,12 +89,39 @@ def _write_finish(table: Rows, rows: Rows) -> None:
         table["tables"] = rows["tables"]
 
 
+def _move(
+    table: Rows,
+    rows: Rows,
+    linear: npt.NDArray[np.float64],
+    centre: npt.NDArray[np.float64],
+    has_lens: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    """(B, 2) `offset_x` and `offset_y` where something moves or projects before the lens.
+
+    Rows that project are added to those that have a lens, for they use lens coordinates; what only moves without a lens
+    is part of the offset.
+    """
+    offset, divisor = rows["before_offset"], rows["before_divisor"]
+    is_projective = np.any(divisor[:, :2] != 0.0, axis=1)
+    has_lens |= is_projective
+    has_projection = has_lens & (is_projective | np.any(offset != 0.0, axis=1))
+    table["has_projection"] = has_projection
+    for column, name in enumerate(("before_x0", "before_y0")):
+        table[name] = np.where(has_projection, offset[:, column], 0.0)
+    for column, name in enumerate(("before_wx", "before_wy", "before_w0")):
+        table[name] = np.where(has_projection, divisor[:, column], 0.0)
+    moved: npt.NDArray[np.float64] = centre + np.matmul(linear, offset[:, :, None])[:, :, 0]
+    return np.where(has_lens[:, None], centre, moved)
+
+
 def _reach(
-    table: Rows, rows: Rows, linear: npt.NDArray[np.float64], has_lens: npt.NDArray[np.bool_]
+    table: Rows, rows: Rows, linear: npt.NDArray[np.float64], has_lens: npt.NDArray[np.bool_], moves: bool
 ) -> npt.NDArray[np.float64]:
     """(B, 2): how far from `offset_x` and `offset_y` a tap can lie, in source pixels; never too little."""
     half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
-    extent = extent_of(rows)
+    extent = np.matmul(np.abs(rows["before"]), half[:, :, None])[:, :, 0]
+    if moves:
+        extent = moved_extent(rows, extent, half)
     lens = np.abs(rows["lens"])
     r2 = (extent**2).sum(axis=1)
     gain = 1.0 + r2 * (lens[:, 0] + r2 * (lens[:, 1] + r2 * lens[:, 2]))

@@ -24,6 +24,9 @@ from augpipe.recipe import Recipe, View, check_recipe
 
 Rows = npt.NDArray[np.void]
 
+WIDEST_FILTER = 2
+"""Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -235,6 +238,9 @@ def _compose(rows: Rows, frame: Frame) -> None:
             rows["before_offset"], rows["before_divisor"] = before_map[:, :2, 2] / corner[:, None], before_map[:, 2]
             linear = np.matmul(after[:, :, :2], slope_at_centre(rows))
     covered = np.hypot(linear[:, :, 0], linear[:, :, 1])
+    if before_map is not None and before_map.shape[1] == 3:
+        # far beyond the corner a lens grows without bound
+        covered = np.minimum(covered, WIDEST_FILTER * np.maximum(frame.heights, frame.widths)[:, None])
     # a scale within rounding of 1 is 1: a third tap of weight 1e-12 would be read for nothing
     rows["support"] = np.where(covered < 1.0 + 1e-6, 1.0, covered)
     if frame.blur_variance is not None:

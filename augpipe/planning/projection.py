@@ -13,10 +13,9 @@ Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
 
 
-def has_projection(rows: Rows) -> npt.NDArray[np.bool_]:
-    """(B,) whether plan records divide by anything but a constant."""
-    divides: npt.NDArray[np.bool_] = np.any(rows["before_divisor"][:, :2] != 0.0, axis=1)
-    return divides
+def is_moved(rows: Rows) -> bool:
+    """Whether any of the plan records is more than linear before the lens."""
+    return bool(rows["before_offset"].any() or rows["before_divisor"][:, :2].any())
 
 
 def slope_at_centre(rows: Rows) -> Float:
@@ -43,11 +42,12 @@ def _lens_slope(u: Float, v: Float, k1: Float, k2: Float, k3: Float, p1: Float, 
     return slope
 
 
-def extent_of(rows: Rows) -> Float:
-    """(B, 2): the largest lens coordinates of a frame, its edges included; never too little."""
-    half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
+def moved_extent(rows: Rows, extent: Float, half: Float) -> Float:
+    """(B, 2): the largest lens coordinates of frames of `half` a width and height, given those of `before` alone.
+
+    Never too little, with the frames' edges.
+    """
     divisor = rows["before_divisor"]
     least = divisor[:, 2] - (np.abs(divisor[:, :2]) * half).sum(axis=1)
-    divided = np.matmul(np.abs(rows["before"]), half[:, :, None])[:, :, 0] + np.abs(rows["before_offset"])
-    extent: Float = divided / np.maximum(least, LEAST_DIVISOR)[:, None]
-    return extent
+    furthest: Float = (extent + np.abs(rows["before_offset"])) / np.maximum(least, LEAST_DIVISOR)[:, None]
+    return furthest

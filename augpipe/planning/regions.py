@@ -65,11 +65,10 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     along = np.linspace(-1.0, 1.0, num_points)
     points = sides[:, :, 0, None, None] * along + sides[:, :, 1, None, None] * along[:, None]
     lengths2 = (sides**2).sum(axis=(1, 2))[:, None]
-    is_bounded = np.ones((len(rows), 1), np.bool_)
-    has_projection = rows["has_projection"] != 0
-    if has_projection.any():
-        points[has_projection], lengths2[has_projection], is_bounded[has_projection], terms = _projected(
-            rows[has_projection], sides[has_projection], along, 0.5 * (width - 1), 0.5 * (height - 1)
+    projected = np.flatnonzero(rows["has_projection"])
+    if len(projected):
+        points[projected], lengths2[projected], is_in_front, terms = _projected(
+            rows[projected], sides[projected], along, 0.5 * (width - 1), 0.5 * (height - 1)
         )
     u, v = points.reshape(len(rows), 2, num_points**2).swapaxes(0, 1)
     k1, k2, k3, p1, p2 = (rows[name].astype(np.float64)[:, None] for name in ("k1", "k2", "k3", "p1", "p2"))
@@ -79,9 +78,9 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
         bent_u, bent_v = distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)
         seen = linear[:, :, :1] * bent_u[:, None] + linear[:, :, 1:] * bent_v[:, None]
         summed, curvature = _limits(r2.max(axis=1, keepdims=True), k1, k2, k3, p1, p2)
-        if has_projection.any():
-            lens = (coefficient[has_projection] for coefficient in (k1, k2, k3, p1, p2))
-            summed[has_projection] = _limits(terms[0] ** 2, *lens)[0] * terms[1]
+        if len(projected):
+            lens = (coefficient[projected] for coefficient in (k1, k2, k3, p1, p2))
+            summed[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *lens)[0] * terms[1], np.inf)
         scale = np.sqrt((linear**2).sum(axis=2))
         offset = _columns(rows, "offset_x", "offset_y") - 0.5
         support = _columns(rows, "support_x", "support_y")
@@ -90,14 +89,14 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
         slack += scale * curvature * lengths2 * (0.5 / (num_points - 1) ** 2)
         first = np.floor(seen.min(axis=2) + offset - slack - support) + 1.0
         last = np.floor(seen.max(axis=2) + offset + slack - support) + np.ceil(2.0 * support)
-        is_bounded = is_bounded & (summed < LARGEST_EXACT)
+        is_bounded = summed < LARGEST_EXACT
     return np.where(is_bounded, first, -np.inf), np.where(is_bounded, last, np.inf)
 
 
 def _projected(
     rows: Rows, sides: Float, along: Float, half_width: float, half_height: float
 ) -> tuple[Float, Float, npt.NDArray[np.bool_], tuple[Float, Float]]:
-    """For the rows that project: (B, 2, P, P) points, (B, 1) squared lengths, whether they are bounds, and terms.
+    """For rows that project: (B, 2, P, P) points, (B, 1) squared lengths, whether they lie in front, and terms.
 
     A projection keeps lines straight, so the frame becomes the quadrangle between its four corners, and a point of that
     lies where two of its sides are cut in proportion: straight along both of them, as the points of other rows are.
@@ -116,11 +115,11 @@ def _projected(
     across = 0.25 * ((corners[:, :, :, 1] - corners[:, :, :, 0]) ** 2).sum(axis=1).max(axis=1)
     down = 0.25 * ((corners[:, :, 1] - corners[:, :, 0]) ** 2).sum(axis=1).max(axis=1)
     least = divisors.min(axis=(1, 2))
-    is_bounded = least > LEAST_DIVISOR * (1.0 + ROUNDING)
+    is_in_front = least > LEAST_DIVISOR * (1.0 + ROUNDING)
     least = np.maximum(least, LEAST_DIVISOR)[:, None]
     longest = np.sqrt(((np.abs(sides).sum(axis=2) + np.abs(offset)) ** 2).sum(axis=1, keepdims=True)) / least
     rounded = 1.0 + (np.abs(slopes).sum(axis=1) + np.abs(divisor[:, 2]))[:, None] / least
-    return points, (across + down)[:, None], is_bounded[:, None], (longest, rounded)
+    return points, (across + down)[:, None], is_in_front[:, None], (longest, rounded)
 
 
 def _limits(r2: Float, *lens: Float) -> tuple[Float, Float]:

@@ -35,6 +35,8 @@ class Expected:
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
     """What the filter's variance grows by, in squared pixels of the output."""
+    is_moved: bool = False
+    """Whether an op moves the frame's centre, perhaps to where a lens spreads pixels without bound."""
     tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
     """For each op in order: new levels (H, W, 3) from levels and radii (H, W, 1), where 1 is the corner."""
     mean: Float = field(default_factory=lambda: np.zeros(3))
@@ -66,7 +68,8 @@ class Expected:
         step = 1e-4 * self.corner
         points = np.array([step, -step, 0.0, 0.0]), np.array([0.0, 0.0, step, -step])
         sizes = [np.hypot(at[0] - at[1], at[2] - at[3]) / (2 * step) for at in self.source(*points)]
-        return float(sizes[0]), float(sizes[1])
+        widest = 2.0 * max(self.height, self.width) if self.is_moved else np.inf
+        return min(float(sizes[0]), widest), min(float(sizes[1]), widest)
 
     def sampled(self, image: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1) -> Float:
         """(H, W, 3) levels before tone; `factor` is that of an image that was stored 1/factor as large."""

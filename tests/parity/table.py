@@ -88,6 +88,7 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
         return x + across * (y - top), y
 
     expected.look_ups.append(look_up)
+    expected.is_moved = expected.is_moved or op.about == "corner"
 
 
 def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
@@ -106,6 +107,7 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
         return (a * x + b * y + c) / divisor, (d * x + e * y + f) / divisor
 
     expected.look_ups.append(look_up)
+    expected.is_moved = True
 
 
 def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:
@@ -117,6 +119,7 @@ def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
     if op.unit == "fraction":
         right, down = right * expected.out_width, down * expected.out_height
     expected.look_ups.append(lambda x, y: (x - right, y - down))
+    expected.is_moved = True
 
 
 def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> None:

@@ -67,9 +67,14 @@ def render_reduced(recipe: Recipe, reduced: Pixels, drawn: object, factor: int) 
     return out.reshape(height, width, 3)
 
 
+@pytest.mark.parametrize(
+    "further",
+    [(), (ops.Blur(sigma_px=(0.4, 1.2), p=1.0),), (ops.Perspective(distortion=0.3), ops.Translate())],
+    ids=["", "blurred", "projected"],
+)
 @pytest.mark.parametrize("border", ["context", "reflect", "edge", "constant"])
 @pytest.mark.parametrize("factor", [2, 4, 8])
-def test_an_image_held_at_a_dct_scale(factor: int, border: str) -> None:
+def test_an_image_held_at_a_dct_scale(factor: int, border: str, further: tuple[ops.Op, ...]) -> None:
     """Where the decoder gives 1/factor of the pixels, each of them a block's mean, the same places are looked up."""
     reduced = noise(83, 107, seed=factor)
     chosen = (
@@ -77,6 +82,7 @@ def test_an_image_held_at_a_dct_scale(factor: int, border: str) -> None:
         ops.Rotate(max_deg=40, step=None),
         ops.BrownConrady(),
         ops.Stretch(),
+        *further,
     )
     # the last block of a row or column is rarely whole
     size = (83 * factor - factor // 2, 107 * factor - 1)

@@ -159,6 +159,47 @@ def test_float32_is_allowed_for() -> None:
         assert (regions[:, 0] <= first).all()
 
 
+@pytest.mark.parametrize("lens", [(0.0, 0.0, 0.0, 0.0, 0.0), (0.3, -0.1, 0.05, 0.02, -0.03)], ids=["plain", "lens"])
+def test_projections_that_run_up_to_the_horizon_and_beyond(lens: tuple[float, ...]) -> None:
+    """Beside every look-up of every pixel, worked out here: nothing is missing, and without a lens little is too much.
+
+    The image is so large that no border hides a bound that is too low.
+    """
+    rng = np.random.default_rng(0)
+    num, height, width = 600, 17, 24
+    table = np.tile(
+        kernel_rows(plan(Recipe(ops=(ops.CenterCrop(size=(17, 24)),)), [0], sizes=[(60_000, 60_000)]).rows), num
+    )
+    for name in ("before_xx", "before_xy", "before_yx", "before_yy"):
+        table[name] = rng.uniform(-0.06, 0.06, num)
+    for name in ("before_x0", "before_y0"):
+        table[name] = rng.uniform(-0.5, 0.5, num)
+    for name in ("before_wx", "before_wy"):
+        table[name] = rng.uniform(-0.06, 0.06, num)
+    table["before_w0"] = rng.uniform(-0.5, 1.5, num)
+    table["after_xx"], table["after_yy"], table["has_lens"], table["has_projection"] = 20.0, 30.0, 1, 1
+    for name, value in zip(("k1", "k2", "k3", "p1", "p2"), lens, strict=True):
+        table[name] = value
+    y, x = np.mgrid[:height, :width] - np.array([(height - 1) / 2, (width - 1) / 2])[:, None, None]
+    t = {name: table[name].astype(np.float64)[:, None, None] for name in table.dtype.names if table[name].ndim == 1}
+    divisor = t["before_wx"] * x + t["before_wy"] * y + t["before_w0"]
+    u = (t["before_xx"] * x + t["before_xy"] * y + t["before_x0"]) / np.maximum(divisor, 0.125)
+    v = (t["before_yx"] * x + t["before_yy"] * y + t["before_y0"]) / np.maximum(divisor, 0.125)
+    u, v = looked_up(u, v, *lens)
+    seen_x, seen_y = 20 * u + t["offset_x"] - 0.5 + t["origin_x"], 30 * v + t["offset_y"] - 0.5 + t["origin_y"]
+    seen_x, seen_y = np.clip(seen_x, 0.0, 59_999.0), np.clip(seen_y, 0.0, 59_999.0)
+    regions = source_regions([table], [(height, width)])
+    at_corners = divisor[:, :: height - 1, :: width - 1]
+    is_in_front = at_corners.min(axis=(1, 2)) > 0.126
+    assert 100 < is_in_front.sum() < 500
+    ends = [f(s, axis=(1, 2)) for f, s in ((np.min, seen_x), (np.min, seen_y), (np.max, seen_x), (np.max, seen_y))]
+    assert (regions[:, 0] <= ends[0]).all() and (regions[:, 1] <= ends[1]).all()
+    assert (regions[:, 2] >= ends[2] + 1).all() and (regions[:, 3] >= ends[3] + 1).all()
+    if not any(lens):
+        too_much = np.abs(regions[is_in_front] - np.stack(ends, axis=1)[is_in_front]).max()
+        assert too_much < 3.5
+
+
 def test_wrapping_round_more_than_once_takes_all() -> None:
     recipe = Recipe(border="reflect", ops=(ops.Stretch(horizontal=(0.1, 0.1), vertical=(0.1, 0.1)),))
     assert regions_of(recipe, (9, 14)).tolist() == [[0, 0, 14, 9]]
