@@ -18,6 +18,7 @@ from augpipe.ops.kinds import AllOf, Identity, OneOf, SomeOf  # complete, as the
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
+from augpipe.ops.output_frame import Erase, Noise
 from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
@@ -34,6 +35,7 @@ __all__ = [
     "ColorJitter",
     "Contrast",
     "Equalize",
+    "Erase",
     "Flip",
     "Gamma",
     "Grayscale",
@@ -43,6 +45,7 @@ __all__ = [
     "LensDistortion",
     "Lighting",
     "MultiResolutionCrop",
+    "Noise",
     "Normalize",
     "OneOf",
     "Op",

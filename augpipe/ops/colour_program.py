@@ -1,6 +1,7 @@
 """The colour steps of a view, from what ops asked for to the short program of each row."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,25 +24,39 @@ class ColourStep:
     """(n, 12)."""
     tables: npt.NDArray[np.uint8] | None = field(default=None)
     """(n, 256), where any image may take a table."""
+    keys: npt.NDArray[np.uint32] | None = None
+    """(n, 2) the seeds of the pixels' noise, where any image may have some."""
 
     @classmethod
-    def of(cls, kind: int, numbers: Float, applied: npt.NDArray[np.bool_]) -> "ColourStep":
+    def of(
+        cls,
+        kind: int,
+        numbers: Float,
+        applied: npt.NDArray[np.bool_],
+        keys: npt.NDArray[np.uint32] | None = None,
+    ) -> "ColourStep":
         """A step of one kind where it is `applied`, with (n, k) numbers."""
         padded = np.zeros((len(numbers), 12))
         padded[:, : numbers.shape[1]] = numbers
-        return cls(kinds=np.where(applied, kind, NONE).astype(np.int32), numbers=padded)
+        return cls(kinds=np.where(applied, kind, NONE).astype(np.int32), numbers=padded, keys=keys)
 
     def or_else(self, other: "ColourStep") -> "ColourStep":
         """This step, and another one for the images that it does nothing to."""
         is_other = self.kinds == NONE
-        tables = self.tables if other.tables is None else other.tables
-        if self.tables is not None and other.tables is not None:
-            tables = np.where(is_other[:, None], other.tables, self.tables)
         return ColourStep(
             kinds=np.where(is_other, other.kinds, self.kinds),
             numbers=np.where(is_other[:, None], other.numbers, self.numbers),
-            tables=tables,
+            tables=_either(is_other, self.tables, other.tables),
+            keys=_either(is_other, self.keys, other.keys),
         )
+
+
+def _either(
+    is_other: npt.NDArray[np.bool_], ours: npt.NDArray[Any] | None, others: npt.NDArray[Any] | None
+) -> npt.NDArray[Any] | None:
+    if ours is None or others is None:
+        return others if ours is None else ours
+    return np.where(is_other[:, None], others, ours)
 
 
 def num_tables(steps: list[ColourStep]) -> int:
@@ -60,29 +75,31 @@ def write_program(
     kinds = np.stack([step.kinds for step in steps], axis=1)
     numbers = np.stack([step.numbers for step in steps], axis=1)
     which = np.zeros(kinds.shape, np.int32)
+    keys = np.zeros((*kinds.shape, 2), np.uint32)
     nth = 0
     for place, step in enumerate(steps):
         if step.tables is not None:
             assert tables is not None
             tables[:, nth], which[:, place] = step.tables, nth
             nth += 1
-    _close_up(kinds, numbers, which)
+        if step.keys is not None:
+            keys[:, place] = step.keys
+    _close_up(kinds, numbers, which, keys)
     for place in range(len(steps) - 1):
         _unite(place, kinds, numbers, which, tables)
-    _close_up(kinds, numbers, which)
-    rows["kind"], rows["table"], rows["numbers"] = kinds, which, numbers
+    _close_up(kinds, numbers, which, keys)
+    rows["kind"], rows["table"], rows["numbers"], rows["key"] = kinds, which, numbers, keys
     num_steps: npt.NDArray[np.int32] = (kinds != NONE).sum(axis=1).astype(np.int32)
     return num_steps
 
 
-def _close_up(kinds: npt.NDArray[np.int32], numbers: Float, which: npt.NDArray[np.int32]) -> None:
+def _close_up(kinds: npt.NDArray[np.int32], *others: npt.NDArray[Any]) -> None:
     """Move the steps that do nothing behind the others."""
     if kinds.shape[1] < 2 or (kinds != NONE).all():
         return
     order = np.argsort(kinds == NONE, axis=1, kind="stable")
-    kinds[:] = np.take_along_axis(kinds, order, axis=1)
-    which[:] = np.take_along_axis(which, order, axis=1)
-    numbers[:] = np.take_along_axis(numbers, order[:, :, None], axis=1)
+    for array in (kinds, *others):
+        array[:] = np.take_along_axis(array, order.reshape(order.shape + (1,) * (array.ndim - 2)), axis=1)
 
 
 def _unite(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
-from augpipe.gpu_ops.image.finish_rows import MATRIX, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.finish_rows import FILL, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.ops.colour_program import ColourStep
 
 Float = npt.NDArray[np.float64]
@@ -115,6 +115,14 @@ class Frame:
     def look_at_image(self, kind: int, factors: Float, applied: Bool) -> None:
         """Change levels by a kind of `finish_rows` that looks at the whole rendered image, with (n,) factors."""
         self.steps.append(ColourStep.of(kind, factors[:, None], applied))
+
+    def add_noise(self, stds: Float, speckle_stds: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
+        """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds."""
+        self.steps.append(ColourStep.of(NOISE, np.stack([stds, speckle_stds], axis=1), applied, keys))
+
+    def fill(self, edges: Float, levels: Float, spread: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
+        """Fill rectangles, (n, 4) left, top, right and bottom in output pixels, with noise about (n, 3) levels."""
+        self.steps.append(ColourStep.of(FILL, np.concatenate([edges, levels, spread], axis=1), applied, keys))
 
     def normalise(self, mean: tuple[float, float, float], std: tuple[float, float, float]) -> None:
         """Subtract the mean and divide by the standard deviation, both in 0..1 per channel."""

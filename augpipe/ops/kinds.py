@@ -25,6 +25,7 @@ from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
+from augpipe.ops.output_frame import Erase, Noise
 from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
 
@@ -43,6 +44,7 @@ AnyKind = (
     | ColorJitter
     | Contrast
     | Equalize
+    | Erase
     | Flip
     | Gamma
     | Grayscale
@@ -52,6 +54,7 @@ AnyKind = (
     | LensDistortion
     | Lighting
     | MultiResolutionCrop
+    | Noise
     | Normalize
     | OneOf
     | Perspective

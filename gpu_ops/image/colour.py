@@ -40,3 +40,9 @@ def nearest_level(level):
 def away_from(blurred, level, factor):
     """The level moved away from a blurred one, or towards it, by a factor of which 1 changes nothing."""
     return kept_within(blurred + factor * (level - blurred))
+
+
+@leaf
+def noisy(level, normal, std, speckle):
+    """The level with noise of a standard deviation that has a part of its own and one that grows with the level."""
+    return kept_within(level + normal * (std + speckle * level))

@@ -7,18 +7,21 @@ program. A step that looks at the whole image waits until all rows have come as 
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.colour import combined, nearest_level
+from augpipe.gpu_ops.image.colour import combined, nearest_level, noisy
 from augpipe.gpu_ops.image.finish_rows import (
     AT_STEPS,
     AT_TABLES,
     BIAS,
+    FILL,
     FIRST_LOOK,
     INVERSE_CORNER_R2,
     MATRIX,
+    NOISE,
     NUM_STEPS,
     SCALE,
     SHARPNESS,
     STEP_BYTES,
+    STEP_KEY,
     STEP_NUMBERS,
     STEP_TABLE,
     TABLE,
@@ -37,11 +40,25 @@ from augpipe.gpu_ops.image.fused import (
     store_red,
 )
 from augpipe.gpu_ops.image.looks import look_up_tables, sharpen
+from augpipe.gpu_ops.image.noise import (
+    BITS_OF_ONE,
+    EXPONENT_BIAS,
+    EXPONENT_SHIFT,
+    MANTISSA,
+    above_zero,
+    radius_squared,
+    sine_and_cosine,
+    turn_of,
+)
 from augpipe.gpu_ops.image.tone import normalise, vignette_gain
-from augpipe.gpu_ops.jit import kernel, subroutine
-from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.random.philox import philox_block
 
 load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
+load_key = load_bytes("values", types.uint32)
+load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
+load_normal, store_normal = load("scaled", types.float32), store("scaled")
 load_levels = load("pixels", types.float32)
 load_level = load("table", types.uint8, types.int32)
 
@@ -58,7 +75,7 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
         height, width: of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
-    scratch = np.empty(3 * width, np.float32)
+    scratch = np.empty(10 * width, np.float32)  # three channels, four words and three normal numbers a pixel
     tables = np.empty((3, 256), np.uint8)
     is_in_place = levels.ctypes.data == batch.ctypes.data
     for image in range(len(rows)):
@@ -158,11 +175,20 @@ def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
     """One step of the program on one row."""
     at_step = AT_STEPS + step * STEP_BYTES
     kind, at_numbers = load_whole(at, at_step), at_step + STEP_NUMBERS
+    at_words, at_normals = at_red + 12 * width, at_red + 28 * width
     if kind == MATRIX:
         _combine(at, at_numbers, width, at_red, at_green, at_blue)
     elif kind == TABLE:
         table = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
         _look_up(table, table, table, width, at_red, at_green, at_blue)
+    elif kind == NOISE:
+        _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+        _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
+    elif kind == FILL:
+        if load_number(at, at_numbers + 4) <= y < load_number(at, at_numbers + 12):
+            if load_number(at, at_numbers + 28) > 0.0:
+                _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+            _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 
@@ -203,3 +229,63 @@ def _darken(at, at_numbers, y, width, at_red, at_green, at_blue):
         store_red(at_red, i, load_red(at_red, i) * left)
         store_green(at_green, i, load_green(at_green, i) * left)
         store_blue(at_blue, i, load_blue(at_blue, i) * left)
+
+
+@subroutine
+def _draw_normals(at, at_key, first, width, at_words, at_normals):
+    """Three normal numbers for each pixel of a row, of which the first one is the image's pixel `first`."""
+    prefer_wide_vectors()
+    zero, key0, key1 = np.uint64(0), np.uint64(load_key(at, at_key)), np.uint64(load_key(at, at_key + 4))
+    for i in range(width):
+        word0, word1, word2, word3 = philox_block(np.uint64(first + i), zero, zero, zero, key0, key1)
+        store_word(at_words, i, np.uint32(word0))
+        store_word(at_words, width + i, np.uint32(word1))
+        store_word(at_words, 2 * width + i, np.uint32(word2))
+        store_word(at_words, 3 * width + i, np.uint32(word3))
+    for i in range(width):
+        radius = _radius(load_word(at_words, i))
+        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, width + i)))
+        store_normal(at_normals, i, radius * cosine)
+        store_normal(at_normals, width + i, radius * sine)
+    for i in range(width):
+        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, 3 * width + i)))
+        store_normal(at_normals, 2 * width + i, _radius(load_word(at_words, 2 * width + i)) * cosine)
+
+
+@leaf
+def _radius(word):
+    """The distance from zero of a pair of normal numbers."""
+    bits = np.float32(above_zero(word)).view(np.int32)
+    mantissa = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32)
+    return np.float32(np.sqrt(radius_squared(mantissa, np.float32((bits >> EXPONENT_SHIFT) - EXPONENT_BIAS))))
+
+
+@subroutine
+def _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals):
+    prefer_wide_vectors()
+    std, speckle = load_number(at, at_numbers), load_number(at, at_numbers + 4)
+    for i in range(width):
+        red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
+        store_red(at_red, i, noisy(red, load_normal(at_normals, i), std, speckle))
+        store_green(at_green, i, noisy(green, load_normal(at_normals, width + i), std, speckle))
+        store_blue(at_blue, i, noisy(blue, load_normal(at_normals, 2 * width + i), std, speckle))
+
+
+@subroutine
+def _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals):
+    """Write the part of a row that lies in a rectangle."""
+    left, right = np.int64(load_number(at, at_numbers)), np.int64(load_number(at, at_numbers + 8))
+    level_r, level_g = load_number(at, at_numbers + 16), load_number(at, at_numbers + 20)
+    level_b = load_number(at, at_numbers + 24)
+    spread_r, spread_g = load_number(at, at_numbers + 28), load_number(at, at_numbers + 32)
+    spread_b = load_number(at, at_numbers + 36)
+    if spread_r > 0.0:
+        for i in range(left, right):
+            store_red(at_red, i, level_r + spread_r * load_normal(at_normals, i))
+            store_green(at_green, i, level_g + spread_g * load_normal(at_normals, width + i))
+            store_blue(at_blue, i, level_b + spread_b * load_normal(at_normals, 2 * width + i))
+    else:
+        for i in range(left, right):
+            store_red(at_red, i, level_r)
+            store_green(at_green, i, level_g)
+            store_blue(at_blue, i, level_b)

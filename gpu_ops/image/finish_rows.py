@@ -21,16 +21,21 @@ HEADER = np.dtype(
 )
 """What every such row begins with."""
 
-COLOUR_STEP = np.dtype([("kind", np.int32), ("table", np.int32), ("numbers", np.float32, (12,))])
-"""A step of a row's program: its kind, which of the row's tables it takes, and its numbers:
+COLOUR_STEP = np.dtype(
+    [("kind", np.int32), ("table", np.int32), ("numbers", np.float32, (12,)), ("key", np.uint32, (2,))]
+)
+"""A step of a row's program: its kind, which of the row's tables it takes, the key of its noise, and its numbers:
 
 - `MATRIX`: three rows of four; each channel becomes the sum over R, G, B and 1 times a row, kept within 0..255.
 - `TABLE`: none; the nearest level of each channel is looked up.
 - `VIGNETTE`: the squared radius where it begins, 1 / (1 - that), and the loss at the corner.
+- `NOISE`: the standard deviation of what is added, in levels, and as a part of the level.
+- `FILL`: left, top, right, bottom in output pixels, the last two excluded; levels of R, G and B, and the standard
+  deviation of the noise about each of them.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 """
 
-NONE, MATRIX, TABLE, VIGNETTE, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(8)
+NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(10)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at the pixels of the whole rendered image first."""
 
@@ -43,7 +48,7 @@ def _offset(name: str) -> int:
 SCALE, BIAS, INVERSE_CORNER_R2 = _offset("scale"), _offset("bias"), _offset("inverse_corner_r2")
 NUM_STEPS, AT_TABLES = _offset("num_steps"), _offset("at_tables")
 AT_STEPS = HEADER.itemsize
-STEP_BYTES, STEP_TABLE, STEP_NUMBERS = COLOUR_STEP.itemsize, 4, 8
+STEP_BYTES, STEP_TABLE, STEP_NUMBERS, STEP_KEY = COLOUR_STEP.itemsize, 4, 8, 56
 TABLE_BYTES = 256
 
 

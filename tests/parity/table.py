@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
 from tests.parity.oracle import Expected, Float, LookUp
+from tests.parity.pixel_noise import normals
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -255,6 +256,33 @@ def _identity(expected: Expected, op: ops.Identity, drawn: Any) -> None:
     pass
 
 
+def _erase(expected: Expected, op: ops.Erase, drawn: Any) -> None:
+    left, top, right, bottom = drawn["edges"]
+    key = tuple(int(word) for word in drawn["key"])
+
+    def fill(levels: Float, radius: Float) -> Float:
+        filled = levels.copy()
+        if op.fill == "noise":
+            content = 255 * (np.array(op.mean) + np.array(op.std) * normals(levels.shape[:2], key))
+        else:
+            content = np.broadcast_to(255 * np.array(op.mean) if op.fill == "mean" else op.fill, levels.shape)
+        filled[top:bottom, left:right] = content[top:bottom, left:right]
+        return filled
+
+    expected.tones.append(fill)
+
+
+def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
+    std, speckle = float(drawn["std"]), float(drawn["speckle"])
+    key = tuple(int(word) for word in drawn["key"])
+
+    def add(levels: Float, radius: Float) -> Float:
+        return np.clip(levels + (std + speckle * levels) * normals(levels.shape[:2], key), 0, 255)
+
+    if std or speckle:
+        expected.tones.append(add)
+
+
 def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
     expected.mean, expected.std = np.array(op.mean), np.array(op.std)
 
@@ -265,6 +293,8 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ChannelDropout: _channel_dropout,
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
+    ops.Erase: _erase,
+    ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
     ops.Hue: _hue,
@@ -361,10 +391,21 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "lighting": (ops.Lighting(std=1.0),),
     "color_jitter": (ops.ColorJitter(brightness=0.4, contrast=(0.5, 2.0), saturation=0.9, hue=0.2),),
     "identity": (ops.Identity(),),
+    "erase": (ops.Erase(p=1.0, fill=(3.0, 99.0, 250.0)),),
+    "erase to the mean": (ops.Erase(p=1.0, fill="mean"),),
+    "erase to noise": (ops.Erase(p=1.0),),
+    "noise": (ops.Noise(p=1.0),),
+    "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
     "some_of": (ops.SomeOf(num=(0, 3), ops=(ops.Saturation(), ops.ColorCast(), ops.Stretch(), ops.Contrast())),),
     "all_of": (ops.AllOf(p=0.5, ops=(ops.Lighting(), ops.Flip(), ops.Vignette())),),
     # together: what comes first must come first
+    "erase, brightness, erase, noise": (
+        ops.Erase(p=1.0, fill=(200.0, 10.0, 60.0)),
+        ops.Brightness(),
+        ops.Erase(p=1.0),
+        ops.Noise(p=1.0),
+    ),
     "hue, cast, brightness, vignette": (ops.Hue(), ops.ColorCast(max_shift=90), ops.Brightness(), ops.Vignette()),
     "vignette, saturation, cast": (ops.Vignette(), ops.Saturation(factor=(2.0, 3.0)), ops.ColorCast(max_shift=99)),
     "one of one of": (

@@ -24,6 +24,8 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "equalize": (ops.Equalize(p=1.0), ops.Saturation()),
     "contrast about the mean": (ops.Contrast(about="mean", factor=(0.1, 3.0)),),
     "sharpness": (ops.Sharpness(factor=(0.0, 3.0)), ops.Invert(p=0.5)),
+    "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
+    "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),
     "several looks": (
         ops.Sharpness(p=0.7),
         ops.AutoContrast(p=0.7),

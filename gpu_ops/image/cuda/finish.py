@@ -4,6 +4,7 @@ A thread block belongs to one image, whose levels the fused kernel has written; 
 looks at the whole image waits for all threads of its block, which count levels in memory that they share.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,18 @@ from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED, function, shared
 from augpipe.gpu_ops.cuda.memory import (
+    bits_of,
+    float32_of,
     load_changing_f32,
     load_changing_u8,
     load_f32,
     load_i32,
     load_u8,
+    load_u32,
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import colour, fused, looks, tone
+from augpipe.gpu_ops.image import colour, fused, looks, noise, tone
 from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write
 from augpipe.gpu_ops.image.finish_rows import (
     AT_STEPS,
@@ -27,24 +31,33 @@ from augpipe.gpu_ops.image.finish_rows import (
     AUTO_CONTRAST,
     BIAS,
     EQUALIZE,
+    FILL,
     FIRST_LOOK,
     INVERSE_CORNER_R2,
     MATRIX,
+    NOISE,
     NUM_STEPS,
     SCALE,
     SHARPNESS,
     STEP_BYTES,
+    STEP_KEY,
     STEP_NUMBERS,
     STEP_TABLE,
     TABLE,
     TABLE_BYTES,
 )
+from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
+from augpipe.gpu_ops.random import philox
 
 centred = shared(fused.centred)
 combined, gray, nearest_level = shared(colour.combined), shared(colour.gray), shared(colour.nearest_level)
 kept_within, away_from, smoothed = shared(colour.kept_within), shared(colour.away_from), shared(looks.smoothed)
+noisy, above_zero, turn_of = shared(colour.noisy), shared(noise.above_zero), shared(noise.turn_of)
+radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
+philox_block = shared(philox.philox_block)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
+ZERO = np.float32(0.0)
 WHITE = np.float32(255.0)
 NUM_COUNTS = 768
 """256 levels of three channels."""
@@ -55,7 +68,7 @@ FINISH_LAUNCH_BOUNDS = (512, 2)
 
 
 @function("float32", "float32", "float32")
-def changed(at, first, stop, red, green, blue, x, y):
+def changed(at, first, stop, red, green, blue, pixel, height, width):
     """A pixel after the steps `first`..`stop` - 1, none of which looks at the image."""
     for step in range(first, stop):
         at_step = at + AT_STEPS + np.int64(step) * STEP_BYTES
@@ -70,11 +83,49 @@ def changed(at, first, stop, red, green, blue, x, y):
             red = np.float32(load_u8(table + nearest_level(red)))
             green = np.float32(load_u8(table + nearest_level(green)))
             blue = np.float32(load_u8(table + nearest_level(blue)))
+        elif kind == NOISE:
+            normal_r, normal_g, normal_b = normals(at_step + STEP_KEY, pixel)
+            std, speckle = load_f32(numbers), load_f32(numbers + 4)
+            red = np.float32(noisy(red, normal_r, std, speckle))
+            green = np.float32(noisy(green, normal_g, std, speckle))
+            blue = np.float32(noisy(blue, normal_b, std, speckle))
+        elif kind == FILL:
+            column, row = np.float32(pixel % width), np.float32(pixel // width)
+            is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)
+            if is_within and load_f32(numbers + 4) <= row and row < load_f32(numbers + 12):
+                red, green, blue = load_f32(numbers + 16), load_f32(numbers + 20), load_f32(numbers + 24)
+                if load_f32(numbers + 28) > ZERO:
+                    normal_r, normal_g, normal_b = normals(at_step + STEP_KEY, pixel)
+                    red = red + load_f32(numbers + 28) * normal_r
+                    green = green + load_f32(numbers + 32) * normal_g
+                    blue = blue + load_f32(numbers + 36) * normal_b
         else:
+            x = centred(np.int32(pixel % width), np.int32(width))
+            y = centred(np.int32(pixel // width), np.int32(height))
             r2 = (x * x + y * y) * load_f32(at + INVERSE_CORNER_R2)
             left = vignette_gain(r2, load_f32(numbers), load_f32(numbers + 4), load_f32(numbers + 8))
             red, green, blue = red * left, green * left, blue * left
     return red, green, blue
+
+
+@function("float32")
+def radius(word):
+    """The distance from zero of a pair of normal numbers."""
+    bits = bits_of(np.float32(above_zero(word)))
+    mantissa = float32_of(np.int32((bits & MANTISSA) | BITS_OF_ONE))
+    squared = radius_squared(mantissa, np.float32(np.int32(bits >> EXPONENT_SHIFT) - EXPONENT_BIAS))
+    return np.float32(math.sqrt(np.float32(squared)))
+
+
+@function("float32", "float32", "float32")
+def normals(at_key, pixel):
+    """Three normal numbers for a pixel."""
+    zero, key0, key1 = np.uint64(0), np.uint64(load_u32(at_key)), np.uint64(load_u32(at_key + 4))
+    word0, word1, word2, word3 = philox_block(np.uint64(pixel), zero, zero, zero, key0, key1)
+    first, second = radius(np.uint32(word0)), radius(np.uint32(word2))
+    sine, cosine = sine_and_cosine(turn_of(np.uint32(word1)))
+    _, other = sine_and_cosine(turn_of(np.uint32(word3)))
+    return first * np.float32(cosine), first * np.float32(sine), second * np.float32(other)
 
 
 @function("float32")
@@ -126,9 +177,7 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                         red = np.float32(tables[nearest_level(red)])
                         green = np.float32(tables[256 + nearest_level(green)])
                         blue = np.float32(tables[512 + nearest_level(blue)])
-                    x = centred(np.int32(pixel % width), np.int32(width))
-                    y = centred(np.int32(pixel // width), np.int32(height))
-                    red, green, blue = changed(at, step, stop, red, green, blue, x, y)
+                    red, green, blue = changed(at, step, stop, red, green, blue, pixel, height, width)
                     if is_end:
                         red = normalise(red, load_f32(at + SCALE), load_f32(at + BIAS))
                         green = normalise(green, load_f32(at + SCALE + 4), load_f32(at + BIAS + 4))

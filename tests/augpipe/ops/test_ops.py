@@ -247,6 +247,8 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Invert: {"applied": False},
     ops.AutoContrast: {"applied": False},
     ops.Equalize: {"applied": False},
+    ops.Erase: {"edges": 0},
+    ops.Noise: {"std": 0.0, "speckle": 0.0},
 }
 GROUPS = {ops.OneOf, ops.SomeOf, ops.AllOf}
 ALWAYS: dict[type[ops.Op], dict[str, Any]] = {  # without draws that are neutral by chance

@@ -1,0 +1,141 @@
+"""Ops on the output's pixels: rectangles that are filled over the image, and noise."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from augpipe.checks.models import told
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps
+from augpipe.ops.tone import Normalize
+
+NUM_TRIES = 10
+"""Rectangles that are drawn until one fits, as in torchvision's RandomErasing; after them nothing is erased."""
+
+Level = Annotated[float, Field(ge=0.0, le=255.0)]
+IMAGENET = Normalize()
+
+
+class Erase(Op):
+    """Fill a rectangle over the image (random erasing, Zhong et al. 2017; Cutout, DeVries and Taylor 2017)."""
+
+    op: Literal["erase"] = "erase"
+    scale: Range = (0.02, 0.33)
+    """Smallest and largest part of the image's area, as in torchvision and timm."""
+    ratio: Range = (0.3, 3.3)
+    """Smallest and largest height over width."""
+    fill: Annotated[
+        Literal["noise", "mean"] | tuple[Level, Level, Level],
+        told("must be 'noise', 'mean' or three levels in 0..255: {name}=[0, 0, 0]"),
+    ] = "noise"
+    """noise is normal, with the mean and the standard deviation of `mean` and `std`; mean is that mean; else levels."""
+    mean: tuple[float, float, float] = IMAGENET.mean
+    """Per channel R, G, B, in 0..1; the default is ImageNet's, so that noise is 0 +- 1 after Normalize()."""
+    std: tuple[float, float, float] = IMAGENET.std
+    """Likewise."""
+    p: Probability = 0.25
+    """How often a rectangle is filled."""
+
+    num_words: ClassVar[int] = 5 + 2 * NUM_TRIES
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("edges", np.int32, (4,)), ("key", np.uint32, (2,)))
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if not 0.0 < self.scale[0] <= self.scale[1] <= 1.0:
+            raise ValueError(f"scale={self.scale} is no range of parts of the area, within 0..1 and smaller one first.")
+        if not 0.01 <= self.ratio[0] <= self.ratio[1] <= 100.0:
+            raise ValueError(f"ratio={self.ratio} is no range within 0.01..100, smaller one first.")
+        if min(self.std) < 0.0 or max(self.std) > 1.0 or min(self.mean) < 0.0 or max(self.mean) > 1.0:
+            raise ValueError(f"mean={self.mean}, std={self.std} are given in 0..1. Divide 8-bit values by 255.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        low, high = self.scale
+        return f"a rectangle of {low:.0%} to {high:.0%} of the area, and its place"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        heights, widths = frame.out_heights, frame.out_widths
+        chosen = np.zeros((len(words), 2), np.int64)
+        for attempt in range(NUM_TRIES):
+            area = words.uniform(5 + 2 * attempt, *self.scale) * heights * widths
+            ratio = np.exp(words.uniform(6 + 2 * attempt, *np.log(self.ratio)))
+            size = np.stack([np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))], axis=1).astype(np.int64)
+            fits = (size[:, 0] < heights) & (size[:, 1] < widths) & (size > 0).all(axis=1)
+            chosen = np.where((chosen[:, :1] == 0) & fits[:, None], size, chosen)
+        top = words.integer(1, np.maximum(heights - chosen[:, 0] + 1, 1))
+        left = words.integer(2, np.maximum(widths - chosen[:, 1] + 1, 1))
+        edges = np.stack([left, top, left + chosen[:, 1], top + chosen[:, 0]], axis=1)
+        edges = where_applied(words.happens(0, self.p) & (chosen[:, 0] > 0), edges, 0)
+        return {"edges": edges.astype(np.int32), "key": words.words[:, 3:5]}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        num, edges = len(drawn["edges"]), drawn["edges"].astype(np.float64)
+        levels = 255.0 * np.array(self.mean) if isinstance(self.fill, str) else np.array(self.fill)
+        spread = 255.0 * np.array(self.std) if self.fill == "noise" else np.zeros(3)
+        filled = np.broadcast_to(levels, (num, 3)), np.broadcast_to(spread, (num, 3))
+        frame.fill(edges, *filled, drawn["key"], edges[:, 2] > edges[:, 0])
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        left, top, right, bottom = drawn["edges"]
+        return f"erased {right - left}x{bottom - top}" if right > left else ""
+
+
+class Noise(Op):
+    """Add normal noise to each channel of each pixel, and speckle, which grows with the level."""
+
+    op: Literal["noise"] = "noise"
+    std: Range = (2.0, 20.0)
+    """Smallest and largest standard deviation, in levels of 255."""
+    speckle: Range = (0.0, 0.0)
+    """Smallest and largest standard deviation of the speckle, as a part of the level."""
+    p: Probability = 0.5
+    """How often noise is added."""
+
+    num_words: ClassVar[int] = 5
+    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
+        ("std", np.float64),
+        ("speckle", np.float64),
+        ("key", np.uint32, (2,)),
+    )
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for name, limits, most in (("std", self.std, 255.0), ("speckle", self.speckle, 10.0)):
+            check_steps(name, *limits, None)
+            if limits[0] < 0.0 or limits[1] > most:
+                raise ValueError(f"{name}={limits} leaves 0..{most:g}. Choose a range within it.")
+        return self
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        texts = [f"noise of {self.std[0]:g} to {self.std[1]:g} levels"] if self.std[1] else []
+        texts += [f"speckle of {self.speckle[0]:g} to {self.speckle[1]:g}"] if self.speckle[1] else []
+        return ", ".join(texts) or "no noise"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        applied = words.happens(0, self.p)
+        return {
+            "std": where_applied(applied, words.uniform(1, *self.std), 0.0),
+            "speckle": where_applied(applied, words.uniform(2, *self.speckle), 0.0),
+            "key": words.words[:, 3:5],
+        }
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        applied = (drawn["std"] > 0.0) | (drawn["speckle"] > 0.0)
+        frame.add_noise(drawn["std"], drawn["speckle"], drawn["key"], applied)
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        texts = [f"noise {drawn['std']:.1f}"] if drawn["std"] else []
+        return " ".join(texts + ([f"speckle {drawn['speckle']:.2f}"] if drawn["speckle"] else []))
