@@ -17,7 +17,7 @@ from augpipe.checks.arguments import as_count
 from augpipe.checks.plural import count
 from augpipe.gpu_ops.random.permutation import MAX_SAMPLES, GroupOrders, permute
 from augpipe.gpu_ops.random.philox import draws
-from augpipe.source import Ints, Source, labels_of
+from augpipe.source import Ints, Source, classes_of
 
 WEIGHTED_STREAM = zlib.crc32(b"augpipe.sampling.weighted")
 """The Philox op id under which positions draw by weight, with the position in the sample id's place."""
@@ -163,7 +163,7 @@ class ClassBalanced:
 
     def bind(self, source: Source) -> Sampling:
         """See `Sampler`."""
-        labels = labels_of(source, np.arange(len(source), dtype=np.int64))
+        labels = classes_of(source, np.arange(len(source), dtype=np.int64), "ClassBalanced")
         found, counts = np.unique(labels[labels >= 0], return_counts=True)
         if not len(found):
             raise ValueError("ClassBalanced needs labels, and the source has none. Use Weighted, or leave it out.")
@@ -238,7 +238,7 @@ class _ByClass(_ByQuota):
         return self._by_class[super().sample_ids(positions, seed, epoch)].astype(np.int64)
 
     def groups_of(self, sample_ids: Ints) -> Ints:
-        return labels_of(self._source, sample_ids)
+        return classes_of(self._source, sample_ids, "ClassBalanced")
 
     def fingerprint(self) -> str:
         return f"{super().fingerprint()}, {zlib.crc32(self._by_class.tobytes()):08x}"

@@ -14,7 +14,7 @@ from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.plan import Plan
 from augpipe.recipe import Recipe
-from augpipe.source import Ints, Source
+from augpipe.source import Ints, Labels, Source
 
 Rows = npt.NDArray[np.void]
 
@@ -89,8 +89,8 @@ class BatchInProgress:
     """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
-    labels: npt.NDArray[np.int64] | None = None
-    """(B,), once every item is decoded."""
+    labels: Labels | None = None
+    """(B,) or (B, k), once every item is decoded."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""
     target: Any = None

@@ -11,11 +11,12 @@ from augpipe.checks.plural import count
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
 from augpipe.ops import Normalize
-from augpipe.source import Source
+from augpipe.source import Source, require_classes
 from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.world import World
 
+_OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
 logger = logging.getLogger("augpipe.trainer")
 
 
@@ -26,6 +27,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
         ValueError: there is no such source, it has fewer than two classes, or the two differ in theirs.
     """
     source = open_source(config.source)
+    require_classes(source, f"data.source={config.source!r}: training", _OWN_LOOP)
     if len(source.classes) < 2:
         found = f"one class alone, {source.classes[0]!r}" if source.classes else "no classes"
         raise ValueError(
@@ -37,6 +39,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     if config.eval_source is None:
         return source, None
     held = open_source(config.eval_source)
+    require_classes(held, f"data.eval_source={config.eval_source!r}: evaluation", _OWN_LOOP)
     if list(held.classes) != list(source.classes):
         other = sorted(set(held.classes) ^ set(source.classes))[:5]
         what = f"these are in one of them alone: {', '.join(other)}" if other else "their order differs"

@@ -387,7 +387,7 @@ CALLS = [
     ("FolderSource('nowhere')", ValueError, "nowhere does not exist; FolderSource takes a folder of photographs"),
     ("FolderSource('classes', classes=['cat'])", ValueError, "not among the 1 class given: 'dog'"),
     ("FileListSource('nowhere.csv')", ValueError, "nowhere.csv does not exist; FileListSource takes a CSV or TSV file"),
-    ("ArraySource(PIXELS[None], labels=['cat'])", ValueError, "Pass class numbers (not names, not one-hot rows)"),
+    ("ArraySource(PIXELS[None], labels=['cat'])", ValueError, "Pass class numbers (not names), or labels[:, None]"),
     ("ArraySource(PIXELS[None], labels=[2], classes=['a'])", ValueError, "labels holds 2, and classes has 1 names"),
     ("TarSource('nowhere.tar')", ValueError, "'nowhere.tar' does not exist"),
     ("TarSource('photos/0.jpg')", ValueError, "is no tar header"),
