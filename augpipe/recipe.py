@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, WrapValidator, model_validator
@@ -82,6 +82,7 @@ AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
 Ops = Annotated[tuple[AnyOp, ...], BeforeValidator(_is_list)]
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
+Model = TypeVar("Model", bound=BaseModel)
 Level = Annotated[float, Field(ge=0.0, le=255.0)]
 
 
@@ -206,20 +207,11 @@ class Recipe(Checked):
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
             OSError: the file cannot be read.
         """
-        content = Path(path).read_bytes()
-        try:
-            return cls.model_validate(tomllib.loads(content.decode()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not valid TOML: {error}.") from error
-        except FieldError as error:
-            problems = "\n".join(f"  {line}" for line in error.lines)
-            raise ValueError(f"{path}: not a valid recipe:\n{problems}") from error
+        return validated(cls, read_toml(path), path, "recipe")
 
     def to_toml(self) -> str:
         """The recipe as TOML with every field written out, so that a later default cannot change it."""
-        import tomli_w  # only here: to augment, a machine without this package needs none of it
-
-        return tomli_w.dumps(_without_none(self.model_dump(), self))
+        return as_toml(self)
 
     def dump(self, path: str | Path) -> None:
         """Write the recipe to a TOML file that `load` reads back as an equal recipe."""
@@ -229,6 +221,36 @@ class Recipe(Checked):
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
         return cls.model_json_schema()
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        ValueError: it is no TOML.
+        OSError: it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not valid TOML: {error}.") from error
+
+
+def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what: str) -> Model:
+    """What a TOML file describes; ValueError names the file, the place and the remedy."""
+    try:
+        return kind.model_validate(data)
+    except FieldError as error:
+        problems = "\n".join(f"  {line}" for line in error.lines)
+        raise ValueError(f"{path}: not a valid {what}:\n{problems}") from error
+
+
+def as_toml(model: BaseModel) -> str:
+    """TOML with every field written out."""
+    import tomli_w  # only here: to augment, a machine without this package needs none of it
+
+    return tomli_w.dumps(_without_none(model.model_dump(), model))
 
 
 def _product(counts: Iterable[int | None]) -> int | None:

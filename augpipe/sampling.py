@@ -5,7 +5,7 @@ of (seed, epoch, position in the epoch), so ranks need no list, and a run resume
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from augpipe.checks.arguments import as_count
 from augpipe.checks.plural import count
 from augpipe.gpu_ops.random.permutation import MAX_SAMPLES, GroupOrders, permute
 from augpipe.gpu_ops.random.philox import draws
+from augpipe.recipe import Recipe
 from augpipe.source import Ints, Source, classes_of
 
 WEIGHTED_STREAM = zlib.crc32(b"augpipe.sampling.weighted")
@@ -73,6 +74,17 @@ def bind(sampler: Sampler, source: Source, shuffle: object) -> Sampling:
     if shuffle is not True:
         raise ValueError(f"shuffle={shuffle!r} is an order, and the sampler draws one itself. Leave shuffle out.")
     return sampler.bind(source)
+
+
+def check_alternation(recipes: Iterable[Recipe]) -> None:
+    """Raise ValueError where a recipe alternates by epoch, which a sampler leaves without meaning."""
+    for recipe in recipes:
+        for op in (op for view in recipe.all_views for op in view.ops if op.alternates):
+            raise ValueError(
+                f"{type(op).__name__}(alternate=True) changes a sample from each epoch to the next, and with a sampler "
+                f"it may come several times an epoch, or not at all. Write {type(op).__name__}(), or leave the sampler "
+                "out."
+            )
 
 
 @dataclass(frozen=True, eq=False)

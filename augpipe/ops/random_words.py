@@ -11,10 +11,11 @@ Float = npt.NDArray[np.float64]
 
 
 class RandomWords:
-    """The (n, k) random 32-bit words of one op for n images; word 0 decides whether the op is applied."""
+    """The (n, k) random 32-bit words of one op for n images in an epoch; word 0 decides whether the op is applied."""
 
-    def __init__(self, words: npt.NDArray[np.uint32]) -> None:
+    def __init__(self, words: npt.NDArray[np.uint32], epoch: int = 0) -> None:
         self.words = words
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self.words)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.cache.row_indexes import RowIndexes
+from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
 from augpipe.pipeline.blocks import Request
@@ -39,6 +41,12 @@ class Settings:
     """What row indexes may take in memory."""
     groups_of: Callable[[Ints], Ints] | None = None
     """(B,) sample ids -> (B,) numbers: only samples of the same number replace each other. None: all do."""
+    recipes_differ: bool = False
+    """Whether other epochs have other recipes, so that one may have been content with a size that this one is not."""
+    seen: SeenSizes | None = None
+    """What earlier epochs have found of the source's images; None: it is kept with the stages."""
+    row_indexes: RowIndexes | None = None
+    """Those of the source's JPEGs, likewise."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
 

@@ -171,7 +171,8 @@ def _plan_view(
         places[op.op] += 1
         if op.num_words:
             stream = stream_id(op.op, place, position, is_sampled=is_sampled)
-            words = RandomWords(draws(seed, epoch, drawn_by, stream, op.num_words))
+            drawn_in = 0 if op.alternates else epoch
+            words = RandomWords(draws(seed, drawn_in, drawn_by, stream, op.num_words), epoch)
             drawn = op.draw(words, frame)
             for name, values in drawn.items():
                 rows["drawn"][key][name] = values
