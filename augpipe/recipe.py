@@ -207,7 +207,13 @@ class Recipe(Checked):
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
             OSError: the file cannot be read.
         """
-        return validated(cls, read_toml(path), path, "recipe")
+        data = read_toml(path)
+        if "stages" in data:
+            raise ValueError(
+                f"{path} is a schedule, and one recipe is needed. Schedule.load(path).at(epoch) is that of an epoch; a "
+                "Loader and a run's config take the schedule."
+            )
+        return validated(cls, data, path, "recipe")
 
     def to_toml(self) -> str:
         """The recipe as TOML with every field written out, so that a later default cannot change it."""

@@ -23,6 +23,8 @@ def test_toml_brings_it_back(tmp_path: Path) -> None:
     schedule = Schedule.of({0: SMALL, 3: Recipe(ops=(CenterCrop(size=32), Rotate(step=None), Normalize()))})
     schedule.dump(tmp_path / "schedule.toml")
     assert Schedule.load(tmp_path / "schedule.toml") == schedule
+    with pytest.raises(ValueError, match=r"schedule.toml is a schedule, and one recipe is needed. Schedule.load"):
+        Recipe.load(tmp_path / "schedule.toml")
     LARGE.dump(tmp_path / "recipe.toml")
     assert Schedule.load(tmp_path / "recipe.toml") == Schedule.of(LARGE)
 
