@@ -265,7 +265,7 @@ COMMANDS = [
 CALLS = [
     # ops
     ("ops.Flip(p=50)", FieldError, "Flip: p=50 must be a probability in 0..1, as p=0.5"),
-    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p."),
+    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p, alternate."),
     ("ops.Flip(prob=0.5)", FieldError, "'prob' is not a field of Flip. Did you mean 'p'?"),
     ("ops.Flip(p='half')", FieldError, "p='half' must be a probability"),
     ("ops.Flip(direction='left')", FieldError, "direction='left' must be 'horizontal' or 'vertical'"),
