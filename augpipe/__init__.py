@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from augpipe.planning.plan import plan as plan
     from augpipe.recipe import Recipe as Recipe
     from augpipe.recipe import View as View
+    from augpipe.schedule import Schedule as Schedule
     from augpipe.source import Source as Source
 
 __version__ = "0.1.0.dev0"
@@ -28,6 +29,7 @@ _PLACES = {
     "Plan": "augpipe.planning.plan",
     "Recipe": "augpipe.recipe",
     "SampleError": "augpipe.errors",
+    "Schedule": "augpipe.schedule",
     "Source": "augpipe.source",
     "View": "augpipe.recipe",
     "plan": "augpipe.planning.plan",
@@ -43,6 +45,7 @@ __all__ = [
     "Plan",
     "Recipe",
     "SampleError",
+    "Schedule",
     "Source",
     "View",
     "ops",

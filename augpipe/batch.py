@@ -18,7 +18,8 @@ class Batch:
     """(B, 3, H, W) or (B, H, W, 3), a torch tensor or numpy array; a tuple of them where the recipe has several views.
     The memory is the holder's: it is used again only when nothing refers to it any more."""
     labels: Any
-    """(B,) int64; -1 where the source has no labels."""
+    """(B,) int64, the classes, -1 where the source has none; (B, k) float32 or int64 of a source whose labels are k
+    numbers each, see `source.VectorLabelledSource`."""
     sample_ids: npt.NDArray[np.int64]
     """(B,) int64: which samples of the source these are."""
     plan: Plan

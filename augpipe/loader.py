@@ -4,14 +4,15 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Never
 
 from augpipe import order
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
-from augpipe.cache.row_indexes import DEFAULT_BYTES
+from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
+from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.checks.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
 from augpipe.checks.loader_arguments import unknown_argument
 from augpipe.checks.plural import count
@@ -25,8 +26,9 @@ from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.items import Settings
-from augpipe.recipe import Recipe, check_recipe
-from augpipe.sampling import Sampler, Sampling, bind
+from augpipe.recipe import Recipe
+from augpipe.sampling import Sampler, Sampling, bind, check_alternation
+from augpipe.schedule import Schedule
 from augpipe.source import Source, is_source
 
 logger = logging.getLogger("augpipe")
@@ -45,7 +47,7 @@ class Loader:
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
             a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
-        recipe: what is done to each image.
+        recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
@@ -89,7 +91,7 @@ class Loader:
     def __init__(
         self,
         source: Source | str | Path,
-        recipe: Recipe,
+        recipe: Recipe | Schedule | Mapping[int, Recipe],
         *,
         batch_size: int,
         seed: int = 0,
@@ -133,10 +135,11 @@ class Loader:
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
-        check_recipe(recipe)
+        self.schedule = Schedule.of(recipe)
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
-        self._form.check(recipe)
-        if self.rank == 0 and not recipe.normalises and self._form.dtype != "uint8":
+        for each in self.schedule.recipes:
+            self._form.check(each)
+        if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":
             _tell_once(
                 logging.WARNING,
                 f"the recipe has no Normalize: {self._form.dtype} images hold levels in 0..255, where most networks "
@@ -152,13 +155,15 @@ class Loader:
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
         self.source: Source = source if is_source(source) else _open(source)
-        self.recipe = recipe
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
         if len(self.source) < 1:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
-        self._sampling: Sampling | None = None if sampler is None else bind(sampler, self.source, shuffle)
+        self._sampling: Sampling | None = None
+        if sampler is not None:
+            self._sampling = bind(sampler, self.source, shuffle)
+            check_alternation(self.schedule.recipes)
         self._num_samples = len(self.source) if self._sampling is None else self._sampling.num_positions
         if len(self) == 0:
             what = "the source holds" if self._sampling is None else "the sampler draws"
@@ -173,6 +178,9 @@ class Loader:
         self._pass_number = 0
         self._running: weakref.ref[Generator[Batch, None, None]] | None = None
         self._batches: BatchMaker | None = None
+        self._batches_recipe: Recipe | None = None
+        self._seen: SeenSizes | None = None
+        self._row_indexes: RowIndexes | None = None
         self._cache: PixelCache | None = None
         self._process = os.getpid()
         self.skipped: dict[int, str] = {}
@@ -193,6 +201,11 @@ class Loader:
     def epoch(self) -> int:
         """The epoch that is running, or that the next pass will be."""
         return self._epoch
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of that epoch."""
+        return self.schedule.at(self._epoch)
 
     @property
     def cache_statistics(self) -> CacheStatistics | None:
@@ -260,7 +273,7 @@ class Loader:
         if pass_number == self._pass_number:
             self._is_resuming = self._is_epoch_set = False
         skipped_ids: set[int] = set()
-        made = self._batch_maker().run(self._requests(epoch, consumed))
+        made = self._batch_maker(self.schedule.at(epoch)).run(self._requests(epoch, consumed))
         try:
             for batch, skipped in made:
                 consumed = min(consumed + self.batch_size * self.world_size, self._num_samples)
@@ -297,19 +310,21 @@ class Loader:
             words = None if self._sampling is None else positions
             yield from Block(epoch, ids, words).requests(number, num_together, self.batch_size)
 
-    def _batch_maker(self) -> BatchMaker:
+    def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
             self._process = os.getpid()
-            self._batches = self._cache = None
-        if self._batches is None:
+            self._batches = self._cache = self._row_indexes = None
+        if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
                 beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))
+            self._seen = self._seen or SeenSizes(len(self.source))
+            self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
             settings = Settings(
                 source=self.source,
-                recipe=self.recipe,
+                recipe=recipe,
                 seed=self.seed,
                 form=self._form,
                 num_threads=self._num_threads,
@@ -318,10 +333,14 @@ class Loader:
                 skips_bad=self._skips_bad,
                 max_pixels=self._max_pixels,
                 row_index_bytes=self._row_index_bytes,
+                recipes_differ=len(self.schedule.stages) > 1,
+                seen=self._seen,
+                row_indexes=self._row_indexes,
                 groups_of=None if self._sampling is None else self._sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
             )
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
+            self._batches_recipe = recipe
         return self._batches
 
     def _report(self, skipped: dict[int, str]) -> None:

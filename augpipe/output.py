@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from augpipe.checks.arguments import check_choice
 from augpipe.recipe import Recipe
+from augpipe.source import Labels
 
 Framework = Literal["torch", "numpy"]
 DType = Literal["float32", "float16", "bfloat16", "uint8"]
@@ -76,8 +77,8 @@ class OutputFormat:
             tensor = tensor.view(torch.bfloat16)
         return tensor.permute(0, 3, 1, 2) if self.layout == "channels_last" else tensor
 
-    def wrap_labels(self, labels: npt.NDArray[np.int64]) -> Any:
-        """(B,) int64 labels in the framework."""
+    def wrap_labels(self, labels: Labels) -> Any:
+        """(B,) or (B, k) labels in the framework."""
         return labels if self.framework == "numpy" else import_torch().from_numpy(labels)
 
 

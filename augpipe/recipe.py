@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
@@ -17,6 +17,7 @@ from augpipe.ops.op import CONTINUOUS, keyed, pair
 
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
+Model = TypeVar("Model", bound=BaseModel)
 Level = Annotated[float, Field(ge=0.0, le=255.0)]
 
 
@@ -45,7 +46,7 @@ class View(Checked):
                 raise ValueError(
                     f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
                 )
-        bending = [op.op for op in self.ops if op.is_lens or op.is_projective]
+        bending = [inner.op for op in self.ops for inner in op.flat if inner.is_lens or inner.is_projective]
         if lenses and bending[0] not in lenses:
             raise ValueError(
                 f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
@@ -143,20 +144,17 @@ class Recipe(Checked):
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
             OSError: the file cannot be read.
         """
-        content = Path(path).read_bytes()
-        try:
-            return cls.model_validate(tomllib.loads(content.decode()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not valid TOML: {error}.") from error
-        except FieldError as error:
-            problems = "\n".join(f"  {line}" for line in error.lines)
-            raise ValueError(f"{path}: not a valid recipe:\n{problems}") from error
+        data = read_toml(path)
+        if "stages" in data:
+            raise ValueError(
+                f"{path} is a schedule, and one recipe is needed. Schedule.load(path).at(epoch) is that of an epoch; a "
+                "Loader and a run's config take the schedule."
+            )
+        return validated(cls, data, path, "recipe")
 
     def to_toml(self) -> str:
         """The recipe as TOML with every field written out, so that a later default cannot change it."""
-        import tomli_w  # only here: to augment, a machine without this package needs none of it
-
-        return tomli_w.dumps(_without_none(self.model_dump(), self))
+        return as_toml(self)
 
     def dump(self, path: str | Path) -> None:
         """Write the recipe to a TOML file that `load` reads back as an equal recipe."""
@@ -166,6 +164,36 @@ class Recipe(Checked):
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
         return cls.model_json_schema()
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        ValueError: it is no TOML.
+        OSError: it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not valid TOML: {error}.") from error
+
+
+def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what: str) -> Model:
+    """What a TOML file describes; ValueError names the file, the place and the remedy."""
+    try:
+        return kind.model_validate(data)
+    except FieldError as error:
+        problems = "\n".join(f"  {line}" for line in error.lines)
+        raise ValueError(f"{path}: not a valid {what}:\n{problems}") from error
+
+
+def as_toml(model: BaseModel) -> str:
+    """TOML with every field written out."""
+    import tomli_w  # only here: to augment, a machine without this package needs none of it
+
+    return tomli_w.dumps(_without_none(model.model_dump(), model))
 
 
 def _product(counts: Iterable[int | None]) -> int | None:

@@ -1,5 +1,8 @@
 """Recipes ready to use."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from augpipe.ops import (
     CenterCrop,
     ColorCast,
@@ -12,7 +15,8 @@ from augpipe.ops import (
     Vignette,
 )
 from augpipe.ops.op import Op, pair
-from augpipe.recipe import Recipe
+from augpipe.recipe import Model, Recipe, View
+from augpipe.schedule import Schedule
 
 
 def deep_image(size: int = 224, scales: tuple[int, ...] = (256, 512)) -> Recipe:
@@ -72,6 +76,82 @@ def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
 def usual_scale(size: int) -> int:
     """The short side that evaluation takes the central `size` of, in pixels: 256 for 224, as torchvision and timm."""
     return -(-size * 8 // 7)
+
+
+def resized(recipe: Recipe, size: int) -> Recipe:
+    """The recipe with images of another size, given by the longer side of its first view's, in pixels.
+
+    The sizes of all crops change in proportion, and the scales that images are resized to before; ranges stay as they
+    are.
+
+    Raises:
+        ValueError: a view has no crop.
+    """
+    first = recipe.all_views[0].out_size
+    if first is None or any(view.crop is None for view in recipe.all_views):
+        raise ValueError(
+            f"the recipe {recipe.name or 'unnamed'!r} keeps whole images, which have no size to change. Add a crop."
+        )
+    factor = size / max(first)
+
+    def side(length: int, least: int = 1) -> int:
+        return max(round(length * factor), least)
+
+    def scaled(op: Any) -> Any:
+        if not isinstance(op, CenterCrop | MultiResolutionCrop | RandomResizedCrop):
+            return op
+        height, width = map(side, pair(op.size))
+        changed: dict[str, Any] = {"size": height if isinstance(op.size, int) else (height, width)}
+        if isinstance(op, MultiResolutionCrop):
+            changed["scales"] = tuple(dict.fromkeys(side(scale, max(height, width)) for scale in op.scales))
+        elif isinstance(op, CenterCrop) and op.scale is not None:
+            changed["scale"] = side(op.scale, max(height, width))
+        return _changed(op, changed)
+
+    views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
+    return _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+
+
+def _changed(model: Model, fields: dict[str, Any]) -> Model:
+    """A copy with other values in some fields, checked."""
+    return type(model).model_validate({name: getattr(model, name) for name in type(model).model_fields} | fields)
+
+
+def progressive(recipe: Recipe, sizes: Mapping[int, int]) -> Schedule:
+    """A schedule of a recipe whose images change their size, such as {0: 128, 10: 176, 20: 224}.
+
+    Small images at first cost a fraction of the time (Howard 2018; Tan & Le 2021, "EfficientNetV2").
+
+    Args:
+        recipe: what is done to images of any size.
+        sizes: the first epoch of each size -> the longer side in pixels, see `resized`.
+    """
+    return Schedule.of({epoch: resized(recipe, size) for epoch, size in sizes.items()})
+
+
+def ramp(first: int, last: int, *, begin: int, end: int, step: int = 32) -> dict[int, int]:
+    """Sizes for `progressive`: `first` until epoch `begin`, `last` from epoch `end` on, below a straight line between.
+
+    Args:
+        first, last: in pixels.
+        begin, end: epochs, 0 <= begin < end.
+        step: between them sizes are multiples of it.
+
+    Raises:
+        ValueError: epochs or sizes are none.
+    """
+    if not 0 <= begin < end or first < 1 or last < 1 or step < 1:
+        raise ValueError(
+            f"ramp({first}, {last}, begin={begin}, end={end}, step={step}): sizes and step are at least 1, and "
+            "begin is from 0 on and below end."
+        )
+    sizes = {0: first}
+    for epoch in range(begin + 1, end + 1):
+        between = first + (last - first) * (epoch - begin) / (end - begin)
+        size = last if epoch == end else min(max(int(between) // step * step, min(first, last)), max(first, last))
+        if size != list(sizes.values())[-1]:
+            sizes[epoch] = size
+    return sizes
 
 
 def none() -> Recipe:

@@ -5,7 +5,7 @@ of (seed, epoch, position in the epoch), so ranks need no list, and a run resume
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,8 @@ from augpipe.checks.arguments import as_count
 from augpipe.checks.plural import count
 from augpipe.gpu_ops.random.permutation import MAX_SAMPLES, GroupOrders, permute
 from augpipe.gpu_ops.random.philox import draws
-from augpipe.source import Ints, Source, labels_of
+from augpipe.recipe import Recipe
+from augpipe.source import Ints, Source, classes_of
 
 WEIGHTED_STREAM = zlib.crc32(b"augpipe.sampling.weighted")
 """The Philox op id under which positions draw by weight, with the position in the sample id's place."""
@@ -73,6 +74,17 @@ def bind(sampler: Sampler, source: Source, shuffle: object) -> Sampling:
     if shuffle is not True:
         raise ValueError(f"shuffle={shuffle!r} is an order, and the sampler draws one itself. Leave shuffle out.")
     return sampler.bind(source)
+
+
+def check_alternation(recipes: Iterable[Recipe]) -> None:
+    """Raise ValueError where a recipe alternates by epoch, which a sampler leaves without meaning."""
+    for recipe in recipes:
+        for op in (op for view in recipe.all_views for op in view.ops if op.alternates):
+            raise ValueError(
+                f"{type(op).__name__}(alternate=True) changes a sample from each epoch to the next, and with a sampler "
+                f"it may come several times an epoch, or not at all. Write {type(op).__name__}(), or leave the sampler "
+                "out."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +175,7 @@ class ClassBalanced:
 
     def bind(self, source: Source) -> Sampling:
         """See `Sampler`."""
-        labels = labels_of(source, np.arange(len(source), dtype=np.int64))
+        labels = classes_of(source, np.arange(len(source), dtype=np.int64), "ClassBalanced")
         found, counts = np.unique(labels[labels >= 0], return_counts=True)
         if not len(found):
             raise ValueError("ClassBalanced needs labels, and the source has none. Use Weighted, or leave it out.")
@@ -238,7 +250,7 @@ class _ByClass(_ByQuota):
         return self._by_class[super().sample_ids(positions, seed, epoch)].astype(np.int64)
 
     def groups_of(self, sample_ids: Ints) -> Ints:
-        return labels_of(self._source, sample_ids)
+        return classes_of(self._source, sample_ids, "ClassBalanced")
 
     def fingerprint(self) -> str:
         return f"{super().fingerprint()}, {zlib.crc32(self._by_class.tobytes()):08x}"

@@ -6,7 +6,11 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.plural import count
+
 Ints = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int64] | npt.NDArray[np.float32]
+"""(B,) int64 classes, or (B, k) numbers."""
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -15,13 +19,13 @@ class Source(Protocol):
     """N images with the sample ids 0..N-1; `read` is called from several threads at once.
 
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
-    (`StackedSource`), and labels many at a time (`LabelledSource`). One that is made of several says which sample is of
-    which (`PartedSource`).
+    (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are no classes says how many
+    numbers each is (`VectorLabelledSource`), and one that is made of several which sample is of which (`PartedSource`).
     """
 
     @property
     def classes(self) -> Sequence[str]:
-        """Label -> class name; empty where there are no labels."""
+        """Label -> class name; empty where there are no labels. For k numbers a label: their names, or empty."""
 
     def __len__(self) -> int: ...
 
@@ -32,8 +36,8 @@ class Source(Protocol):
             OSError: the file cannot be read; the loader adds the sample's name.
         """
 
-    def label(self, sample_id: int) -> int:
-        """The class, or -1 where there is none."""
+    def label(self, sample_id: int) -> int | Labels:
+        """The class, or -1 where there is none; (k,) numbers of a `VectorLabelledSource`."""
 
     def name(self, sample_id: int) -> str:
         """A path or a description, for captions and error messages."""
@@ -68,8 +72,20 @@ class StackedSource(Source, Protocol):
 class LabelledSource(Source, Protocol):
     """Images whose labels can be looked up many at a time."""
 
-    def labels_of(self, sample_ids: Ints) -> Ints:
-        """(B,) int64: what `label` says of each."""
+    def labels_of(self, sample_ids: Ints) -> Labels:
+        """(B,) int64, or (B, k) float32 or int64: what `label` says of each."""
+
+
+class VectorLabelledSource(Source, Protocol):
+    """Images each of which is labelled by k numbers: several classes at once (multi-hot), soft labels, regression.
+
+    They are all float32, or all int64, and reach `Batch.labels` as they are, (B, k). Labels that are given as booleans
+    are float32, 0 or 1, as binary cross-entropy takes them.
+    """
+
+    @property
+    def label_width(self) -> int:
+        """k; 0 is as if there were no `label_width`: each label is a class."""
 
 
 class PartedSource(Source, Protocol):
@@ -105,12 +121,60 @@ def stack_of(source: Source) -> Pixels | None:
     return np.asarray(stack[..., None] if stack.ndim == 3 else stack)
 
 
-def labels_of(source: Source, sample_ids: Ints) -> Ints:
-    """(B,) int64: the classes, -1 where there is none."""
+def label_width_of(source: Source) -> int:
+    """How many numbers each label is; 0 where it is a class."""
+    width: int = getattr(source, "label_width", 0)
+    return width
+
+
+def labels_of(source: Source, sample_ids: Ints) -> Labels:
+    """(B,) int64: the classes, -1 where there is none. Of a `VectorLabelledSource`: (B, k) float32 or int64.
+
+    Raises:
+        ValueError: a label is not of k numbers.
+    """
     if hasattr(source, "labels_of"):
-        labels: Ints = source.labels_of(sample_ids)
+        labels: Labels = source.labels_of(sample_ids)
         return labels
-    return np.array([source.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+    width = label_width_of(source)
+    if not width:
+        return np.array([source.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+    rows = []
+    for sample_id in sample_ids.tolist() or [0]:  # a batch without samples is of the same dtype
+        row = np.asarray(source.label(sample_id))
+        if row.shape != (width,) or row.dtype.kind not in "iufb":
+            raise ValueError(
+                f"{source.name(sample_id)}: its label has shape {row.shape} and dtype {row.dtype}, and label_width "
+                f"says {count(width, 'number')}. Return an array of shape ({width},)."
+            )
+        rows.append(row)
+    return as_label_rows(np.stack(rows)[: len(sample_ids)])
+
+
+def as_label_rows(numbers: npt.NDArray[Any]) -> Labels:
+    """(N, k) numbers as `VectorLabelledSource` has them: integers as int64, all others as float32."""
+    is_whole = numbers.dtype.kind in "iu"
+    return numbers.astype(np.int64) if is_whole else numbers.astype(np.float32)
+
+
+def classes_of(source: Source, sample_ids: Ints, what: str) -> Ints:
+    """(B,) int64: the classes, -1 where there is none; `what` needs them.
+
+    Raises:
+        ValueError: labels are no classes.
+    """
+    require_classes(source, what)
+    return labels_of(source, sample_ids).astype(np.int64)
+
+
+def require_classes(source: Source, what: str, remedy: str = "Give a source whose labels are class numbers") -> None:
+    """Raise ValueError where labels are no classes, which `what` needs."""
+    width = label_width_of(source)
+    if width:
+        raise ValueError(
+            f"{what} needs one class an image, and labels here are {count(width, 'number')} each ({source.name(0)} is "
+            f"one such image). {remedy}."
+        )
 
 
 def sizes_of(source: SizedSource, sample_ids: Ints) -> Ints:

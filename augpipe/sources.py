@@ -9,7 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.source import Ints, Pixels, Source, is_sized, is_source, labels_of, num_parts_of, parts_of, stack_of
+from augpipe.source import (
+    Ints,
+    Labels,
+    Pixels,
+    Source,
+    is_sized,
+    is_source,
+    label_width_of,
+    labels_of,
+    num_parts_of,
+    parts_of,
+    stack_of,
+)
 
 
 class Subset:
@@ -93,12 +105,17 @@ class Subset:
         """Where its rows begin, as far as the whole source knows."""
         return _row_index(self._source, self._inner_id(sample_id))
 
-    def label(self, sample_id: int) -> int:
-        """The sample's class."""
+    @property
+    def label_width(self) -> int:
+        """The whole source's."""
+        return label_width_of(self._source)
+
+    def label(self, sample_id: int) -> int | Labels:
+        """The sample's class, or numbers."""
         return self._source.label(self._inner_id(sample_id))
 
-    def labels_of(self, sample_ids: Ints) -> Ints:
-        """(B,) the samples' classes."""
+    def labels_of(self, sample_ids: Ints) -> Labels:
+        """(B,) or (B, k): the samples' labels."""
         return labels_of(self._source, self._inner(sample_ids))
 
     def name(self, sample_id: int) -> str:
@@ -143,6 +160,14 @@ class Concat:
                     "things. Open both with the same classes=[...]."
                 )
         self._sources = tuple(sources)
+        kinds = [_label_kind(source) for source in sources]
+        for number, kind in enumerate(kinds):
+            if kind != kinds[0]:
+                raise ValueError(
+                    f"labels of sources[0] are {_in_words(kinds[0])}, and those of sources[{number}] "
+                    f"{_in_words(kind)}, so that no batch can hold both. Give all the same kind of labels."
+                )
+        self.label_width, self._label_dtype = kinds[0]
         self.classes: Sequence[str] = sources[labelled[0]].classes if labelled else ()
         """Those of the sources that have any."""
         self.lengths = tuple(map(len, sources))
@@ -185,14 +210,15 @@ class Concat:
         """Where its rows begin, as far as its source knows."""
         return _row_index(*self._find(sample_id))
 
-    def label(self, sample_id: int) -> int:
-        """The sample's class."""
+    def label(self, sample_id: int) -> int | Labels:
+        """The sample's class, or numbers."""
         source, inner = self._find(sample_id)
         return source.label(inner)
 
-    def labels_of(self, sample_ids: Ints) -> Ints:
-        """(B,) the samples' classes."""
-        labels = np.empty(len(sample_ids), np.int64)
+    def labels_of(self, sample_ids: Ints) -> Labels:
+        """(B,) or (B, k): the samples' labels."""
+        shape = (len(sample_ids), self.label_width) if self.label_width else (len(sample_ids),)
+        labels: Labels = np.empty(shape, self._label_dtype)
         for number, where, inner in self._by_source(sample_ids):
             labels[where] = labels_of(self._sources[number], inner)
         return labels
@@ -240,6 +266,17 @@ def _check_id(sample_id: int, num_samples: int) -> None:
             f"sample_id={sample_id} is out of range: this source holds {count(num_samples, 'photograph')}, "
             f"with the ids 0..{num_samples - 1}."
         )
+
+
+def _label_kind(source: Source) -> tuple[int, np.dtype[Any]]:
+    """How many numbers a label is, 0 for a class, and their dtype."""
+    width = label_width_of(source)
+    return width, labels_of(source, np.empty(0, np.int64)).dtype if width else np.dtype(np.int64)
+
+
+def _in_words(kind: tuple[int, np.dtype[Any]]) -> str:
+    width, dtype = kind
+    return f"{count(width, 'number')} of {dtype} each" if width else "classes"
 
 
 def _row_index(source: Source, sample_id: int) -> bytes | memoryview:

@@ -26,20 +26,37 @@ class Flip(Op):
     """horizontal swaps left and right; vertical swaps top and bottom."""
     p: Probability = 0.5
     """How often the image is mirrored."""
+    alternate: bool = False
+    """Mirror a random half of all images in epoch 0, and from then on each image every other epoch, so that two epochs
+    in a row show both sides of it (Jordan 2024, arXiv:2404.00498)."""
 
     num_words: ClassVar[int] = 1
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("flipped", np.bool_),)
+
+    @model_validator(mode="after")
+    def _halves(self) -> Self:
+        if self.alternate and self.p != 0.5:
+            raise ValueError(
+                f"alternate=True mirrors each image every other epoch, and p={self.p:g} asks for another share. Leave "
+                "out one of the two."
+            )
+        return self
 
     @property
     def num_variants(self) -> int | None:
         return 2
 
     @property
+    def alternates(self) -> bool:
+        return self.alternate
+
+    @property
     def draws_text(self) -> str:
-        return f"{self.direction} or not"
+        return f"{self.direction} or not" + (", in turn from epoch to epoch" if self.alternate else "")
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        return {"flipped": words.happens(0, self.p)}
+        flipped = words.happens(0, self.p)
+        return {"flipped": ~flipped if self.alternate and words.epoch % 2 else flipped}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         sign = np.where(drawn["flipped"], -1.0, 1.0)

@@ -45,9 +45,10 @@ class Group(Op):
         if not self.ops:
             raise ValueError(f"{self.op} holds no ops. List those to choose from: ops=[ops.Flip(), ops.Rotate()].")
         for op in self.ops:
-            if op.is_crop or op.op == "normalize":
+            if op.is_crop or op.op == "normalize" or op.alternates:
+                which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(
-                    f"{self.op} holds {op.op}, which all images of a batch need alike. Put it into the recipe's ops."
+                    f"{self.op} holds {which}, which is no choice of an image. Put it into the recipe's ops."
                 )
         return self
 

@@ -72,6 +72,11 @@ class Op(Checked):
         return 1
 
     @property
+    def alternates(self) -> bool:
+        """Whether its words are a sample's for good, those of epoch 0, and epochs only change what is made of them."""
+        return False
+
+    @property
     def draws_text(self) -> str:
         """What it draws, in words, for `augpipe inspect`."""
         return "nothing"

@@ -31,7 +31,8 @@ class Erase(Op):
         Literal["noise", "mean"] | tuple[Level, Level, Level],
         told("must be 'noise', 'mean' or three levels in 0..255: {name}=[0, 0, 0]"),
     ] = "noise"
-    """noise is normal, with the mean and the standard deviation of `mean` and `std`; mean is that mean; else levels."""
+    """noise is normal, with the mean and the standard deviation of `mean` and `std`, and kept within 0..255 in uint8
+    alone; mean is that mean; else levels."""
     mean: tuple[float, float, float] = IMAGENET.mean
     """Per channel R, G, B, in 0..1; the default is ImageNet's, so that noise is 0 +- 1 after Normalize()."""
     std: tuple[float, float, float] = IMAGENET.std

@@ -21,6 +21,7 @@ class RandomWords:
         words: (n, k).
         more: (name, number of words) -> the words of a stream of its own, for ops within this op.
         only: (n,) whether the op may be applied at all; None for always.
+        epoch: which one is planned, for ops that alternate.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class RandomWords:
         words: Words,
         more: Callable[[str, int], Words] | None = None,
         only: npt.NDArray[np.bool_] | None = None,
+        epoch: int = 0,
     ) -> None:
         self.words = words
+        self.epoch = epoch
         self._more = more
         self._only = only
 

@@ -13,9 +13,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from augpipe.batch import Batch
 from augpipe.cache import PixelCache
 from augpipe.cpu.workers import WorkerPool
@@ -25,7 +22,7 @@ from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
-from augpipe.source import Source, labels_of
+from augpipe.source import Labels, Source, labels_of
 
 TASKS_PER_THREAD = 4
 """Tasks that a stage in pieces is cut into, for each thread; at 16, batches of 32 were measured 5 % slower."""
@@ -57,8 +54,8 @@ class Output(Protocol):
     def finish(self, batch: BatchInProgress) -> list[Any]:
         """The images of each view; called by the thread that asked for the batch."""
 
-    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
-        """(B,) labels beside the images."""
+    def labels(self, labels: Labels) -> Any:
+        """(B,) or (B, k) labels beside the images."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ class Decoder:
         self._samples = samples
         self._planner = planner
         self._cache = cache
-        self._row_indexes = RowIndexes(settings.source, settings.row_index_bytes)
+        self._row_indexes = settings.row_indexes or RowIndexes(settings.source, settings.row_index_bytes)
 
     def decode(self, batch: BatchInProgress, item: Item, memory: Callable[[int], Pixels]) -> None:
         """Give an item its RGBX pixels on the host, unless the cache holds them already.

@@ -16,7 +16,7 @@ from augpipe.cuda.streams import streams_of
 from augpipe.located import LocatedPixels
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.source import Pixels
+from augpipe.source import Labels, Pixels
 
 
 @dataclass(kw_only=True)
@@ -92,11 +92,12 @@ class DeviceOutput:
                 keep += self._writer.write(self._reserved(batch), stream)
             return list(self._renderer.render(target.table, batch.tables, batch.sizes, keep, ids))
 
-    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
-        """(B,) int64 on the device, copied without waiting."""
+    def labels(self, labels: Labels) -> Any:
+        """(B,) or (B, k) on the device, copied without waiting."""
         with self._streams.on_current():
-            pinned = self._streams.pinned(labels.nbytes).view(torch.int64)
-            pinned.numpy()[:] = labels
+            plain = torch.from_numpy(np.ascontiguousarray(labels))
+            pinned = self._streams.pinned(labels.nbytes).view(plain.dtype).view(plain.shape)
+            pinned.copy_(plain)
             return pinned.to(self._streams.device, non_blocking=True)
 
     def _reserved(self, batch: BatchInProgress) -> list[tuple[LocatedPixels, Reservation]]:

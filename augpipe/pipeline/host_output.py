@@ -12,7 +12,7 @@ from augpipe.cpu.render import Scratch, render
 from augpipe.output import import_torch
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.source import Pixels
+from augpipe.source import Labels, Pixels
 
 AT_A_TIME_BYTES = 2**20
 """Bytes of images that a thread decodes before it renders them: about what a core's cache holds. Each call of the
@@ -76,8 +76,8 @@ class HostOutput:
             for memory, (height, width) in zip(batch.target, batch.sizes, strict=True)
         ]
 
-    def labels(self, labels: npt.NDArray[np.int64]) -> Any:
-        """(B,) labels beside the images."""
+    def labels(self, labels: Labels) -> Any:
+        """(B,) or (B, k) labels beside the images."""
         return self._settings.form.wrap_labels(labels)
 
     def _render(self, batch: BatchInProgress, items: Sequence[Item]) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.cache.row_indexes import RowIndexes
+from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.plan import Plan
 from augpipe.recipe import Recipe
-from augpipe.source import Ints, Source
+from augpipe.source import Ints, Labels, Source
 
 Rows = npt.NDArray[np.void]
 
@@ -39,6 +41,12 @@ class Settings:
     """What row indexes may take in memory."""
     groups_of: Callable[[Ints], Ints] | None = None
     """(B,) sample ids -> (B,) numbers: only samples of the same number replace each other. None: all do."""
+    recipes_differ: bool = False
+    """Whether other epochs have other recipes, so that one may have been content with a size that this one is not."""
+    seen: SeenSizes | None = None
+    """What earlier epochs have found of the source's images; None: it is kept with the stages."""
+    row_indexes: RowIndexes | None = None
+    """Those of the source's JPEGs, likewise."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
 
@@ -89,8 +97,8 @@ class BatchInProgress:
     """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
-    labels: npt.NDArray[np.int64] | None = None
-    """(B,), once every item is decoded."""
+    labels: Labels | None = None
+    """(B,) or (B, k), once every item is decoded."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""
     target: Any = None

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from augpipe.cache import PixelCache, Sizes
+from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
@@ -22,7 +24,7 @@ class Samples:
     def __init__(self, settings: Settings, cache: PixelCache | None) -> None:
         self._settings = settings
         self._cache = cache
-        self._seen = _SeenSizes(len(settings.source))
+        self._seen = settings.seen or SeenSizes(len(settings.source))
         self.unusable: set[int] = set()
         """Samples that an item could not be made of so far."""
 
@@ -32,7 +34,8 @@ class Samples:
         with block.lock:
             if block.sizes is None:
                 ids = block.sample_ids
-                block.sizes = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
+                known = self._cache.sizes_of(ids) if self._cache is not None else self._known_to_the_source(ids)
+                block.sizes = self._that_suit(known) if self._settings.recipes_differ else known
 
     def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Give the items an image without content where its size is known: `look_up_sizes`.
@@ -53,8 +56,10 @@ class Samples:
         for item in items:
             try:
                 known = self._cache.size_of(item.sample_id) if self._cache is not None else None
+                if known is not None and self._settings.recipes_differ and not self._suits(np.array([known[:2]]))[0]:
+                    known = None  # another recipe took it; reading it says why this one does not
                 item.image = self.read(item.sample_id) if known is None else _unread(item.sample_id, *known)
-                self._seen.note(item.image)
+                self._seen.note(item.sample_id, item.image.size, item.image.may_scale)
             except BaseException as problem:
                 item.error = problem
 
@@ -132,11 +137,23 @@ class Samples:
             return self._seen.find(sample_ids)
         suits = ((sizes > 0) & (sizes <= limit)).all(axis=1)
         suits &= sizes.prod(axis=1) <= limit
-        shapes, which = np.unique(sizes[suits], axis=0, return_inverse=True)
-        suits[suits] = np.array([reason is None for reason in refusals(settings.recipe, shapes.tolist())], bool)[which]
+        suits[suits] = self._suits(sizes[suits])
         heights, widths = np.where(suits, sizes.T, 0)
         columns = np.broadcast_arrays(heights, widths, suits & (stack is None), sample_ids)
         return Sizes(heights=columns[0], widths=columns[1], may_scale=columns[2])
+
+    def _suits(self, sizes: Ints) -> npt.NDArray[np.bool_]:
+        """(B,) whether the recipe can use images of (B, 2) heights and widths."""
+        shapes, which = np.unique(sizes, axis=0, return_inverse=True)
+        usable = [reason is None for reason in refusals(self._settings.recipe, shapes.tolist())]
+        return np.array(usable, np.bool_)[which]
+
+    def _that_suit(self, known: Sizes) -> Sizes:
+        """Sizes that another recipe was content with, without those that this one cannot use."""
+        suits = known.heights > 0
+        suits[suits] = self._suits(np.stack([known.heights[suits], known.widths[suits]], axis=1))
+        heights, widths = np.where(suits, known.heights, 0), np.where(suits, known.widths, 0)
+        return Sizes(heights=heights, widths=widths, may_scale=known.may_scale & suits)
 
     def _nothing_left(self, batch: BatchInProgress, item: Item) -> SampleError:
         others = item.num_replaced - 1
@@ -157,24 +174,6 @@ def may_read_late(settings: Settings) -> bool:
         return True
     keeps_whole = any(view.out_size is None for view in settings.recipe.all_views)
     return not keeps_whole
-
-
-class _SeenSizes:
-    """What was found of the samples that were opened so far; 9 bytes each."""
-
-    def __init__(self, num_samples: int) -> None:
-        self._sizes = np.zeros((num_samples, 2), np.int32)
-        self._may_scale = np.zeros(num_samples, np.bool_)
-
-    def note(self, image: StoredImage) -> None:
-        """Remember the size of an image that the recipe can use."""
-        self._may_scale[image.sample_id] = image.may_scale
-        self._sizes[image.sample_id] = image.size
-
-    def find(self, sample_ids: Ints) -> Sizes:
-        """The sizes of samples, 0 for those not seen yet."""
-        heights, widths = self._sizes[sample_ids].T.astype(np.int64)
-        return Sizes(heights=heights, widths=widths, may_scale=self._may_scale[sample_ids])
 
 
 def _unread(sample_id: int, height: int, width: int, may_scale: bool) -> StoredImage:

@@ -185,8 +185,9 @@ def _plan_view(
         if op.num_words:
             stream = f"{op.op}:{place}:{position}{sampled}"
             more = partial(_more_words, seed, epoch, drawn_by, stream)
-            words = RandomWords(draws(seed, epoch, drawn_by, stream_id(stream), op.num_words), more)
-            all_drawn[key] = op.draw(words, frame)
+            drawn_in = 0 if op.alternates else epoch
+            words = draws(seed, drawn_in, drawn_by, stream_id(stream), op.num_words)
+            all_drawn[key] = op.draw(RandomWords(words, more, epoch=epoch), frame)
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})

@@ -264,16 +264,23 @@ def _row(
     headings: tuple[str, ...],
     crop: tuple[float, float, float, float] | None,
 ) -> Row:
-    label = source.label(sample_id)
     return Row(
         sample_id=sample_id,
         original=_whole(source.read(sample_id)),
         name=source.name(sample_id),
-        class_name=str(source.classes[label]) if 0 <= label < len(source.classes) else "",
+        class_name=_class_name(source, sample_id),
         crop=crop,
         headings=headings,
         cells=cells,
     )
+
+
+def _class_name(source: Source, sample_id: int) -> str:
+    """Of a label of k numbers: the first few of them."""
+    label = source.label(sample_id)
+    if isinstance(label, np.ndarray):
+        return " ".join(f"{number:g}" for number in label[:4]) + (" ..." if len(label) > 4 else "")
+    return str(source.classes[label]) if 0 <= label < len(source.classes) else ""
 
 
 def _whole(content: bytes | Pixels) -> Pixels:

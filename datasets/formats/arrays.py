@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.source import Labels, as_label_rows
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -17,8 +18,10 @@ class ArraySource(LabelledSource):
     Args:
         images: uint8, one array of shape (N, H, W, C) or (N, H, W), or a sequence of arrays of shape (H, W, C) or
             (H, W), each of its own size; C is 1, 3 (RGB) or 4 (RGBA).
-        labels: N integers, -1 where there is none; all -1 if left out.
-        classes: label -> class name; "0", "1", ... if left out where there are labels.
+        labels: N integers, -1 where there is none; or (N, k) numbers, k an image, for several classes at once, soft
+            labels or regression. All -1 if left out.
+        classes: label -> class name; "0", "1", ... if left out where there are labels. For k numbers a label: what each
+            stands for.
 
     Raises:
         ValueError: another dtype or shape, no image, or labels and classes that do not fit.
@@ -39,7 +42,7 @@ class ArraySource(LabelledSource):
             raise ValueError("images is empty: a source holds at least one image. Pass at least one.")
         self._images = images
         self._labels = _checked_labels(labels, len(images), len(classes))
-        num_classes = int(self._labels.max()) + 1
+        num_classes = 0 if self.label_width else int(self._labels.max()) + 1
         self.classes: Sequence[str] = tuple(classes) or tuple(str(label) for label in range(num_classes))
 
     def __len__(self) -> int:
@@ -101,14 +104,21 @@ def _check_image(image: Any, name: str) -> None:
         raise ValueError(f"{name} has shape {image.shape}: an image needs at least one pixel. Leave it out.")
 
 
-def _checked_labels(labels: npt.ArrayLike | None, num_images: int, num_classes: int) -> npt.NDArray[np.int64]:
+def _checked_labels(labels: npt.ArrayLike | None, num_images: int, num_classes: int) -> Labels:
     if labels is None:
         return np.full(num_images, -1, dtype=np.int64)
     given = np.asarray(labels)
+    if given.ndim == 2 and given.dtype.kind in "iufb" and len(given) == num_images and given.shape[1]:
+        if num_classes not in (0, given.shape[1]):
+            raise ValueError(
+                f"labels has {given.shape[1]} numbers an image, and classes {num_classes} names. Give one name each, "
+                "or none."
+            )
+        return as_label_rows(given)
     if given.shape != (num_images,) or not np.issubdtype(given.dtype, np.integer):
         raise ValueError(
             f"labels has shape {given.shape} and dtype {given.dtype}, and {num_images} integers are needed, one an "
-            "image. Pass class numbers (not names, not one-hot rows)."
+            f"image, or ({num_images}, k) numbers. Pass class numbers (not names), or labels[:, None] to regress one."
         )
     checked = given.astype(np.int64)
     low, high = int(checked.min()), int(checked.max())

@@ -4,10 +4,11 @@ import csv
 import os
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import NoReturn, TextIO
+from typing import NamedTuple, NoReturn, TextIO
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import FileSource
+from augpipe.datasets.metadata.label_rows import COLUMN_PREFIX, LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
 
@@ -25,6 +26,9 @@ class FileListSource(FileSource):
     quotes. Without a label column all labels are -1. Labels are integers (0, 1, ..., -1 for none) or class
     names, which are sorted (by bytes) into `classes`; integers give the classes "0", "1", ....
 
+    Where a header has no column `label` but some that begin with `label_`, such as `label_x` and `label_y`, each label
+    is that many numbers: float32, or int64 where all of them are whole and written without a point.
+
     Files that are missing or unreadable show up when they are read, so that the loader's `on_error` decides;
     only when none of the first hundred is there is the list refused, for then its root is wrong.
 
@@ -32,7 +36,9 @@ class FileListSource(FileSource):
         path: the list.
         root: what relative paths in it are relative to; the list's own folder if left out.
         classes: the classes and their order; every label is then one of these names, or the number of one. Give a
-            validation list the training list's `classes`, and labels agree even where it lacks some of them.
+            validation list the training list's `classes`, and labels agree even where it lacks some of them. For labels
+            of several columns: what those stand for; their names if left out.
+        labels: the columns of numbers, by their names in the header, that together are the label.
 
     Raises:
         ValueError: there is no such list, it is empty, or a line of it cannot be used; says which.
@@ -45,6 +51,7 @@ class FileListSource(FileSource):
         root: str | os.PathLike[str] | None = None,
         *,
         classes: Sequence[str] | None = None,
+        labels: Sequence[str] = (),
     ) -> None:
         text = os.fspath(path)
         if not os.path.isfile(text):
@@ -53,27 +60,42 @@ class FileListSource(FileSource):
                 f"{printable(text)} {what}; FileListSource takes a CSV or TSV file of path,label lines. Give its path."
             )
         base = os.path.dirname(text) if root is None else os.fspath(root)
-        names, labels, lines = NameTable(), LabelColumn(), array("q")
-        for line, name, label in _rows(text, base):
+        if isinstance(labels, str):
+            raise ValueError(f"labels={labels!r} is one text. Give the columns' names: labels=[{labels!r}].")
+        names, column, lines, rows = NameTable(), LabelColumn(), array("q"), None
+        for line, name, label in _rows(text, base, tuple(labels)):
             names.extend([os.fsencode(name)])
-            labels.append(label)
             lines.append(line)
+            if isinstance(label, dict):
+                rows = rows or LabelRows(list(label))
+                try:
+                    rows.append(list(label.values()))
+                except ValueError as error:
+                    _refuse(text, line, str(error))
+            else:
+                column.append(label)
         if not lines:
             raise ValueError(f"{printable(text)} lists no photograph. Write one a line, as path,label.")
         _check_root(text, base, names)
-        numbers, found = labels.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
-        super().__init__(base, names, numbers, found)
+        if rows is not None:
+            super().__init__(base, names, rows.numbered(), rows.names(classes))
+        else:
+            numbers, found = column.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
+            super().__init__(base, names, numbers, found)
 
 
 def _refuse(path: str, line: int, reason: str) -> NoReturn:
     raise ValueError(f"{printable(path)}, line {line}: {reason}")
 
 
-def _rows(path: str, base: str) -> Iterator[tuple[int, str, str | None]]:
-    """(line, path, label) of each line that is not blank; label is None where there is no such column."""
+def _rows(path: str, base: str, labels: Sequence[str]) -> Iterator[tuple[int, str, str | dict[str, str] | None]]:
+    """(line, path, label) of each line that is not blank; label is None where there is no such column.
+
+    Where labels are several columns, it is what stands in each of them.
+    """
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=_delimiter(path, file), strict=True)
-        columns: tuple[int, int | None] | None = None
+        columns: _Columns | None = None
         line = 0
         try:
             for row in reader:
@@ -81,7 +103,7 @@ def _rows(path: str, base: str) -> Iterator[tuple[int, str, str | None]]:
                 if not any(cell.strip() for cell in row):
                     continue
                 if columns is None:
-                    columns, is_header = _columns(path, start, row, base)
+                    columns, is_header = _columns(path, start, row, base, labels)
                     if is_header:
                         continue
                 yield start, *_fields(path, start, row, columns)
@@ -111,11 +133,27 @@ def _first_line_not_utf8(path: str) -> int:
     raise AssertionError(f"{path} is UTF-8 line by line, and was not as a whole")
 
 
-def _columns(path: str, line: int, row: Sequence[str], base: str) -> tuple[tuple[int, int | None], bool]:
+class _Columns(NamedTuple):
+    path: int
+    label: int | None
+    rows: dict[str, int]
+    """Name -> column, of labels of several columns."""
+
+
+def _columns(path: str, line: int, row: Sequence[str], base: str, labels: Sequence[str]) -> tuple[_Columns, bool]:
     """Which columns hold the path and the label, and whether this first row is a header."""
     header = [cell.strip().lower() for cell in row]
     if "path" in header:
-        return (header.index("path"), header.index("label") if "label" in header else None), True
+        names = [cell.strip() for cell in row]
+        missing = [name for name in labels if name not in names]
+        if missing:
+            _refuse(path, line, f"there is no column {missing[0]!r}: the header has {', '.join(names)}. Name those.")
+        if not labels and "label" not in header:
+            labels = [name for name in names if name.lower().startswith(COLUMN_PREFIX)]
+        rows = {name: names.index(name) for name in labels}
+        return _Columns(header.index("path"), header.index("label") if "label" in header else None, rows), True
+    if labels:
+        _refuse(path, line, f"no header with a column 'path', and labels={list(labels)!r} names some. Write a header.")
     unnamed = "label" in header
     # a header of other names would become an image that is never found, and its label a class
     alien = not os.path.splitext(row[0])[1] and not os.path.lexists(os.path.join(base, row[0]))
@@ -126,16 +164,18 @@ def _columns(path: str, line: int, row: Sequence[str], base: str) -> tuple[tuple
             f"neither a header with a column 'path' nor a file that is there: {', '.join(row)}. "
             "Name the columns path and label.",
         )
-    return (0, 1 if len(row) > 1 else None), False
+    return _Columns(0, 1 if len(row) > 1 else None, {}), False
 
 
-def _fields(path: str, line: int, row: Sequence[str], columns: tuple[int, int | None]) -> tuple[str, str | None]:
-    path_column, label_column = columns
-    needed = max(path_column, label_column or 0) + 1
+def _fields(path: str, line: int, row: Sequence[str], columns: _Columns) -> tuple[str, str | dict[str, str] | None]:
+    path_column, label_column, rows = columns
+    needed = max(path_column, label_column or 0, *rows.values()) + 1
     if len(row) < needed:
         _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
     if not row[path_column].strip():
         _refuse(path, line, "the path is empty. Write one, or remove the line.")
+    if rows:
+        return row[path_column], {name: row[place] for name, place in rows.items()}
     if label_column is None:
         return row[path_column], None
     label = row[label_column].strip()

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
+from augpipe.source import Labels, as_label_rows
 
 
 class LabelledSource(ABC):
@@ -16,32 +17,46 @@ class LabelledSource(ABC):
 
     classes: Sequence[str]
     """Label -> class name."""
-    _labels: npt.NDArray[np.integer[Any]] | None
-    """(N,) integers, -1 where there is none; None where no sample has one."""
+    _labels: npt.NDArray[Any] | None
+    """(N,) integers, -1 where there is none; (N, k) int64 or float32 where each label is k numbers; None where there
+    are no labels."""
     _where: str = ""
     """What the samples are read from, for `repr`."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
-    def label(self, sample_id: int) -> int:
-        """The class, or -1 where there is none."""
+    @property
+    def label_width(self) -> int:
+        """How many numbers each label is; 0 where it is a class."""
+        return 0 if self._labels is None or self._labels.ndim == 1 else self._labels.shape[1]
+
+    def label(self, sample_id: int) -> int | Labels:
+        """The class, or -1 where there is none; (k,) numbers where labels are such."""
         check_sample_id(sample_id, len(self))
+        if self.label_width:
+            assert self._labels is not None
+            numbers: Labels = self._labels[sample_id].copy()
+            return numbers
         return -1 if self._labels is None else int(self._labels[sample_id])
 
-    def labels_of(self, sample_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(B,) int64: the classes of (B,) samples, -1 where there is none."""
+    def labels_of(self, sample_ids: npt.NDArray[np.int64]) -> Labels:
+        """(B,) int64: the classes of (B,) samples, -1 where there is none; (B, k) numbers where labels are such."""
         for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
             check_sample_id(int(sample_id), len(self))
-        if type(self).label is not LabelledSource.label:
-            return np.array([self.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+        if type(self).label is not LabelledSource.label and len(sample_ids):
+            labels = np.array([self.label(sample_id) for sample_id in sample_ids.tolist()])
+            return as_label_rows(labels) if labels.ndim == 2 else labels.astype(np.int64)
         if self._labels is None:
             return np.full(len(sample_ids), -1, np.int64)
-        return self._labels[sample_ids].astype(np.int64)
+        found = self._labels[sample_ids]
+        return as_label_rows(found) if self.label_width else found.astype(np.int64)
 
-    def labels(self) -> npt.NDArray[np.int64]:
-        """All labels, int64 of shape (N,); a copy."""
-        return np.full(len(self), -1, np.int64) if self._labels is None else self._labels.astype(np.int64)
+    def labels(self) -> Labels:
+        """All labels, (N,) int64 or (N, k); a copy."""
+        if self._labels is None:
+            return np.full(len(self), -1, np.int64)
+        return as_label_rows(self._labels) if self.label_width else self._labels.astype(np.int64)
 
     def __repr__(self) -> str:
         held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"

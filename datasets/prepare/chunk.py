@@ -145,7 +145,7 @@ def short_name(name: str, prefix: str) -> str:
 
 
 def _label(source: Source, sample_id: int) -> int:
-    label = source.label(sample_id)
+    label = int(source.label(sample_id))
     if not -1 <= label < len(source.classes):
         raise ValueError(f"its label {label} is none of the source's {len(source.classes)} classes")
     return label

@@ -66,7 +66,7 @@ def decode_sample(source: Source, sample_id: int, scratch: Scratch, max_pixels: 
 def _measure(
     source: Source, sample_id: int, fingerprints: bool, perceptual: bool, scratch: Scratch, max_pixels: int
 ) -> Sums:
-    labels = Counter({source.label(sample_id): 1})
+    labels = Counter({int(source.label(sample_id)): 1})
     try:
         image, pixels = decode_sample(source, sample_id, scratch, max_pixels)
     except SampleError as problem:

@@ -19,7 +19,7 @@ from augpipe.datasets.stats.fingerprints import has_image_hash, pixel_digest
 from augpipe.datasets.stats.statistics import Statistics
 from augpipe.datasets.stats.sums import Sums, merge_all
 from augpipe.decoding import MAX_PIXELS
-from augpipe.source import Source
+from augpipe.source import Source, require_classes
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many images of it are done, and of how many."""
@@ -52,9 +52,10 @@ def collect_statistics(
         progress: called after each image, from one thread at a time.
 
     Raises:
-        ValueError: fewer than one thread.
+        ValueError: fewer than one thread; labels are no classes.
         SampleError: while duplicates are compared, an image cannot be read again.
     """
+    require_classes(source, "counting classes", "Give the images without labels, or with class numbers")
     threads = as_num_threads(num_threads, num_usable_cores())
     perceptual = duplicates and has_image_hash()
     if perceptual:

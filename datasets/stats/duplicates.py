@@ -95,7 +95,9 @@ def find_duplicates(
             groups.append(
                 Group(
                     kind=kind,
-                    members=tuple(Member(sample_id=id_, name=source.name(id_), label=source.label(id_)) for id_ in ids),
+                    members=tuple(
+                        Member(sample_id=id_, name=source.name(id_), label=int(source.label(id_))) for id_ in ids
+                    ),
                 )
             )
         stricter = firsts

@@ -12,7 +12,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.source import is_sized, is_source, labels_of, num_parts_of, parts_of, stack_of
 from augpipe.sources import Concat, Subset
-from tests.augpipe.loader.loader_sources import PAPER, MemorySource, arrays, samples
+from tests.augpipe.loader.loader_sources import PAPER, MemorySource, arrays, jpegs, samples
 from tests.datasets.shards.shard_sets import build
 
 NUM = 12
@@ -53,6 +53,16 @@ def test_a_concatenation_numbers_on() -> None:
     assert [both.label(i) for i in range(10)] == expected
     assert labels_of(both, np.array([9, 0, 3, 0])).tolist() == [expected[i] for i in (9, 0, 3, 0)]
     assert bits(both) == bits(MemorySource([STACK[i] for i in order], labels=expected))
+
+
+@pytest.mark.parametrize("row_index_bytes", [0, 2**20])
+def test_files_are_decoded_as_by_their_own_source(row_index_bytes: int) -> None:
+    files = jpegs(NUM)
+    plain = Loader(MemorySource(files), PAPER, batch_size=3, framework="numpy", row_index_bytes=row_index_bytes)
+    wrapped = Concat([Subset(MemorySource(files[:5]), range(5)), MemorySource(files[5:])])
+    loader = Loader(wrapped, PAPER, batch_size=3, framework="numpy", row_index_bytes=row_index_bytes)
+    for _ in range(3):
+        assert samples(loader) == samples(plain)
 
 
 def test_parts_are_told_apart_however_deep() -> None:

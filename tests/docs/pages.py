@@ -225,6 +225,13 @@ PAGES = {
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",
             ),
+            "from augpipe import Loader, Schedule": (
+                "next(iter(loader)).images.shape == (4, 3, 128, 128)",
+                "Schedule.load('growing.toml') == schedule",
+            ),
+            'name = "growing-in-two"': (
+                "[stage.epoch for stage in Schedule.load('growing-in-two.toml').stages] == [0, 12]",
+            ),
         },
     ),
     "docs/remote.md": Page(

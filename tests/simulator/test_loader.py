@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Batch
+from augpipe import Batch, Loader
 from augpipe.cpu.workers import WorkerPool
 from augpipe.cuda import cache_writer as insertion
 from augpipe.cuda import render, staging
 from augpipe.cuda.streams import SimulatedStreams
+from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage
@@ -49,6 +50,17 @@ def test_every_backend_and_cache_gives_the_same_bits(backend: Backend, cache: st
     loader = backend.loader(FILES, cache=cache)
     for expected in epochs:
         assert assert_same(loader, expected) == NUM
+
+
+@pytest.mark.parametrize("rows", [np.eye(NUM, 3, dtype=np.float32), np.arange(2 * NUM).reshape(NUM, 2)])
+def test_labels_of_several_numbers_reach_the_device(rows: Any) -> None:
+    source = ArraySource([np.zeros((20, 20, 3), np.uint8)] * NUM, rows)
+    loader = Loader(source, CENTRE, batch_size=4, device="cuda", rank=1, world_size=2)
+    batches = list(loader)
+    found = torch.cat([batch.labels for batch in batches]).numpy()
+    np.testing.assert_array_equal(found, rows[np.concatenate([batch.sample_ids for batch in batches])], strict=True)
+    empty = list(Loader(source, CENTRE, batch_size=5, device="cuda", rank=1, world_size=2))[-1]
+    assert tuple(empty.labels.shape)[1:] == rows.shape[1:]
 
 
 @needs_dali

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from augpipe import Loader, Recipe, order, recipes
+from augpipe import Loader, Recipe, Schedule, order, recipes
 from augpipe.checks.plural import count
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
 from augpipe.ops import Normalize
-from augpipe.source import Source
+from augpipe.source import Source, require_classes
 from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.world import World
 
+_OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
 logger = logging.getLogger("augpipe.trainer")
 
 
@@ -26,6 +27,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
         ValueError: there is no such source, it has fewer than two classes, or the two differ in theirs.
     """
     source = open_source(config.source)
+    require_classes(source, f"data.source={config.source!r}: training", _OWN_LOOP)
     if len(source.classes) < 2:
         found = f"one class alone, {source.classes[0]!r}" if source.classes else "no classes"
         raise ValueError(
@@ -37,6 +39,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     if config.eval_source is None:
         return source, None
     held = open_source(config.eval_source)
+    require_classes(held, f"data.eval_source={config.eval_source!r}: evaluation", _OWN_LOOP)
     if list(held.classes) != list(source.classes):
         other = sorted(set(held.classes) ^ set(source.classes))[:5]
         what = f"these are in one of them alone: {', '.join(other)}" if other else "their order differs"
@@ -47,21 +50,26 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
 
 
 def training_recipe(config: DataConfig) -> Recipe:
-    """The recipe that the config names.
+    """The recipe that the config names, or the last one of its schedule."""
+    return training_schedule(config).recipes[-1]
+
+
+def training_schedule(config: DataConfig) -> Schedule:
+    """The recipe that the config names for all epochs, or the schedule that it names.
 
     Raises:
-        ValueError: there is none such, or it makes several images of each image.
+        ValueError: there is none such, or one makes several images of each image.
     """
     if config.recipe == "deep_image":
-        return recipes.deep_image(config.size, config.scales)
+        return Schedule.of(recipes.deep_image(config.size, config.scales))
     if config.recipe == "evaluation":
-        return recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size))
+        return Schedule.of(recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size)))
     if not config.recipe.endswith(".toml"):
         raise ValueError(
             f"data.recipe={config.recipe!r} is no recipe for training: deep_image, evaluation, or a TOML file "
             "(augpipe recipe deep_image > my.toml writes one)."
         )
-    return _load_recipe("recipe", config.recipe)
+    return _load("recipe", config.recipe)
 
 
 def evaluation_recipe(config: DataConfig) -> Recipe:
@@ -71,7 +79,7 @@ def evaluation_recipe(config: DataConfig) -> Recipe:
         ValueError: one of the two recipes cannot be used.
     """
     if config.eval_recipe is not None:
-        return _load_recipe("eval_recipe", config.eval_recipe)
+        return _load("eval_recipe", config.eval_recipe).recipes[-1]
     training = training_recipe(config)
     return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
 
@@ -101,20 +109,20 @@ def warn_of_differences(config: DataConfig) -> None:
         )
 
 
-def _load_recipe(field: str, path: str) -> Recipe:
+def _load(field: str, path: str) -> Schedule:
     try:
-        recipe = Recipe.load(path)
+        schedule = Schedule.load(path)
     except FileNotFoundError as error:
         raise ValueError(
             f"data.{field}={path!r} does not exist; a relative path is seen from the current folder, which is "
             f"{os.getcwd()}."
         ) from error
-    if len(recipe.all_views) > 1 or recipe.all_views[0].out_size is None:
+    if any(len(recipe.all_views) > 1 or recipe.all_views[0].out_size is None for recipe in schedule.recipes):
         raise ValueError(
             f"data.{field}={path!r} must make one picture of a fixed size of each photograph: "
             "give it one view with a crop."
         )
-    return recipe
+    return schedule
 
 
 def _normalisation(recipe: Recipe) -> list[Normalize]:
@@ -132,7 +140,7 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
         )
     return Loader(
         source,
-        training_recipe(data),
+        training_schedule(data),
         batch_size=data.batch_size,
         seed=config.seed,
         shuffle={"plain": True, "off": False, "sticky": "sticky"}[data.shuffle],  # type: ignore[arg-type]  # by value

@@ -71,7 +71,8 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     )
     for used in (loader, eval_loader):
         if used is not None:
-            check_input(model, config.model.name, *output_size(used.recipe), world.device)
+            for recipe in used.schedule.recipes:
+                check_input(model, config.model.name, *output_size(recipe), world.device)
     synced = strategy(
         config.sync.strategy,
         model,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns, parse_features
+from augpipe.datasets.formats.parquet.label_rows import label_columns, read_label_rows
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
@@ -20,6 +21,7 @@ from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.patterns import remote_files
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
+from augpipe.source import Labels, as_label_rows
 
 CACHE_BYTES = 256 << 20
 _END_BYTES = 12
@@ -43,7 +45,8 @@ class ParquetSource(ContainerSource):
         paths: a Parquet file, a folder whose `*.parquet` are taken sorted by name, a pattern such as
             `data/train-*.parquet`, or a sequence of files; paths or URLs.
         image: the column of images; found if left out.
-        label: the column of labels; found if left out.
+        label: the column of labels; found if left out. A column of lists of one length, or several columns of numbers,
+            is named: each label is that many numbers then, for several classes at once, soft labels or regression.
         classes: label -> class name, instead of those that the features name.
         cache_bytes: how much of decoded row groups is kept.
         remote: limits and the cache of files at URLs; the environment's if left out.
@@ -60,7 +63,7 @@ class ParquetSource(ContainerSource):
         paths: Paths,
         *,
         image: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
         cache_bytes: int = CACHE_BYTES,
         remote: RemoteSettings | None = None,
@@ -76,6 +79,8 @@ class ParquetSource(ContainerSource):
         self._groups: list[int] = []  # rows of each row group
         labels = LabelColumn()
         numbers: list[npt.NDArray[np.int64]] = []
+        rows: list[Labels] = []
+        row_columns: tuple[str, ...] = ()
         columns: Columns | None = None
         for file_number, path in enumerate(self._paths):
             try:
@@ -83,7 +88,9 @@ class ParquetSource(ContainerSource):
                     num_bytes = _check_ends(plain)
                 with parquet.ParquetFile(self._given(file_number), memory_map=False) as file:
                     schema = file.schema_arrow
-                    found = _columns(arrow, schema, image, label)
+                    row_columns = label_columns(arrow, schema, label)
+                    named = label if isinstance(label, str) and not row_columns else None
+                    found = _columns(arrow, schema, image, named)
                     columns = columns or found
                     if found[:2] != columns[:2] or found.classes != columns.classes:
                         raise ValueError(
@@ -92,7 +99,9 @@ class ParquetSource(ContainerSource):
                         )
                     self._groups += _row_counts(file, num_bytes)
                     self._first_groups.append(len(self._groups))
-                    if found.label is not None:
+                    if row_columns:
+                        rows.append(read_label_rows(arrow, file, row_columns))
+                    elif found.label is not None:
                         _read_labels(arrow, file, found.label, labels, numbers)
             except (arrow.ArrowException, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
@@ -106,7 +115,10 @@ class ParquetSource(ContainerSource):
         self._ends = [self._group_ends[last] for last in self._first_groups[1:]]
         if not len(self):
             raise ValueError(f"{listed(self._paths)}: no rows. Give files that hold some.")
-        self._labels, self.classes = self._numbered(labels, numbers, classes)
+        if row_columns:
+            self._labels, self.classes = self._stacked(rows, row_columns, classes)
+        else:
+            self._labels, self.classes = self._numbered(labels, numbers, classes)
         self._cache = GroupCache(self._load, cache_bytes)
 
     def read(self, sample_id: int) -> bytes:
@@ -148,6 +160,24 @@ class ParquetSource(ContainerSource):
         if len(labels):
             return labels.numbered(names, self.name)
         return checked_numbers(np.concatenate(numbers), names, self.name)
+
+    def _stacked(
+        self, rows: list[Labels], columns: Sequence[str], classes: Sequence[str] | None
+    ) -> tuple[Labels, tuple[str, ...]]:
+        """The labels of all files, and what their numbers stand for."""
+        shapes = {part.shape[1] for part in rows if len(part)}
+        if len(shapes) != 1 or sum(map(len, rows)) != len(self):
+            raise ValueError(
+                f"{listed(self._paths)}: labels are of {sorted(shapes)} numbers. Give one data set's files."
+            )
+        labels = as_label_rows(np.concatenate([part for part in rows if len(part)]))
+        names = columns if len(columns) > 1 else ()
+        if classes is not None and len(classes) != labels.shape[1]:
+            raise ValueError(
+                f"classes holds {len(classes)} names, and each label {labels.shape[1]} numbers. Give one name each, "
+                "or none."
+            )
+        return labels, tuple(names if classes is None else classes)
 
     def _opened(self, number: int) -> BinaryIO:
         if self._remote is not None:

@@ -265,7 +265,7 @@ COMMANDS = [
 CALLS = [
     # ops
     ("ops.Flip(p=50)", FieldError, "Flip: p=50 must be a probability in 0..1, as p=0.5"),
-    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p."),
+    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p, alternate."),
     ("ops.Flip(prob=0.5)", FieldError, "'prob' is not a field of Flip. Did you mean 'p'?"),
     ("ops.Flip(p='half')", FieldError, "p='half' must be a probability"),
     ("ops.Flip(direction='left')", FieldError, "direction='left' must be 'horizontal' or 'vertical'"),
@@ -391,7 +391,7 @@ CALLS = [
     ("FolderSource('nowhere')", ValueError, "nowhere does not exist; FolderSource takes a folder of photographs"),
     ("FolderSource('classes', classes=['cat'])", ValueError, "not among the 1 class given: 'dog'"),
     ("FileListSource('nowhere.csv')", ValueError, "nowhere.csv does not exist; FileListSource takes a CSV or TSV file"),
-    ("ArraySource(PIXELS[None], labels=['cat'])", ValueError, "Pass class numbers (not names, not one-hot rows)"),
+    ("ArraySource(PIXELS[None], labels=['cat'])", ValueError, "Pass class numbers (not names), or labels[:, None]"),
     ("ArraySource(PIXELS[None], labels=[2], classes=['a'])", ValueError, "labels holds 2, and classes has 1 names"),
     ("TarSource('nowhere.tar')", ValueError, "'nowhere.tar' does not exist"),
     ("TarSource('photos/0.jpg')", ValueError, "is no tar header"),

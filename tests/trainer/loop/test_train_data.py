@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augpipe import Recipe, View, loader, recipes
+from augpipe import Recipe, Schedule, View, loader, recipes
 from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop
 from augpipe.trainer.config import make_config
 from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.loop import run
-from augpipe.trainer.loop.data import evaluation_loader, evaluation_recipe, training_loader, warn_of_differences
+from augpipe.trainer.loop.data import (
+    evaluation_loader,
+    evaluation_recipe,
+    training_loader,
+    training_recipe,
+    training_schedule,
+    warn_of_differences,
+)
 from augpipe.trainer.loop.world import World, open_world
 from tests.distributed.train_runs import config, write_photos
 
@@ -205,3 +212,21 @@ def test_a_run_without_normalisation_says_so_once(tmp_path: Path, caplog: pytest
 
 def test_a_config_names_fields_of_evaluation() -> None:
     assert make_config({"data": {"source": "photos", "eval_recipe": "a.toml"}}).data.eval_recipe == "a.toml"
+
+
+# Schedules
+
+
+def test_a_schedule_trains_by_epoch_and_evaluates_by_its_last_recipe(tmp_path: Path) -> None:
+    schedule = recipes.progressive(recipes.deep_image(64, (72, 144)), {0: 32, 2: 64})
+    schedule.dump(tmp_path / "growing.toml")
+    data = DataConfig(source="photos", recipe=str(tmp_path / "growing.toml"))
+    assert training_schedule(data) == schedule
+    assert training_recipe(data) == schedule.recipes[1]
+    assert evaluation_recipe(data).ops[0] == CenterCrop(size=64, scale=74)
+
+
+def test_every_recipe_of_a_schedule_makes_one_image(tmp_path: Path) -> None:
+    Schedule.of({0: recipes.none(), 1: Recipe(ops=(CenterCrop(size=8),))}).dump(tmp_path / "wrong.toml")
+    with pytest.raises(ValueError, match="must make one picture of a fixed size of each photograph"):
+        training_recipe(DataConfig(source="photos", recipe=str(tmp_path / "wrong.toml")))
