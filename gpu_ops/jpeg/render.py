@@ -20,6 +20,9 @@ the region, its place in the batch, and what became of it."""
 ROWS, BATCH, HEIGHT, WIDTH = range(4)
 """Where a view holds what, as int64: the addresses of its table and of its images, and height and width of one."""
 
+FIRST_JOB = np.int64(0)
+"""For a literal numba would compile the fused loop once more."""
+
 
 @intrinsic
 def _array_like(typingctx: Any, like: Any, address: Any, num: Any) -> Any:
@@ -72,4 +75,5 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
             num = height * width * 3
             row = _array_like(rows_like, view[ROWS] + job[POSITION] * rows_like.itemsize, 1)
             image = _array_like(batch_like, view[BATCH] + job[POSITION] * num * batch_like.itemsize, num)
-            run_jobs(decoded, row, image, height, width, planar, 0, (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB)
+            num_jobs = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
+            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs)
