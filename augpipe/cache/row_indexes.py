@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.decoding.jpeg import decode_region, own_decoder
+from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
 from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
 from augpipe.source import Pixels, Source
@@ -35,7 +35,9 @@ class RowIndexes:
         self._num_samples = len(source)
         room = min(max_bytes // self._num_samples, HEADER.size + MAX_POINTS * POINT_BYTES)
         num_points = (room - HEADER.size) // POINT_BYTES
-        self._max_points = num_points if num_points >= LEAST_POINTS else 0
+        self.max_points = num_points if num_points >= LEAST_POINTS else 0
+        """How many points may be noted of a file of which none are known."""
+        self._room_bytes = HEADER.size + self.max_points * POINT_BYTES
         self._rooms: npt.NDArray[np.uint8] | None = None
         self._lock = threading.Lock()
 
@@ -49,34 +51,35 @@ class RowIndexes:
         out: Pixels,
     ) -> bool:
         """`decoding.jpeg.decode_region` from the nearest point on; what is found on the way is kept."""
-        if self._stored is None and not self._max_points:
-            return decode_region(data, height, width, region, out)
         decoder = own_decoder()
         if decoder is None or out.ctypes.data % 4:
             return False
-        file = FileSum.of(data)
-        known = self._find(sample_id, file)
         codes = np.frombuffer(data, np.uint8)
-        if not decoder.decode(codes, height, width, region, out, known, self._max_points):
+        known, file = self.find(sample_id, data)
+        if not decoder.decode(codes, height, width, region, out, known, self.max_points):
             return False
-        found = decoder.points()
-        if found.num_rows > known.num_rows:
-            self._keep(sample_id, pack(found, file))
+        self.keep(sample_id, file, known, decoder.points())
         return True
 
-    def _find(self, sample_id: int, file: FileSum) -> Points:
-        """What the source has stored of this very file, or else what was found of it before."""
+    def find(self, sample_id: int, data: bytes | memoryview) -> tuple[Points, FileSum | None]:
+        """What the source has stored of this very file, or else what was found of it before; and its sum for `keep`."""
+        if self._stored is None and not self.max_points:
+            return NO_POINTS, None
+        file = FileSum.of(data)
         known = unpack(self._stored(sample_id), file) if self._stored is not None else NO_POINTS
-        if known.num_rows or self._rooms is None:
-            return known
-        return unpack(memoryview(self._rooms[sample_id]), file)
+        if known.num_rows == 0 and self._rooms is not None:
+            known = unpack(memoryview(self._rooms[sample_id]), file)
+        return known, file
 
-    def _keep(self, sample_id: int, index: bytes) -> None:
-        room = HEADER.size + self._max_points * POINT_BYTES
-        if len(index) > room:  # what a source has stored of a part of the rows has grown
+    def keep(self, sample_id: int, file: FileSum | None, known: Points, found: Points) -> None:
+        """Keep what was found beyond what was known."""
+        if file is None or found.num_rows <= known.num_rows:
+            return
+        index = pack(found, file)
+        if len(index) > self._room_bytes:  # what a source has stored of a part of the rows has grown
             return
         with self._lock:
             if self._rooms is None:
-                self._rooms = np.zeros((self._num_samples, room), np.uint8)
+                self._rooms = np.zeros((self._num_samples, self._room_bytes), np.uint8)
             # another thread that reads it now finds a wrong sum, and goes without
             self._rooms[sample_id, : len(index)] = np.frombuffer(index, np.uint8)

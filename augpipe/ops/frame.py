@@ -86,7 +86,7 @@ class Frame:
         if self.steps or self.has_cast:
             matrices = np.zeros((len(levels), 3, 4))
             matrices[:, :, :3], matrices[:, :, 3] = np.eye(3), levels
-            self.combine_channels(matrices, levels.any(axis=1))
+            self.combine_channels(matrices, (levels != 0.0).any(axis=1))
             return
         self.cast = levels
         self.has_cast = True

@@ -21,7 +21,8 @@ LevelRange = Annotated[tuple[Level, Level], told("must be two levels in 0..256: 
 
 def as_tables(levels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """(n, 256) levels, kept within 0..255 and rounded down."""
-    return np.clip(levels, 0, 255).astype(np.uint8)
+    tables: npt.NDArray[np.uint8] = np.clip(levels, 0, 255).astype(np.uint8)
+    return tables
 
 
 class Gamma(Op):

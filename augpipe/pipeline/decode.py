@@ -1,12 +1,17 @@
 """What the last stages share: an item's pixels, from wherever they are, as RGBX in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+
+import numpy as np
 
 from augpipe.cache import PixelCache
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import pack_into
+from augpipe.decoding.jpeg import own_decoder
+from augpipe.decoding.row_index import FileSum
 from augpipe.errors import SampleError
+from augpipe.gpu_ops.jpeg.workspace import File, View
 from augpipe.located import LocatedPixels
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.planner import Planner
@@ -16,7 +21,7 @@ from augpipe.source import Pixels
 
 
 class Decoder:
-    """Decodes an item at a time, into a cache on the host where that has room; safe from several threads."""
+    """Decodes items, into a cache on the host where that has room; safe from several threads."""
 
     def __init__(self, settings: Settings, samples: Samples, planner: Planner, cache: PixelCache | None) -> None:
         self._settings = settings
@@ -52,21 +57,78 @@ class Decoder:
             if cache is not None and reserved is not None:
                 cache.cancel(reserved)
             if isinstance(problem, ValueError):
-                raise SampleError(self._settings.source.name(image.sample_id), str(problem)) from problem
+                raise self._sample_error(item, problem) from problem
             raise
         if cache is not None and reserved is not None:
             cache.commit(reserved)
         image.content = None  # of no more use
 
+    def render(
+        self, items: Sequence[Item], views: Sequence[View], memory: Callable[[int], Pixels], *, planar: bool
+    ) -> list[Item]:
+        """Decode and render, in one compiled call, those items that our own decoder takes.
+
+        Args:
+            items: `gpu_ops.jpeg.workspace.MAX_FILES` at most that were read; one whose row index cannot be had carries
+                an error then.
+            views: of their batch.
+            memory: see `decode`; it is used for one item after the other.
+            planar: see `gpu_ops.image.fused.run_jobs`.
+
+        Returns:
+            The others, which are to be decoded by themselves; `decode` names the reason of those that are damaged.
+        """
+        workspace = own_decoder()
+        if workspace is None:
+            return list(items)
+        found: list[tuple[Item, File, FileSum | None]] = []
+        for item in items:
+            if self._is_region_of_file(item):
+                try:
+                    found.append((item, *self._file_of(item)))
+                except BaseException as problem:
+                    item.error = problem
+        finished: set[Item] = set()
+        if found:
+            files = [file for _, file, _ in found]
+            room, max_points = memory(max(file.region_bytes for file in files)), self._row_indexes.max_points
+            are_taken = workspace.render(files, views, room, planar=planar, max_points=max_points)
+            for nth, ((item, file, file_sum), is_taken) in enumerate(zip(found, are_taken, strict=True)):
+                if is_taken:
+                    self._row_indexes.keep(item.opened.sample_id, file_sum, file.known, workspace.points(nth))
+                    item.opened.content = None  # of no more use
+                    finished.add(item)
+        return [item for item in items if item.error is None and item not in finished]
+
+    def _file_of(self, item: Item) -> tuple[File, FileSum | None]:
+        image = item.opened
+        assert item.region is not None and image.content is not None and not isinstance(image.content, np.ndarray)
+        try:
+            known, file_sum = self._row_indexes.find(image.sample_id, image.content)
+        except ValueError as problem:
+            raise self._sample_error(item, problem) from problem
+        content = np.frombuffer(image.content, np.uint8)
+        return File(content, image.size, item.region, item.position, known), file_sum
+
     def _decodable(self, item: Item, *, may_crop: bool) -> Decodable:
         if item.pixels is not None:
             return _packed(item.pixels)  # as DALI gave it
         image, cache = item.opened, self._cache
-        may_be_cached = cache is not None and not cache.has_no_room_for(image.sample_id, item.factor)
-        if image.may_crop(item.factor) and may_crop and (cache is None or cache.is_on_host or not may_be_cached):
+        goes_alone = may_crop and (cache is None or cache.is_on_host or not self._may_be_cached(item))
+        if goes_alone and image.may_crop(item.factor):
             assert item.region is not None
             return image.region(item.region, self._row_indexes)
         return image.whole(item.factor)
+
+    def _is_region_of_file(self, item: Item) -> bool:
+        """Whether a region of it is decoded, and out of a file."""
+        return item.pixels is None and item.opened.may_crop(item.factor) and not self._may_be_cached(item)
+
+    def _may_be_cached(self, item: Item) -> bool:
+        return self._cache is not None and not self._cache.has_no_room_for(item.opened.sample_id, item.factor)
+
+    def _sample_error(self, item: Item, reason: ValueError) -> SampleError:
+        return SampleError(self._settings.source.name(item.opened.sample_id), str(reason))
 
     def read(self, batch: BatchInProgress, item: Item) -> None:
         """Read an image whose size alone was known, and plan it anew where the source was wrong about it.

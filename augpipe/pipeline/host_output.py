@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from augpipe.cpu.buffers import BufferPool
 from augpipe.cpu.render import Scratch, render
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.output import import_torch
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
@@ -17,8 +19,8 @@ from augpipe.source import Labels, Pixels
 AT_A_TIME_BYTES = 2**20
 """Bytes of images that a thread decodes before it renders them: about what a core's cache holds. Each call of the
 kernel hands the GIL to another thread and has to get it back."""
-AT_A_TIME = 8
-"""Images, however small they are."""
+AT_A_TIME = MAX_FILES
+"""Images that are read one behind the other, and then decoded and rendered."""
 
 
 class HostOutput:
@@ -37,16 +39,31 @@ class HostOutput:
         batch.target = tuple(self._take(len(batch.items) * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
-        """Decode and render items, a few at a time; those that are damaged carry an error then."""
+        """Read, decode and render items, a few at a time; those that are damaged carry an error then."""
+        for start in range(0, len(items), AT_A_TIME):
+            some = items[start : start + AT_A_TIME]
+            self._read(batch, some, decoder)
+            left = [item for item in some if item.error is None]
+            self._decode_and_render(batch, self._render_files(batch, left, decoder), decoder)
+
+    def _render_files(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> Sequence[Item]:
+        """Decode and render in one compiled call what can be; the others."""
+        form = self._settings.form
+        if form.is_narrow or any(rows.dtype != KERNEL_ROW for rows in batch.tables):
+            return items
+        of_views = zip(batch.tables, batch.target, batch.sizes, strict=True)
+        views = [View(rows, target, *size) for rows, target, size in of_views]
+        left = decoder.render(items, views, self._memory.take, planar=form.planar)
+        self._memory.clear()
+        return left
+
+    def _decode_and_render(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
+        """Decode items by themselves, and render those that are decoded together as far as memory goes."""
         memory = self._memory
         ready: list[Item] = []
-        for number, item in enumerate(items):
-            if number % AT_A_TIME == 0:
-                self._read(batch, items[number : number + AT_A_TIME], decoder)
-            if item.error is not None:
-                continue
+        for item in items:
             follows = bool(ready) and item.position == ready[-1].position + 1
-            if memory.is_full or len(ready) == AT_A_TIME or not follows:
+            if memory.is_full or not follows:
                 self._render(batch, ready)
                 memory.clear()
                 ready = []
@@ -56,6 +73,7 @@ class HostOutput:
             except BaseException as problem:
                 item.error = problem
         self._render(batch, ready)
+        memory.clear()
 
     def _read(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
         """Read items one behind the other: Python that runs between kernels finds nothing of its own in the cache."""

@@ -65,9 +65,8 @@ def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
         if kind.itemsize:
             fields[name] = (kind, end)
             end += kind.itemsize
-    names, kinds = list(fields), list(fields.values())
-    layout = {"names": names, "formats": [kind for kind, _ in kinds], "offsets": [at for _, at in kinds]}
-    return np.dtype({**layout, "itemsize": end})
+    kinds, offsets = zip(*fields.values(), strict=True)
+    return np.dtype({"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": end})  # type: ignore[call-overload,no-any-return]
 
 
 def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

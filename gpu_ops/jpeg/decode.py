@@ -213,9 +213,9 @@ def find_part(file, frame, extent, known, positions):
 
 @kernel()
 def decode_region(
-    file, region, size, out, frame, extent, known, reader, counts, values, quantization, symbols, limits, pairs, skips,
-    blocks, layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums, doubled, chroma,
-    stuffed, positions, predictors,
+    file, region, size, out, known, positions, predictors, frame, extent, reader, counts, values, quantization, symbols,
+    limits, pairs, skips, blocks, layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums,
+    doubled, chroma, stuffed,
 ):  # fmt: skip
     """Decode; TAKEN, LEFT to libjpeg-turbo with `out` undefined, or SMALL. The arguments are a `Workspace`'s."""
     if read_header(file, frame, quantization, counts, values) == LEFT:

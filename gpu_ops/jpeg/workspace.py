@@ -1,6 +1,6 @@
 """What a thread decodes JPEGs with: its memory, and the points that it notes on the way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,15 @@ from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
 from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HAS_EXIF, HEIGHT, LEFT, TAKEN, WIDTH, read_header
 from augpipe.gpu_ops.jpeg.huffman import NUM_TABLES, PAIR_BITS, SKIP_BITS, SYMBOL_BITS
 from augpipe.gpu_ops.jpeg.layout import COEFFICIENTS, COLUMNS, INTERVALS, PLANES, POINTS, STREAM, STUFFED
-from augpipe.gpu_ops.jpeg.points import KNOWN_ITEMS, NUM_POINTS, POINTS_A_ROW, ROW_STEP
+from augpipe.gpu_ops.jpeg.points import KNOWN_ITEMS, POINTS_A_ROW
+from augpipe.gpu_ops.jpeg.render import RESULT, render_files
 from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS
 
 HAS_WIDE_VECTORS = bool(get_host_cpu_features().get("avx2"))
 """Whether this CPU decodes so faster than libjpeg-turbo does; measured with AVX2 alone."""
+
+MAX_FILES = 8
+"""How many one call renders: their points lie side by side until it is over."""
 
 
 class Points(NamedTuple):
@@ -37,6 +41,39 @@ class Points(NamedTuple):
 NO_POINTS = Points(0, 0, 0, np.empty(0, np.uint32), np.empty((0, 3), np.int16))
 
 
+class File(NamedTuple):
+    """A JPEG that becomes an image of a batch."""
+
+    content: npt.NDArray[np.uint8]
+    """(n,) uint8, the whole file."""
+    size: tuple[int, int]
+    """Height and width in pixels, as another reader of the header found."""
+    region: Sequence[int]
+    """Left, top, right, bottom of what its views look at."""
+    position: int
+    """Its place in the batch."""
+    known: Points
+    """Of this very file."""
+
+    @property
+    def region_bytes(self) -> int:
+        """What its region takes as RGBX."""
+        left, top, right, bottom = self.region
+        return (right - left) * (bottom - top) * 4
+
+
+class View(NamedTuple):
+    """One of the images that a batch has of each of its samples."""
+
+    rows: npt.NDArray[np.void]
+    """(B,) `gpu_ops.image.rows.KERNEL_ROW`."""
+    batch: npt.NDArray[Any]
+    """(B * height * width * 3,) float32 or uint8, written."""
+    height: int
+    """Of an image, in pixels."""
+    width: int
+
+
 class Workspace:
     """What one thread decodes with; it grows with the images that it meets.
 
@@ -47,11 +84,10 @@ class Workspace:
     def __init__(self, empty: Callable[[int, type[np.generic]], npt.NDArray[Any]] = np.empty) -> None:
         self._empty = empty
         self._region, self._size = np.zeros(4, np.int64), np.zeros(2, np.int64)
-        self._needed, self._known = np.zeros(7, np.int64), np.zeros(KNOWN_ITEMS, np.int64)
+        self._needed, self._known = np.zeros(7, np.int64), np.zeros((MAX_FILES, KNOWN_ITEMS), np.int64)
         self._tables = (
             np.zeros(FRAME_ITEMS, np.int64),
             np.zeros(10, np.int64),
-            self._known,
             np.zeros(READER_ITEMS, np.int64),
             np.zeros((NUM_TABLES, 17), np.uint8),
             np.zeros((NUM_TABLES, 256), np.uint8),
@@ -64,10 +100,10 @@ class Workspace:
             np.zeros((4, 6), np.int64),
             np.zeros(BETWEEN_ITEMS, np.int32),
         )
-        frame, _, _, _, counts, values, quantization, *_ = self._tables
+        frame, _, _, counts, values, quantization, *_ = self._tables
         self._header = frame, quantization, counts, values
         self._sizes = [1 << 14] * len(self._needed)
-        self._memory = self._of_sizes()
+        self._memory, self._positions, self._predictors = self._of_sizes()
 
     def size(self, file: npt.NDArray[np.uint8]) -> tuple[int, int] | None:
         """Height and width of a JPEG that may be decoded and that nothing in it says to turn, by its header; else None.
@@ -109,38 +145,83 @@ class Workspace:
         self._region[:], self._size[:] = region, (height, width)
         pixels = out[: len(out) // 4 * 4].view(np.uint32)
         file = _read_only(file)
-        num_known = len(known.positions)
         while True:
-            self._known[:] = 0
-            if num_known:
-                self._known[ROW_STEP : NUM_POINTS + 1] = *known[:3], num_known
-                *_, positions, predictors = self._memory
-                positions[:num_known], predictors[:num_known] = known.positions, known.predictors
-            else:
-                self._known[NUM_POINTS] = max_points
-            result = decode_region(file, self._region, self._size, pixels, *self._tables, self._needed, *self._memory)
+            self._set_known([known], max_points)
+            points = self._known[0], self._positions[0], self._predictors[0]
+            result = decode_region(
+                file, self._region, self._size, pixels, *points, *self._tables, self._needed, *self._memory
+            )
             if result != SMALL:
                 return bool(result == TAKEN)
-            # a quarter more: the next image may be a little larger
-            self._sizes = [
-                held if held >= need else need * 5 // 4
-                for held, need in zip(self._sizes, self._needed.tolist(), strict=True)
-            ]
-            self._memory = self._of_sizes()
+            self._grow(self._needed.tolist())
 
-    def points(self) -> Points:
-        """What is known of the file that was decoded last, with success; valid until the next one."""
-        row_step, column_step, num_rows, _, points_a_row = self._known[: POINTS_A_ROW + 1].tolist()
+    def render(
+        self,
+        files: Sequence[File],
+        views: Sequence[View],
+        pixels: npt.NDArray[np.uint8],
+        *,
+        planar: bool,
+        max_points: int = 0,
+    ) -> list[bool]:
+        """Decode files as `decode` does, one after the other, and render each one's views into a batch, in one call.
+
+        Args:
+            files: `MAX_FILES` of them at most, and one at least.
+            views: of the batch.
+            pixels: (4 * pixels of the largest region,) uint8, overwritten; its address is a multiple of 4.
+            planar: see `gpu_ops.image.fused.run_jobs`.
+            max_points: see `decode`.
+
+        Returns:
+            For each file whether its images are finished. Else nothing was rendered, as it is to be left to
+            libjpeg-turbo, or takes more memory than this thread's has grown to: `decode` says which.
+        """
+        self._set_known([file.known for file in files], max_points)
+        jobs = np.array(
+            [
+                (file.content.ctypes.data, len(file.content), *file.size, *file.region, file.position, LEFT)
+                for file in files
+            ],
+            np.int64,
+        )
+        assert all(view.rows.flags.c_contiguous and view.batch.flags.c_contiguous for view in views)
+        targets = np.array([(view.rows.ctypes.data, view.batch.ctypes.data, *view[2:]) for view in views], np.int64)
+        like = _read_only(files[0].content), views[0].rows, views[0].batch
+        points = self._known, self._positions, self._predictors
+        tables = *self._tables, self._needed, *self._memory
+        render_files(jobs, targets, planar, like, pixels.view(np.uint32), points, tables)
+        return (jobs[:, RESULT] == TAKEN).tolist()  # type: ignore[no-any-return]
+
+    def points(self, nth: int = 0) -> Points:
+        """What is known of the nth file of those that were decoded last, with success; valid until the next ones."""
+        row_step, column_step, num_rows, _, points_a_row = self._known[nth, : POINTS_A_ROW + 1].tolist()
         num = -(-num_rows // row_step) * points_a_row if row_step else 0
-        *_, positions, predictors = self._memory
-        return Points(row_step, column_step, num_rows, positions[:num], predictors[:num])
+        return Points(row_step, column_step, num_rows, self._positions[nth][:num], self._predictors[nth][:num])
 
-    def _of_sizes(self) -> tuple[npt.NDArray[Any], ...]:
-        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes,
-        stuffed zeros, positions and predictors."""
+    def _set_known(self, known: Sequence[Points], max_points: int) -> None:
+        """Lay the points of files side by side where they are known, and else say how many there may be."""
+        nums = [len(points.positions) for points in known]
+        if max(nums) > self._sizes[POINTS]:
+            self._grow([*self._sizes[:POINTS], max(nums)])
+        self._known[: len(known)] = [
+            ((*points[:3], num) if num else (0, 0, 0, max_points)) + (0,) * (KNOWN_ITEMS - 4)
+            for points, num in zip(known, nums, strict=True)
+        ]
+        for nth, (points, num) in enumerate(zip(known, nums, strict=True)):
+            self._positions[nth][:num], self._predictors[nth][:num] = points.positions, points.predictors
+
+    def _grow(self, needed: Sequence[int]) -> None:
+        """A quarter more of what is too small: the next image may be a little larger."""
+        self._sizes = [held if held >= need else need * 5 // 4 for held, need in zip(self._sizes, needed, strict=True)]
+        self._memory, self._positions, self._predictors = self._of_sizes()
+
+    def _of_sizes(self) -> tuple[tuple[npt.NDArray[Any], ...], ...]:
+        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes, and
+        stuffed zeros; the positions of each file; the predictors of each."""
         sizes = self._sizes
         planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
-        return (
+        memory = (
             self._empty(sizes[STREAM], np.uint8),
             self._empty(sizes[INTERVALS], np.int64),
             self._empty(sizes[COEFFICIENTS], np.int16),
@@ -150,9 +231,10 @@ class Workspace:
             doubled.reshape(2, -1),
             doubled.view(np.uint8).reshape(2, -1),
             self._empty(sizes[STUFFED], np.uint32),
-            self._empty(sizes[POINTS], np.uint32),
-            self._empty(3 * sizes[POINTS], np.int16).reshape(-1, 3),
         )
+        positions = [self._empty(sizes[POINTS], np.uint32) for _ in range(MAX_FILES)]
+        predictors = [self._empty(3 * sizes[POINTS], np.int16).reshape(-1, 3) for _ in range(MAX_FILES)]
+        return memory, tuple(positions), tuple(predictors)
 
 
 def _read_only(file: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

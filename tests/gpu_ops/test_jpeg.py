@@ -200,11 +200,26 @@ def test_memory_that_is_too_small_is_not_written() -> None:
     assert not out.any()
 
 
+def test_more_points_are_known_than_memory_was_made_for() -> None:
+    height, width = 16, 40_000
+    data = simplejpeg.encode_jpeg(np.zeros((height, width, 1), np.uint8), 90, "GRAY")
+    points = points_of(data, height, width, 65_535)
+    num = 20_000
+    forged = Points(1, 1, 4, np.zeros(num, np.uint32), np.zeros((num, 3), np.int16))
+    file, out = np.frombuffer(data, np.uint8), np.empty(height * 8 * 4, np.uint8)
+    workspace = Workspace()
+    workspace.decode(file, height, width, (0, 0, 8, height), out, forged)  # gives whatever pixels
+    assert workspace.decode(file, height, width, (0, 0, 8, height), out, points)
+    np.testing.assert_array_equal(out.reshape(height, 8, 4), libjpegs(data)[:, :8])
+
+
 DAMAGED = """
 import random, sys
 from functools import partial
 import numpy as np
-from augpipe.gpu_ops.jpeg.workspace import Workspace
+from augpipe.gpu_ops.image.fused import run_jobs
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, NO_POINTS, File, View, Workspace
 from tests.gpu_ops.test_jpeg import libjpegs
 from tests.guard_pages import guarded
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -224,8 +239,37 @@ def forged(points):
             predictors[chance.randrange(len(positions))] ^= np.int16(1 << chance.randrange(15))
     return type(points)(*numbers, positions, predictors)
 
+def row_of(region):
+    left, top, right, bottom = region
+    row = np.zeros(1, KERNEL_ROW)
+    for name in ("after_xx", "after_yy", "support_x", "support_y", "scale"):
+        row[name] = 1
+    row["origin_x"], row["origin_y"], row["high_x"], row["high_y"] = left, top, right - left - 1, bottom - top - 1
+    return row
+
+def check_group(workspace, group, is_at_end):
+    \"""Files, regions and points in one call: the same verdicts and images as one by one, and no other memory.\"""
+    rows, images = guarded(len(group), KERNEL_ROW, is_at_end), guarded(len(group) * 4 * 5 * 3, np.float32, is_at_end)
+    files, verdicts, expected = [], [], images.reshape(len(group), -1).copy()
+    expected[:] = images[:] = -1
+    most = max((right - left) * (bottom - top) for _, _, (left, top, right, bottom), _ in group)
+    largest = guarded(4 * most, np.uint8, is_at_end)
+    for nth, (data, size, region, points) in enumerate(group):
+        file = guarded(len(data), np.uint8, is_at_end)
+        file[:] = np.frombuffer(data, np.uint8)
+        rows[nth] = row_of(region)[0]
+        verdicts.append(workspace.decode(file, *size, region, largest, points))
+        if verdicts[-1]:
+            table = np.array([(largest.ctypes.data, region[2] - region[0], *region[:2])], np.int64)
+            run_jobs(table, rows[nth : nth + 1].copy(), expected[nth], 4, 5, True, 0, 1)
+        files.append(File(file, size, region, nth, points))
+    assert workspace.render(files, [View(rows, images, 4, 5)], largest, planar=True) == verdicts
+    assert images.tobytes() == expected.tobytes()
+    return sum(verdicts)
+
 num = int(sys.argv[1])
 chance = random.Random(num)
+in_groups = []
 workspaces = [Workspace(partial(guarded, is_at_end=is_at_end)) for is_at_end in (False, True)]
 found = {"taken": 0, "left": 0}
 by_forged_points = [0, 0]
@@ -240,6 +284,7 @@ for turn in range(num // 100):
     workspace.decode(np.frombuffer(sound, np.uint8), height, width, all_codes, out, max_points=max_points)
     points = workspace.points()
     points = points._replace(positions=points.positions.copy(), predictors=points.predictors.copy())
+    group = [(sound, (height, width), (0, 0, width, height), points)]
     for _ in range(100):
         data = bytearray(sound)
         way = chance.random()
@@ -256,13 +301,16 @@ for turn in range(num // 100):
         left, top = chance.randrange(width), chance.randrange(height)
         region = left, top, chance.randint(left + 1, width), chance.randint(top + 1, height)
         workspace.decode(file, height, width, region, out)
+        group.append((bytes(data), (height, width), region, forged(points) if chance.random() < 0.5 else NO_POINTS))
         by_forged_points[workspace.decode(file, height, width, region, out, forged(points))] += 1
         is_taken = workspace.decode(file, height, width, (0, 0, width, height), out)
         found["taken" if is_taken else "left"] += 1
         if is_taken:
             expected = verdict(bytes(data))
             assert expected is not None and np.array_equal(out.reshape(height, width, 4), expected)
-print(found, by_forged_points)
+    in_groups.append(check_group(workspace, group[:MAX_FILES], is_at_end))
+print(found, by_forged_points, in_groups)
+assert len(set(in_groups)) > MAX_FILES // 2
 assert min(*found.values(), *by_forged_points) > num // 20
 """
 

@@ -11,6 +11,7 @@ from augpipe import Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.dali.decoder import DaliDecoder
 from augpipe.dali.nvjpeg import Nvjpeg
+from augpipe.gpu_ops.jpeg.workspace import File, Workspace
 from tests.augpipe.decoding.image_files import (
     encoded,
     exif,
@@ -66,6 +67,15 @@ class Decoders:
             self._ours.append(self._ids[bytes(content)])
             return decode_region(indexes, sample_id, content, *args)
 
+        render = Workspace.render
+
+        def rendered(workspace: Workspace, files: Sequence[File], *args: Any, **options: Any) -> list[bool]:
+            are_taken = render(workspace, files, *args, **options)
+            of_files = zip(files, are_taken, strict=True)
+            self._ours.extend(self._ids[bytes(file.content)] for file, is_taken in of_files if is_taken)
+            return are_taken
+
+        monkeypatch.setattr(Workspace, "render", rendered)
         monkeypatch.setattr(DaliDecoder, "submit", submitted)
         monkeypatch.setattr(stored_image, "decode", decoded)
         monkeypatch.setattr(RowIndexes, "decode_region", region_decoded)

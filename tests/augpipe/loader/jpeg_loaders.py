@@ -12,8 +12,10 @@ import pytest
 from augpipe import Batch, Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.datasets.shards.encode import encode_jpeg
-from augpipe.decoding import MAX_PIXELS, Header, probe
+from augpipe.decoding import MAX_PIXELS, Header, jpeg, probe
+from augpipe.gpu_ops.jpeg.workspace import Workspace
 from augpipe.pipeline import stored_image
+from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.stored_image import StoredImage
 from tests.augpipe.decoding.image_files import encoded, exif, scene
 from tests.augpipe.loader.loader_sources import MemorySource
@@ -74,6 +76,20 @@ def decoding_whole() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def by_themselves() -> Iterator[None]:
+    """Loaders within decode and render no images in one compiled call."""
+    with patch.object(Decoder, "render", lambda _, items, *__, **___: items):
+        yield
+
+
+@contextmanager
+def by_libjpeg() -> Iterator[None]:
+    """Loaders within decode images by themselves, whole, and by libjpeg-turbo."""
+    with by_themselves(), decoding_whole(), patch.object(jpeg, "own_decoder", lambda: None):
+        yield
+
+
 def whole(loader: Loader) -> list[Batch]:
     """An epoch of which every image was decoded whole."""
     with decoding_whole():
@@ -89,7 +105,7 @@ class Decodes:
         self.factors: set[int] = set()
         """DCT factors of whole images so far."""
         decode, decode_region = stored_image.decode, RowIndexes.decode_region
-        by_libjpeg = stored_image.decode_by_libjpeg
+        by_libjpeg, render = stored_image.decode_by_libjpeg, Workspace.render
 
         def decoded(content: Any, header: Any, *, dct_factor: int = 1, **options: Any) -> Any:
             self._whole.append(header.height * header.width)
@@ -106,6 +122,14 @@ class Decodes:
             self._whole.append(height * width)
             return by_libjpeg(data, height, width, *args)
 
+        def rendered(workspace: Any, files: Sequence[Any], *args: Any, **options: Any) -> list[bool]:
+            are_taken = render(workspace, files, *args, **options)
+            self._regions += [
+                file.region_bytes // 4 for file, is_taken in zip(files, are_taken, strict=True) if is_taken
+            ]
+            return are_taken
+
+        monkeypatch.setattr(Workspace, "render", rendered)
         monkeypatch.setattr(stored_image, "decode_by_libjpeg", left_to_libjpeg)
         monkeypatch.setattr(stored_image, "decode", decoded)
         monkeypatch.setattr(RowIndexes, "decode_region", region)

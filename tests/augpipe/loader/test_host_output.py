@@ -1,6 +1,6 @@
 """Images that a thread gathers before it renders them: however many there are, the batches are the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,15 +8,19 @@ import pytest
 
 from augpipe import Loader, Recipe
 from augpipe.errors import SampleError
+from augpipe.gpu_ops.jpeg.workspace import File, Workspace
 from augpipe.located import LocatedPixels
+from augpipe.ops import RandomResizedCrop
 from augpipe.pipeline import batches, host_output
 from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.source import Pixels
-from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, MemorySource, Sample, jpegs, samples
+from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, MemorySource, Sample, arrays, jpegs, samples
 
 NUM = 13
 CONTENTS = jpegs(NUM)
 """Images of differing sizes."""
+LARGER = Recipe(ops=(RandomResizedCrop(size=64),))
+"""So that no image is decoded at a DCT scale."""
 DAMAGED = {0: CONTENTS[0][:-400], 6: CONTENTS[6][: len(CONTENTS[6]) // 2], 12: b"none"}
 
 
@@ -47,32 +51,41 @@ def test_batches_do_not_depend_on_how_many_are_gathered(
         assert run(recipe, num_threads, cache) == one_by_one
 
 
-def test_one_call_of_the_kernel_renders_what_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_renders_what_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pixels as of files; those of files lie one behind the other in the same memory, however little that is."""
     sizes: list[int] = []
-    render = host_output.render
+    render, render_files = host_output.render, Workspace.render
 
     def noted(images: list[LocatedPixels], *rest: object) -> None:
         sizes.append(len(images))
         render(images, *rest)
 
+    def files_noted(workspace: Workspace, files: Sequence[File], *rest: object, **options: object) -> list[bool]:
+        sizes.append(len(files))
+        return render_files(workspace, files, *rest, **options)
+
     monkeypatch.setattr(host_output, "render", noted)
-    for gathered_bytes, most, expected in ((0, 8, 1), (2**22, 2, 2), (2**22, 8, 8)):
+    monkeypatch.setattr(Workspace, "render", files_noted)
+    monkeypatch.setattr(batches, "TASKS_PER_THREAD", 1)
+    for gathered_bytes, most, of_pixels in ((0, 8, 1), (2**22, 2, 2), (2**22, 8, 8)):
         monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", gathered_bytes)
         monkeypatch.setattr(host_output, "AT_A_TIME", most)
-        monkeypatch.setattr(batches, "TASKS_PER_THREAD", 1)
-        sizes.clear()
-        num = sum(len(batch) for batch in Loader(MemorySource(CONTENTS[:8]), CONTINUOUS, batch_size=8, num_threads=1))
-        assert num == 8 and sizes == [expected] * (8 // expected)
+        for contents, expected in ((arrays(8), of_pixels), (CONTENTS[:8], most)):
+            sizes.clear()
+            num = sum(len(batch) for batch in Loader(MemorySource(contents), LARGER, batch_size=8, num_threads=1))
+            assert num == 8 and sizes == [expected] * (8 // expected)
 
 
 def test_a_fault_of_the_kernel_ends_the_batch_and_skips_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ValueError("kernel trouble")
 
     monkeypatch.setattr(host_output, "render", fail)
-    loader = Loader(MemorySource(CONTENTS), CONTINUOUS, batch_size=NUM, num_threads=1, on_error="skip")
-    with pytest.raises(ValueError, match="kernel trouble"):
-        next(iter(loader))
+    monkeypatch.setattr(Workspace, "render", fail)
+    for contents in (CONTENTS, arrays(NUM)):
+        loader = Loader(MemorySource(contents), CONTINUOUS, batch_size=NUM, num_threads=1, on_error="skip")
+        with pytest.raises(ValueError, match="kernel trouble"):
+            next(iter(loader))
 
 
 def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +108,12 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(host_output, "AT_A_TIME_BYTES", 50)
     monkeypatch.setattr(host_output, "render", noted)
-    output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=None))
+    form = SimpleNamespace(is_narrow=True)
+    output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=form))
     batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),))
     items = [
         Item(position=position, wanted=0, sample_id=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
     ]
     output.fill(batch, items, SimpleNamespace(decode=decode, read=read))
-    expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19, 20, 21, 22]), (14, [24])]
+    expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19]), (10, [20, 21, 22]), (14, [24])]
     assert rendered == expected and [item.position for item in items if item.error] == [8, 13]

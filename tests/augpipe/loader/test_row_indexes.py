@@ -45,13 +45,19 @@ class Known:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rows: list[int] = []
-        kept = Workspace.decode
+        kept, render = Workspace.decode, Workspace.render
 
         def spy(workspace: Any, file: Any, height: int, width: int, region: Any, out: Any, *points: Any) -> bool:
             self._rows.append(points[0].num_rows if points else 0)
             return kept(workspace, file, height, width, region, out, *points)
 
+        def spy_on_several(workspace: Any, files: Any, *args: Any, **options: Any) -> list[bool]:
+            are_taken = render(workspace, files, *args, **options)
+            self._rows += [file.known.num_rows for file, is_taken in zip(files, are_taken, strict=True) if is_taken]
+            return are_taken
+
         monkeypatch.setattr(Workspace, "decode", spy)
+        monkeypatch.setattr(Workspace, "render", spy_on_several)
 
     def look(self) -> list[int]:
         found = self._rows[:]
