@@ -66,7 +66,7 @@ def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
             fields[name] = (kind, end)
             end += kind.itemsize
     kinds, offsets = zip(*fields.values(), strict=True)
-    return np.dtype({"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": end})  # type: ignore[call-overload,no-any-return]
+    return np.dtype({"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": end})
 
 
 def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

@@ -218,23 +218,23 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                             while high > 0 and counts[first + high] == 0:
                                 high -= 1
                         else:
-                            for level in range(256):
-                                total += np.int64(counts[level]) * level
+                            for value in range(256):
+                                total += np.int64(counts[value]) * value
                         spacing = (num_pixels - counts[first + high]) // 255
                         seen = spacing // 2
                         mean = np.float32(np.float64(total) / np.float64(num_pixels))
-                        for level in range(256):
-                            made = np.float32(level)
+                        for value in range(256):
+                            made = np.float32(value)
                             if kind == AUTO_CONTRAST:
                                 if high > low:
-                                    made = np.float32(level - low) * (WHITE / np.float32(high - low))
+                                    made = np.float32(value - low) * (WHITE / np.float32(high - low))
                             elif kind == EQUALIZE:
                                 if spacing > 0:
                                     made = np.float32(seen // spacing)
-                                    seen += counts[first + level]
+                                    seen += counts[first + value]
                             else:
-                                made = mean + factor * (np.float32(level) - mean)
-                            tables[first + level] = np.int32(kept_within(made))
+                                made = mean + factor * (np.float32(value) - mean)
+                            tables[first + value] = np.int32(kept_within(made))
                 else:
                     for pixel in range(thread, num_pixels, num_threads):
                         for channel in range(3):
