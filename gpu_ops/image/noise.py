@@ -17,6 +17,9 @@ PART = np.float32(2.0**-24)
 ROOM = np.uint32(8)
 """Bits of a word that float32 would round away."""
 
+ROOM_FOR_ONE = np.float32(24.0)
+"""`above_zero` lies below 2^24: taken off first, as large numbers of like size would leave rounding alone."""
+
 EXPONENT_SHIFT = np.int32(23)
 EXPONENT_BIAS = np.int32(127)
 MANTISSA = np.int32(0x7FFFFF)
@@ -64,8 +67,8 @@ def sine_and_cosine(turn):
 
 @leaf
 def radius_squared(mantissa, exponent):
-    """Of two normal numbers, for a random number of `above_zero` that is mantissa * 2^exponent."""
-    return np.float32(-2.0) * (logarithm(mantissa, exponent) - np.float32(24.0) * LN_2)
+    """The square of two normal numbers' distance from zero, for a number of `above_zero`, mantissa * 2^exponent."""
+    return np.float32(-2.0) * logarithm(mantissa, exponent - ROOM_FOR_ONE)
 
 
 @leaf

@@ -12,6 +12,7 @@ from augpipe import Augment, Loader, Recipe, order
 from augpipe.planning.kernel_rows import dct_factors
 from tests.augpipe.loader.loader_sources import (
     CONTINUOUS,
+    MODERN,
     PAPER,
     RECIPES,
     SEVERAL_VIEWS,
@@ -84,7 +85,7 @@ def test_the_cut_off_end_gives_some_ranks_an_empty_batch_of_the_right_shape(make
             assert len(loader) == 3  # 22, 22 and the one that rank 0 has
 
 
-@pytest.mark.parametrize("recipe", [CONTINUOUS, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", [CONTINUOUS, MODERN, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)
 @pytest.mark.parametrize(("dtype", "layout"), [("float32", "NCHW"), ("float16", "NHWC")])
 def test_the_transform_gives_the_loaders_pixels(recipe: Recipe, dtype: Any, layout: Any) -> None:
     images = arrays(12)

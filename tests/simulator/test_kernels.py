@@ -10,9 +10,12 @@ import pytest
 from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
-from augpipe.gpu_ops.image.cuda.launch import pack_rgbx, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.finish import finish_images
+from augpipe.gpu_ops.image.finish_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
@@ -58,7 +61,10 @@ def on_cpu(
     packed = [held(image, 4) for image in images]
     table = np.array([[image.ctypes.data, image.shape[1], 0, 0] for image in packed], np.int64)
     values = np.empty(len(images) * size[0] * size[1] * 3, np.uint8 if dtype == "uint8" else np.float32)
-    run_jobs(table, rows, values, *size, planar, 0, len(images) * jobs_per_image(size[0]))
+    levels = values if rows.dtype == KERNEL_ROW else np.empty(len(values), np.float32)
+    run_jobs(table, first_parts(rows), levels, *size, planar, 0, len(images) * jobs_per_image(size[0]))
+    if levels is not values:
+        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels, values, *size, planar)
     if dtype in ("float32", "uint8"):
         return values
     out = np.empty(len(values), HELD_AS[dtype])
@@ -83,18 +89,17 @@ def on_device(
         ],
         np.int64,
     )
-    out = aligned(len(images) * size[0] * size[1] * 3 * np.dtype(HELD_AS[dtype]).itemsize)
-    render_batch(
-        table.ctypes.data,
-        rows.ctypes.data,
-        out.ctypes.data,
-        num=len(images),
-        height=size[0],
-        width=size[1],
-        planar=planar,
-        held_as=dtype,
-        stream=0,
-    )
+    num_items = len(images) * size[0] * size[1] * 3
+    out = aligned(num_items * np.dtype(HELD_AS[dtype]).itemsize)
+    shape = {"num": len(images), "height": size[0], "width": size[1], "planar": planar, "stream": 0}
+    first = first_parts(rows)
+    if first is rows:
+        render_batch(table.ctypes.data, rows.ctypes.data, out.ctypes.data, **shape, held_as=dtype)
+        return out.view(HELD_AS[dtype])
+    levels, copies = aligned(4 * num_items), aligned(num_items)
+    render_batch(table.ctypes.data, first.ctypes.data, levels.ctypes.data, **shape, held_as="float32")
+    memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
+    finish_batch(*memory, row_bytes=rows.itemsize, **shape, held_as=dtype)
     return out.view(HELD_AS[dtype])
 
 

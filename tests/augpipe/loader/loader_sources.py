@@ -16,17 +16,30 @@ import numpy.typing as npt
 
 from augpipe import Batch, Recipe, View
 from augpipe.ops import (
+    AutoContrast,
     Blur,
+    Brightness,
     BrownConrady,
     ColorCast,
+    ColorJitter,
+    Equalize,
+    Erase,
     Flip,
+    Gamma,
+    Grayscale,
+    Identity,
     MultiResolutionCrop,
+    Noise,
     Normalize,
+    OneOf,
     Perspective,
+    Posterize,
     QuarterTurn,
     RandomResizedCrop,
     Rotate,
+    Sharpness,
     Shear,
+    SomeOf,
     Stretch,
     Translate,
     Vignette,
@@ -75,7 +88,20 @@ PROJECTED = Recipe(
         RandomResizedCrop(size=(8, 10)),
     ),
 )
-RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, PROJECTED, SEVERAL_VIEWS)}
+MODERN = Recipe(
+    name="modern",
+    ops=(
+        RandomResizedCrop(size=(12, 10)),
+        Flip(),
+        OneOf(ops=(Identity(), Rotate(), Brightness(), Posterize(), AutoContrast(), Translate(), Vignette())),
+        ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, p=0.7),
+        SomeOf(ops=(Equalize(), Sharpness(), Gamma(), Grayscale()), num=(0, 2)),
+        Noise(),
+        Erase(p=0.5),
+        Normalize(),
+    ),
+)
+RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, PROJECTED, SEVERAL_VIEWS, MODERN)}
 
 TEXT = b"this is no picture"
 
