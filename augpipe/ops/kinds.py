@@ -87,20 +87,16 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping) and name is None:
         raise ValueError('every op names its kind, as in op = "color_cast".')
     if not isinstance(name, str):
-        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has them: {', '.join(_names())}.")
+        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has {len(_KINDS)} of them, as ops.Flip().")
     if name not in _KINDS:
-        near = difflib.get_close_matches(name, _KINDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name!r} is not an op.{hint} The ops: {', '.join(_KINDS)}.")
+        near = difflib.get_close_matches(name, _KINDS, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are {', '.join(_KINDS)}."
+        raise ValueError(f"{name!r} is not an op. {hint}")
     if name is value:
         raise ValueError(
             f'{name!r} is only the name of an op. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
         )
     return validate(value)
-
-
-def _names() -> list[str]:
-    return [kind.__name__ for kind in _KINDS.values()]
 
 
 def is_list(value: Any) -> Any:
