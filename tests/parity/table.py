@@ -495,6 +495,22 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
 }
 """Recipes by name; each is run with every border, without a crop of its own also on a crop that enlarges."""
 
+OF_THE_OUTPUT = (
+    *(ops.Brightness, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter, ops.Contrast, ops.Erase),
+    *(ops.Grayscale, ops.Hue, ops.Identity, ops.Lighting, ops.Noise, ops.Normalize, ops.Saturation, ops.Vignette),
+)
+"""Ops that look at no other pixel than their own: no border shows."""
+
+
+def with_borders(borders: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each of CASES with each border, and with the first one alone where no border shows."""
+    return [
+        (name, border)
+        for name, chosen in CASES.items()
+        for border in (borders[:1] if all(isinstance(op, OF_THE_OUTPUT) for op in chosen) else borders)
+    ]
+
+
 ENLARGING = ops.CenterCrop(size=(66, 71), scale=110)
 
 

@@ -8,7 +8,7 @@ from augpipe.recipe import Border
 from tests.parity.by_pillow import BY_PILLOW
 from tests.parity.images import noise
 from tests.parity.oracle import averaged, interpolated
-from tests.parity.table import CASES, ROWS, expected_image, recipes_of
+from tests.parity.table import CASES, ROWS, expected_image, recipes_of, with_borders
 
 BORDERS: tuple[Border, ...] = ("context", "reflect", "edge", "constant")
 LEVEL_TOLERANCE = 0.02
@@ -33,8 +33,7 @@ def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> Non
             assert np.abs(levels[position] - expected).max() < 0.5 + LEVEL_TOLERANCE
 
 
-@pytest.mark.parametrize("border", BORDERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "border"), with_borders(BORDERS))
 def test_within_a_level(name: str, border: Border) -> None:
     images = [noise(61, 83, seed=1), noise(97, 66, seed=2)]
     for recipe in recipes_of(name, border):

@@ -19,7 +19,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
-from tests.parity.table import CASES, CROPS, ENLARGING
+from tests.parity.table import CASES, CROPS, ENLARGING, with_borders
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
@@ -137,8 +137,7 @@ def worst_level(values: np.ndarray, expected: np.ndarray, drawn: Plan) -> float:
     return float((np.abs(values.reshape(shape) - expected.reshape(shape)) * std * 255).max())
 
 
-@pytest.mark.parametrize("border", BORDERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "border"), with_borders(BORDERS))
 def test_each_op_and_chains_of_them(name: str, border: str) -> None:
     for recipe in recipes_of(name, border):
         for image in (noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)):
