@@ -24,7 +24,7 @@ PERMUTATIONS = np.array(list(permutations(range(3))))
 
 PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 PCA_VALUES = np.array([0.2175, 0.0188, 0.0045])
-"""Of ImageNet's colours in 0..1 (Krizhevsky et al. 2012, section 4.1), as published with fb.resnet.torch."""
+"""Principal components of ImageNet's colours in 0..1 (Krizhevsky et al. 2012, section 4.1): fb.resnet.torch."""
 
 
 def linear(matrices: Float, shifts: Float | None = None) -> Float:

@@ -60,7 +60,7 @@ class Item:
     wanted: int
     """The sample id that was asked for."""
     sample_id: int
-    """Of the sample that is tried: the wanted one, or what is put in its place."""
+    """The id of the sample that is tried: the wanted one, or what is put in its place."""
     num_replaced: int = 0
     """How many samples, from the wanted one on, cannot be used."""
     image: StoredImage | None = None

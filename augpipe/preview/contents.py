@@ -276,7 +276,7 @@ def _row(
 
 
 def _class_name(source: Source, sample_id: int) -> str:
-    """Of a label of k numbers: the first few of them."""
+    """The first few numbers of a label of k."""
     label = source.label(sample_id)
     if isinstance(label, np.ndarray):
         return " ".join(f"{number:g}" for number in label[:4]) + (" ..." if len(label) > 4 else "")

@@ -53,7 +53,7 @@ class File(NamedTuple):
     position: int
     """Its place in the batch."""
     known: Points
-    """Of this very file."""
+    """The file's own points."""
 
     @property
     def region_bytes(self) -> int:
@@ -70,7 +70,7 @@ class View(NamedTuple):
     batch: npt.NDArray[Any]
     """(B * height * width * 3,) float32 or uint8, written."""
     height: int
-    """Of an image, in pixels."""
+    """Height and width of an image, in pixels."""
     width: int
 
 
