@@ -29,7 +29,7 @@ FEWEST_BLOCKS = 8 if IS_SIMULATED else 1024
 """Smaller batches are cut finer, down to two rows a thread: an H200 holds 792 blocks at once. Not measured yet."""
 
 PIXELS_PER_PACK_THREAD = 8
-NUMBERS_PER_MIX_THREAD = 8
+PIXELS_PER_MIX_THREAD = 4
 MAX_GRID_ROWS = 65_535
 """CUDA's limit along y and z: larger tables take several launches."""
 
@@ -138,7 +138,7 @@ def mix_batch(
     if not height * width:
         return
     kernel = _mix(held_as, planar)
-    blocks = -(-3 * height * width // (MIX_THREADS * NUMBERS_PER_MIX_THREAD))
+    blocks = -(-height * width // (MIX_THREADS * PIXELS_PER_MIX_THREAD))
     for first in range(0, num_jobs, MAX_GRID_ROWS):
         grid = (blocks, min(num_jobs - first, MAX_GRID_ROWS))
         _launch(kernel, grid, MIX_THREADS, stream, jobs + first * MIX_JOB_BYTES, batch, height, width)

@@ -53,26 +53,28 @@ def mix_kernel(held_as: int, planar: bool) -> Any:
     item_bytes = ITEM_BYTES[held_as]
 
     def mix_images(jobs, batch, height, width):
-        """A grid row a job; its threads take turns at the numbers of its two images."""
+        """A grid row a job; its threads take turns at the pixels of its two images."""
         job = jobs + np.int64(cuda.blockIdx.y) * MIX_JOB_BYTES
         num_pixels = height * width
         image_bytes = 3 * num_pixels * item_bytes
+        pixel_bytes, channel_bytes = (item_bytes, num_pixels * item_bytes) if planar else (3 * item_bytes, item_bytes)
         first, second = np.int64(load_i32(job + PLACES)), np.int64(load_i32(job + PLACES + 4))
         own_weight, other_weight = load_f32(job + WEIGHTS), load_f32(job + WEIGHTS + 4)
         start = np.int64(cuda.blockIdx.x) * cuda.blockDim.x + cuda.threadIdx.x
         step = np.int64(cuda.gridDim.x) * cuda.blockDim.x
-        for nth in range(start, 3 * num_pixels, step):
-            pixel = nth % num_pixels if planar else nth // 3
-            x, y = pixel % width, pixel // width
+        for pixel in range(start, num_pixels, step):
+            x, y = np.int32(pixel) % np.int32(width), np.int32(pixel) // np.int32(width)
             changes_own = is_within(job + REGIONS, x, y)
             changes_other = is_within(job + REGIONS + REGION_BYTES, x, y)
             if changes_own or changes_other:
-                at = batch + first * image_bytes + nth * item_bytes
-                other_at = batch + second * image_bytes + nth * item_bytes
-                own, other = read(at, held_as), read(other_at, held_as)
-                if changes_own:
-                    write(at, np.float32(mixed(own, other, own_weight)), held_as)
-                if changes_other:
-                    write(other_at, np.float32(mixed(other, own, other_weight)), held_as)
+                at = batch + first * image_bytes + pixel * pixel_bytes
+                other_at = batch + second * image_bytes + pixel * pixel_bytes
+                for _ in range(3):
+                    own, other = read(at, held_as), read(other_at, held_as)
+                    if changes_own:
+                        write(at, np.float32(mixed(own, other, own_weight)), held_as)
+                    if changes_other:
+                        write(other_at, np.float32(mixed(other, own, other_weight)), held_as)
+                    at, other_at = at + channel_bytes, other_at + channel_bytes
 
     return mix_images
