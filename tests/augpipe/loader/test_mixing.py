@@ -259,6 +259,13 @@ def test_epochs_and_seeds_differ(reference: list[Bits]) -> None:
         assert not {sample[1] for sample in samples(other)} & {sample[1] for sample in reference}
 
 
+def test_a_schedule_that_ends_without_mixing(reference: list[Bits]) -> None:
+    scheduled = Loader(SOURCE, {0: MIXED, EPOCH + 1: PLAIN}, batch_size=64, seed=SEED, framework="numpy")
+    scheduled.set_epoch(EPOCH)
+    assert samples(scheduled) == reference
+    assert [isinstance(batch.labels, np.ndarray) for batch in scheduled] == [True, True]
+
+
 def test_one_sample_alone_is_not_mixed() -> None:
     (batch,) = loader(Recipe(ops=OPS, mixing=(ops.MixUp(),)), MemorySource(FILES[:1], [4]))
     assert batch.labels.weights.tolist() == [1.0] and batch.labels.other_labels.tolist() == [4]
