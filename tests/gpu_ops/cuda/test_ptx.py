@@ -14,26 +14,64 @@ from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402 - loads numb
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 LARGEST_NUM_REGISTERS = 80
+ONE_PASS = [spec for spec in kernels.KERNELS if not (spec.finishes or spec.mixes)]
+FINISHING = [spec for spec in kernels.KERNELS if spec.finishes]
+MIXING = [spec for spec in kernels.KERNELS if spec.mixes]
+
+
+def compiled(spec: kernels.KernelSpec, cc: tuple[int, int]) -> str:
+    """The kernel's PTX, in which all is inlined and in registers."""
+    ptx = kernels.compile_ptx_of(spec, cc)
+    assert f".target sm_{cc[0]}{cc[1]}" in ptx and ptx.count(".entry") == 1
+    assert "call" not in ptx
+    assert ".local" not in ptx
+    return ptx
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", kernels.KERNELS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", ONE_PASS, ids=lambda spec: spec.name)
 @pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
-def test_every_kernel_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
-    ptx = kernels.compile_ptx_of(spec, cc)
-    assert f".target sm_{cc[0]}{cc[1]}" in ptx and ptx.count(".entry") == 1
+def test_every_kernel_of_one_pass_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
+    ptx = compiled(spec, cc)
     assert ".f64" not in ptx  # consumer cards do float64 at 1/64 of the rate
-    assert "call" not in ptx  # all is inlined
-    assert ".local" not in ptx  # and in registers
     loads = re.findall(r"\bld\.global\S*", ptx)
-    if not spec.mixes:  # which reads what it writes
-        assert loads and all(load.startswith("ld.global.nc.") for load in loads)
+    assert loads and all(load.startswith("ld.global.nc.") for load in loads)
     stores = {(vector, int(bits)) for vector, bits in re.findall(r"\bst\.global\.(v2\.)?[a-z](\d+)", ptx)}
     two_items = {"float32": ("v2.", 32), "uint8": ("", 16)}.get(spec.held_as or "", ("", 32))
-    if spec.mixes:  # a number at a time
-        assert stores == {("", {"float32": 32, "uint8": 8}.get(spec.held_as or "", 16))}
-    else:
-        assert two_items in stores and max(bits for _, bits in stores) == two_items[1]
+    assert two_items in stores and max(bits for _, bits in stores) == two_items[1]
+    taken, reason = kernels.resources(ptx, cc)
+    if taken is None:
+        assert reason
+        return
+    assert taken.spill_bytes == taken.stack_bytes == taken.shared_bytes == 0
+    assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "cc"),
+    [(spec, cc) for spec in FINISHING for cc in CAPABILITIES if cc == (9, 0) or spec == FINISHING[0]],
+    ids=lambda value: value.name if isinstance(value, kernels.KernelSpec) else f"sm_{value[0]}{value[1]}",
+)
+def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
+    taken, reason = kernels.resources(compiled(spec, cc), cc)
+    if taken is None:
+        assert reason
+        return
+    assert taken.spill_bytes == taken.stack_bytes == 0 and taken.shared_bytes == 2 * 4 * 768
+    assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", MIXING, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+def test_every_kernel_that_mixes_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
+    ptx = compiled(spec, cc)
+    assert ".f64" not in ptx
+    # what it reads it may have written: only the jobs are read through the cache for memory that does not change
+    bits = {"float32": 32, "uint8": 8}.get(spec.held_as or "", 16)
+    changing = {int(found) for found in re.findall(r"\bld\.global\.[a-z](\d+)", ptx)}
+    assert changing == {int(found) for found in re.findall(r"\bst\.global\.[a-z](\d+)", ptx)} == {bits}
     taken, reason = kernels.resources(ptx, cc)
     if taken is None:
         assert reason
@@ -44,8 +82,11 @@ def test_every_kernel_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) ->
 
 def test_the_list_holds_every_kernel() -> None:
     assert len({spec.name for spec in kernels.KERNELS}) == len(kernels.KERNELS) == 25
-    assert {(spec.held_as, spec.planar) for spec in kernels.KERNELS if spec.held_as} == {
-        (held_as, planar) for held_as in ("float32", "float16", "bfloat16", "uint8") for planar in (True, False)
+    assert {(spec.held_as, spec.planar, spec.finishes) for spec in kernels.KERNELS if spec.held_as} == {
+        (held_as, planar, finishes)
+        for held_as in ("float32", "float16", "bfloat16", "uint8")
+        for planar in (True, False)
+        for finishes in (True, False)
     }
 
 
