@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from augpipe.errors import DeviceError as DeviceError
     from augpipe.errors import SampleError as SampleError
     from augpipe.loader import Loader as Loader
+    from augpipe.mixed_labels import MixedLabels as MixedLabels
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
     from augpipe.recipe import Recipe as Recipe
@@ -26,6 +27,7 @@ _PLACES = {
     "Batch": "augpipe.batch",
     "DeviceError": "augpipe.errors",
     "Loader": "augpipe.loader",
+    "MixedLabels": "augpipe.mixed_labels",
     "Plan": "augpipe.planning.plan",
     "Recipe": "augpipe.recipe",
     "SampleError": "augpipe.errors",
@@ -42,6 +44,7 @@ __all__ = [
     "Batch",
     "DeviceError",
     "Loader",
+    "MixedLabels",
     "Plan",
     "Recipe",
     "SampleError",

@@ -13,7 +13,7 @@ from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, check_recipe
+from augpipe.recipe import Recipe, check_recipe, refuse_mixing
 from augpipe.transform.host import HostTransform
 from augpipe.transform.inputs import Images, images_of
 
@@ -49,6 +49,7 @@ class Augment:
         num_threads: int | None = None,
     ) -> None:
         check_recipe(recipe)
+        refuse_mixing(recipe, "a transform")
         self.recipe = recipe
         self.seed = as_seed(seed)
         self._dtype: DType = dtype

@@ -19,7 +19,8 @@ class Batch:
     The memory is the holder's: it is used again only when nothing refers to it any more."""
     labels: Any
     """(B,) int64, the classes, -1 where the source has none; (B, k) float32 or int64 of a source whose labels are k
-    numbers each, see `source.VectorLabelledSource`."""
+    numbers each, see `source.VectorLabelledSource`. Where the recipe mixes, classes are `MixedLabels`, and k numbers
+    the weighted mean of both samples', float32."""
     sample_ids: npt.NDArray[np.int64]
     """(B,) int64: which samples of the source these are."""
     plan: Plan

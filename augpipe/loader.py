@@ -5,8 +5,11 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Never
+
+import numpy as np
 
 from augpipe import order
 from augpipe.batch import Batch
@@ -26,10 +29,11 @@ from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.mixing import mixed_block
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, Sampling, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Source, is_source
+from augpipe.source import Ints, Source, is_source
 
 logger = logging.getLogger("augpipe")
 
@@ -301,14 +305,37 @@ class Loader:
         for number in range(0, num, per_block):
             first, num_together = consumed + number * per_batch, min(per_block, num - number)
             positions = order.rank_positions(first, total, num_together * self.batch_size, self.rank, self.world_size)
-            if self._sampling is not None:
-                ids = self._sampling.sample_ids(positions, self.seed, epoch)
-            elif self.shuffle == "sticky":
-                ids = order.sticky_sample_ids(positions, total, self.seed, epoch, self.rank, self.world_size)
+            ids_at, is_sampled = partial(self._sample_ids, epoch), self._sampling is not None
+            if self.schedule.at(epoch).mixing:
+                block = mixed_block(
+                    self.schedule.at(epoch),
+                    self.seed,
+                    epoch,
+                    positions,
+                    num_positions=total,
+                    num_batches=num_together,
+                    batch_size=self.batch_size,
+                    world_size=self.world_size,
+                    ids_at=ids_at,
+                    is_sampled=is_sampled,
+                )
             else:
-                ids = order.sample_ids(positions, total, self.seed, epoch, self.shuffle)
-            words = None if self._sampling is None else positions
-            yield from Block(epoch, ids, words).requests(number, num_together, self.batch_size)
+                block = Block(epoch, ids_at(positions), positions if is_sampled else None)
+            yield from block.requests(number, num_together, self.batch_size)
+
+    def _sample_ids(self, epoch: int, positions: Ints) -> Ints:
+        """Which samples stand at positions of an epoch, of this rank or another one."""
+        if self._sampling is not None:
+            return self._sampling.sample_ids(positions, self.seed, epoch)
+        if self.shuffle != "sticky":
+            return order.sample_ids(positions, self._num_samples, self.seed, epoch, self.shuffle)
+        ids, ranks = np.empty_like(positions), positions % self.world_size
+        for rank in np.unique(ranks).tolist():
+            own = positions[ranks == rank]
+            ids[ranks == rank] = order.sticky_sample_ids(
+                own, self._num_samples, self.seed, epoch, rank, self.world_size
+            )
+        return ids
 
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are

@@ -13,6 +13,9 @@ Int = npt.NDArray[np.int64]
 STICKY_STREAM = zlib.crc32(b"augpipe.order.sticky")
 """The Philox op id under which the ranks' seeds are drawn, with the rank in the sample id's place, in epoch 0."""
 
+PARTNER_BLOCK = 64
+"""Positions that find their partners for mixing among themselves."""
+
 
 def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, world_size: int) -> Int:
     """The positions of the epoch's order that fall to `rank` in the global batch that starts at position `first`.
@@ -22,6 +25,21 @@ def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, wor
     """
     last = min(first + batch_size * world_size, num_samples)
     return np.arange(first + rank, last, world_size, dtype=np.int64)
+
+
+def partners(positions: Int, num_positions: int) -> Int:
+    """The positions whose samples are mixed with those at these: another one each, and each for one alone.
+
+    Within whole blocks of 64 that is the position XOR 32, so that two are each other's partner, on the same rank and in
+    the same batch for the usual sizes of both. What is left, or with one position left the last block too, is a circle
+    in which the partner lies half around. In an epoch of one position that is its own partner.
+    """
+    num_left = num_positions % PARTNER_BLOCK
+    if num_left == 1 and num_positions > 1:
+        num_left += PARTNER_BLOCK
+    start = num_positions - num_left
+    around = start + (positions - start + max(1, num_left // 2)) % max(1, num_left)
+    return np.where(positions < start, positions ^ (PARTNER_BLOCK // 2), around)
 
 
 def sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, shuffle: bool) -> Int:

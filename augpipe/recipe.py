@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from augpipe.checks.models import Checked, FieldError, refuse_unknown, told
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
+from augpipe.ops.mixing import Mixing
 from augpipe.ops.op import CONTINUOUS, keyed, pair
 
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
@@ -104,6 +105,9 @@ class Recipe(Checked):
     """The ops of the only view; see `View.ops`."""
     views: Annotated[tuple[View, ...], BeforeValidator(is_list)] = ()
     """Several views of each image, instead of `ops`."""
+    mixing: Mixing = ()
+    """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
+    with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
 
     @model_validator(mode="before")
     @classmethod
@@ -120,6 +124,21 @@ class Recipe(Checked):
             View(ops=self.ops)
         return self
 
+    @model_validator(mode="after")
+    def _can_be_mixed(self) -> Self:
+        total = sum(mix.p for mix in self.mixing)
+        if total > 1.0 + 1e-9:
+            raise ValueError(
+                f"the probabilities of mixing add up to {total:g}, and one of them at most happens to a sample. Lower "
+                "their p, as mixing=[MixUp(p=0.5), CutMix(p=0.5)]."
+            )
+        if self.mixing and any(view.out_size is None for view in self.all_views):
+            raise ValueError(
+                "mixing needs images of one size, and a view without a crop keeps each image's own. Add a crop, such "
+                "as CenterCrop(size=32)."
+            )
+        return self
+
     @cached_property
     def all_views(self) -> tuple[View, ...]:
         """One entry for each output image of an image: `count` is spread out, and `ops` alone is one view."""
@@ -128,7 +147,9 @@ class Recipe(Checked):
 
     @property
     def num_variants(self) -> int | None:
-        """Variants of one image: the product over ops and views; None where one of them is continuous."""
+        """Variants of one image: the product over ops and views; None where one of them is continuous, as mixing is."""
+        if self.mixing:
+            return None
         return _product(view.num_variants for view in self.all_views)
 
     @property
@@ -213,6 +234,15 @@ def check_recipe(recipe: object) -> None:
         )
 
 
+def refuse_mixing(recipe: Recipe, what: str) -> None:
+    """Raise ValueError where a recipe mixes images and `what` sees no others to mix them with."""
+    if recipe.mixing:
+        raise ValueError(
+            f"the recipe {recipe.name or 'unnamed'!r} mixes samples, and {what} cannot tell which: partners go by "
+            "position in an epoch. Use a Loader, or leave mixing out: Recipe(ops=recipe.ops, views=recipe.views)."
+        )
+
+
 def _without_none(data: Any, model: Any) -> Any:
     """TOML has no null: leave a None out where it is the default, and write `continuous` where it is not."""
     if isinstance(model, BaseModel):
@@ -223,7 +253,7 @@ def _without_none(data: Any, model: Any) -> Any:
                 if fields[name].default is None:
                     continue
                 value = CONTINUOUS
-            elif name in ("ops", "views") and not value:
+            elif name in ("ops", "views", "mixing") and not value:
                 continue
             kept[name] = _without_none(value, getattr(model, name))
         return kept

@@ -43,12 +43,19 @@ def inspect(
         if chosen.views:
             title += f", view {number}" + (f", {view.count} crops of it" if view.count > 1 else "")
         screen.print(_table(title, view))
+    for mix in chosen.mixing:
+        screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
     if chosen.views:
         screen.print(f"variants of one photograph: {_number(chosen.num_variants)}")
 
 
 def as_json(recipe: "Recipe") -> dict[str, Any]:
-    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others."""
+    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; `mixing` too."""
+    made = _ops_json(recipe)
+    return {**made, "mixing": [mix.model_dump() for mix in recipe.mixing]} if recipe.mixing else made
+
+
+def _ops_json(recipe: "Recipe") -> dict[str, Any]:
     if not recipe.views:
         (view,) = _views(recipe)
         return {**_view_json(view), "variants": recipe.num_variants}

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.finish import finish_images
 from augpipe.gpu_ops.image.finish_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
-from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx
+from augpipe.gpu_ops.image.mix import mix_images
+from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
@@ -118,3 +119,33 @@ def render_table(
         finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, finished, height, width, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one
+
+
+def mix(
+    jobs: Rows, batch: npt.NDArray[np.generic], size: tuple[int, int], form: OutputFormat, scratch: Scratch
+) -> None:
+    """Mix finished images of a batch in place; 16-bit numbers are mixed as float32, and rounded once more.
+
+    Args:
+        jobs: (n,) `gpu_ops.image.mix.MIX_JOB`.
+        batch: (images * height * width * 3,), in the type that `form` holds it as.
+        size: height and width of an image, in pixels.
+        form: dtype and layout.
+        scratch: of the calling thread.
+    """
+    height, width = size
+    if not form.is_narrow:
+        mix_images(as_bytes(jobs), batch, height, width, form.planar)
+        return
+    num = height * width * 3
+    values = scratch.values(2 * num)
+    for job in jobs:
+        alone = job.reshape(1).copy()
+        alone["places"] = (0, 1)
+        pair = [batch[place * num : (place + 1) * num] for place in job["places"].tolist()]
+        for nth, image in enumerate(pair):
+            widen(image, values[nth * num : (nth + 1) * num])
+        mix_images(as_bytes(alone), values, height, width, form.planar)
+        for nth, image in enumerate(pair):
+            if job["regions"][nth].any():
+                narrow(values[nth * num : (nth + 1) * num], image)

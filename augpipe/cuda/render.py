@@ -14,7 +14,7 @@ from augpipe.cuda.failures import SampleIds, allocate
 from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
 from augpipe.gpu_ops.image.finish_rows import SHARPNESS, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.output import OutputFormat
@@ -60,6 +60,7 @@ class DeviceRenderer:
         sizes: Sequence[tuple[int, int]],
         keep: Sequence[Any],
         sample_ids: SampleIds,
+        mix_jobs: Sequence[Rows] = (),
     ) -> list[torch.Tensor]:
         """Launch a batch on the current stream.
 
@@ -70,6 +71,7 @@ class DeviceRenderer:
             keep: what owns the pixels. Torch tensors are lent to the stream, so that torch's allocator gives their
                 memory to nobody else too early; all else is kept alive until the device has passed the batch.
             sample_ids: (B,), named where the device fails.
+            mix_jobs: for each view, (n,) `gpu_ops.image.mix.MIX_JOB` for the finished images; empty for none.
 
         Returns:
             For each view, the (B, 3, height, width) images, or (B, height, width, 3), on the device; they are ready
@@ -84,7 +86,7 @@ class DeviceRenderer:
             self._in_flight.make_room()
             outs = [self._empty(len(pixels), size, view) for view, size in enumerate(sizes)]
             if len(pixels):
-                self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream)
+                self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream, mix_jobs)
         return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
 
     @contextmanager
@@ -126,9 +128,12 @@ class DeviceRenderer:
         keep: Sequence[Any],
         sample_ids: SampleIds,
         stream: int,
+        mix_jobs: Sequence[Rows],
     ) -> None:
         more = [view for view, table in enumerate(tables) if table.dtype != KERNEL_ROW]
         uploads = [np.asarray(pixels, np.int64), *map(first_parts, tables), *(tables[view] for view in more)]
+        of_jobs = [(view, jobs) for view, jobs in enumerate(mix_jobs) if len(jobs)]
+        uploads += [jobs for _, jobs in of_jobs]
         slot = self._ring.take(uploads)
         try:
             addresses = slot.upload(uploads)
@@ -145,6 +150,10 @@ class DeviceRenderer:
                 render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
                 memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
                 finish_batch(rows, *memory, row_bytes=tables[view].itemsize, **shape, held_as=dtype)
+            for (view, jobs), given in zip(of_jobs, addresses[len(uploads) - len(of_jobs) :], strict=True):
+                (height, width), out = sizes[view], outs[view]
+                shape = {"num_jobs": len(jobs), "height": height, "width": width, "planar": self._form.planar}
+                mix_batch(given, out.data_ptr(), **shape, held_as=self._form.dtype, stream=stream)
         finally:  # also where a view's launch fails: the views before it are on their way
             self._keep(keep, sample_ids, partial(self._ring.give_back, slot))
 

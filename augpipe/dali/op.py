@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from augpipe.checks.arguments import as_epoch, as_num_threads, as_seed, check_choice
 from augpipe.dali.samples import SampleNumbers
 from augpipe.output import Framework, OutputFormat
-from augpipe.recipe import Recipe, check_recipe
+from augpipe.recipe import Recipe, check_recipe, refuse_mixing
 
 if TYPE_CHECKING:
     from nvidia.dali import Pipeline
@@ -59,6 +59,7 @@ def augment(
     """
     pipeline = _current_pipeline()
     check_recipe(recipe)
+    refuse_mixing(recipe, "an operator of DALI's")
     form = _form(recipe, dtype, layout, "numpy")
     seed = as_seed(seed)
     _check_node("images", images, "the decoded photographs: fn.decoders.image(...)")

@@ -17,6 +17,7 @@ from augpipe.ops.geometry import Flip, QuarterTurn, Rotate, Shear, Stretch, Tran
 from augpipe.ops.kinds import AllOf, Identity, OneOf, SomeOf  # complete, as they hold ops of any kind
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
+from augpipe.ops.mixing import CutMix, MixUp
 from augpipe.ops.op import Op
 from augpipe.ops.output_frame import Erase, Noise
 from augpipe.ops.perspective import Perspective
@@ -34,6 +35,7 @@ __all__ = [
     "ColorCast",
     "ColorJitter",
     "Contrast",
+    "CutMix",
     "Equalize",
     "Erase",
     "Flip",
@@ -44,6 +46,7 @@ __all__ = [
     "Invert",
     "LensDistortion",
     "Lighting",
+    "MixUp",
     "MultiResolutionCrop",
     "Noise",
     "Normalize",

@@ -76,6 +76,9 @@ AnyKind = (
 _KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
 """The name in TOML -> the op."""
 
+MIXES = ("mix_up", "cut_mix")
+"""What is no op of an image, and belongs into `Recipe.mixing`."""
+
 
 def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
@@ -84,6 +87,11 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     if isinstance(value, type) and issubclass(value, Op):
         raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for an op of it.")
     name = value.get("op") if isinstance(value, Mapping) else value
+    if (getattr(value, "op", None) or name) in MIXES:
+        raise ValueError(
+            "what mixes finished images goes into the recipe's mixing, not its ops. Write mixing=[ops.MixUp()], in "
+            'TOML [[mixing]] and op = "mix_up".'
+        )
     if isinstance(value, Mapping) and name is None:
         raise ValueError('every op names its kind, as in op = "color_cast".')
     if not isinstance(name, str):

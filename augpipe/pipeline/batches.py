@@ -16,13 +16,15 @@ from typing import Any, Protocol
 from augpipe.batch import Batch
 from augpipe.cache import PixelCache
 from augpipe.cpu.workers import WorkerPool
+from augpipe.mixed_labels import MixedLabels
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.mixing import is_mixed_first, label, plan_mixing
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
-from augpipe.source import Labels, Source, labels_of
+from augpipe.source import Labels
 
 TASKS_PER_THREAD = 4
 """Tasks that a stage in pieces is cut into, for each thread; at 16, batches of 32 were measured 5 % slower."""
@@ -51,8 +53,11 @@ class Output(Protocol):
     def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Called once, when all items are decoded."""
 
+    def mix(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Carry out the jobs whose first images are those of the items; on a device, `finish` does it."""
+
     def finish(self, batch: BatchInProgress) -> list[Any]:
-        """The images of each view; called by the thread that asked for the batch."""
+        """The images of each view, without guests; called by the thread that asked for the batch."""
 
     def labels(self, labels: Labels) -> Any:
         """(B,) or (B, k) labels beside the images."""
@@ -79,14 +84,19 @@ def stages_of(
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
     planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
-    label = partial(_label, settings.source)
+    last = [
+        Stage(work=partial(label, settings.source)),
+        Stage(work=output.deliver),
+    ]
+    if settings.recipe.mixing:
+        mix = Stage(work=output.mix, items=is_mixed_first, is_in_pieces=True, min_piece_px=MIN_PIECE_PX)
+        last = [Stage(work=plan_mixing), mix, *last]
     if not output.decodes:  # nor is anything read, so no item can fail
         return [
             Stage(work=samples.look_up_sizes),
             Stage(work=planner.plan),
             Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=MIN_PIECE_PX),
-            Stage(work=label),
-            Stage(work=output.deliver),
+            *last,
         ]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
@@ -97,14 +107,8 @@ def stages_of(
         *([Stage(work=dali.submit, items=_without_pixels, goes_on_elsewhere=True)] if dali is not None else []),
         Stage(work=fill, items=_not_on_device, is_in_pieces=True),
         Stage(work=partial(samples.replace, again=[samples.open, planner.plan_again, fill]), items=_failed),
-        Stage(work=label),
-        Stage(work=output.deliver),
+        *last,
     ]
-
-
-def _label(source: Source, batch: BatchInProgress, items: Sequence[Item]) -> None:
-    assert batch.plan is not None
-    batch.labels = labels_of(source, batch.plan.sample_ids)
 
 
 def _unopened(batch: BatchInProgress) -> list[Item]:
@@ -247,14 +251,17 @@ class BatchMaker:
         if batch.error is not None:
             raise batch.error
         assert batch.plan is not None and batch.labels is not None
-        images = self._output.finish(batch)
+        images, labels = self._output.finish(batch), batch.labels
         if self._cache is not None:
             num_hits = sum(item.is_cached for item in batch.items)
             self._cache.count(hits=num_hits, misses=len(batch.items) - num_hits)
+        plan, wrap = batch.plan, self._output.labels
+        if batch.num_own < len(plan):
+            plan = plan[: batch.num_own]
         made = Batch(
             images=images[0] if len(images) == 1 else tuple(images),
-            labels=self._output.labels(batch.labels),
-            sample_ids=batch.plan.sample_ids,
-            plan=batch.plan,
+            labels=MixedLabels(*map(wrap, labels)) if isinstance(labels, MixedLabels) else wrap(labels),
+            sample_ids=plan.sample_ids,
+            plan=plan,
         )
         return made, batch.skipped

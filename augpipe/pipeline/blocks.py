@@ -35,17 +35,36 @@ class PlannedSamples:
         return PlannedSamples(plan=plan, factors=self.factors[cut], tables=tables)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockMixing:
+    """How the samples of a block are mixed, which are its batches' own and, behind those of each, its guests: samples
+    of other batches that some of its own are mixed with."""
+
+    drawn: Rows
+    """(N,) `planning.mixing.MIX_DRAW`; nothing is drawn for guests."""
+    partner_places: Ints
+    """(N,) where in its batch each sample's partner lies; -1 where it does not, as nothing is mixed then."""
+    starts: Ints
+    """(number of batches + 1,): where each batch begins in the block, and the last one ends."""
+    num_own: Ints
+    """(number of batches,): samples of each batch without its guests."""
+
+
 class Block:
     """The samples of some batches that follow each other in an epoch; it lives as long as one of them is made.
 
     The first batch that asks for something has it found for the whole block, while the `lock` is held.
     """
 
-    def __init__(self, epoch: int, sample_ids: Ints, positions: Ints | None = None) -> None:
+    def __init__(
+        self, epoch: int, sample_ids: Ints, positions: Ints | None = None, mixing: BlockMixing | None = None
+    ) -> None:
         self.epoch = epoch
         self.sample_ids = sample_ids
         self.positions = positions
         """(N,) where they stand in the epoch, by which is drawn what is done to them; None: that is drawn by sample."""
+        self.mixing = mixing
+        """None where nothing is mixed."""
         self.lock = threading.Lock()
         self.sizes: Sizes | None = None
         """(N,) as far as they are known before the samples are read; None where nobody has looked yet."""
@@ -57,8 +76,10 @@ class Block:
     def requests(self, first_number: int, num_batches: int, batch_size: int) -> Iterator["Request"]:
         """Its batches, of which the last ones may be cut short or empty."""
         for place in range(num_batches):
-            cut = slice(place * batch_size, (place + 1) * batch_size)
-            yield Request(number=first_number + place, block=self, cut=cut)
+            cut, num_own = slice(place * batch_size, (place + 1) * batch_size), None
+            if self.mixing is not None:
+                cut, num_own = slice(*self.mixing.starts[place : place + 2].tolist()), int(self.mixing.num_own[place])
+            yield Request(number=first_number + place, block=self, cut=cut, num_own=num_own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +91,8 @@ class Request:
     block: Block
     cut: slice
     """Which of the block's samples these are."""
+    num_own: int | None = None
+    """How many of them are the batch's; those behind them are guests. None: all."""
 
     @property
     def epoch(self) -> int:

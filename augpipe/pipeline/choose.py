@@ -75,7 +75,8 @@ class Choice:
         if self.backend == "native":
             return BatchMaker(settings, output, cache=cache)
         device_id = self.device.index if self.is_on_cuda and self.device.type == "cuda" else None
-        dali = partial(DaliStage, settings, cache=cache, batch_size=batch_size, device_id=device_id)
+        most = 2 * batch_size if settings.recipe.mixing else batch_size  # guests come on top, one a sample at most
+        dali = partial(DaliStage, settings, cache=cache, batch_size=most, device_id=device_id)
         return BatchMaker(settings, output, cache=cache, dali=dali)
 
 

@@ -72,8 +72,11 @@ class DeviceOutput:
             rows.append((pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels))
         target.table = np.array(rows, np.int64).reshape(-1, 5)
 
+    def mix(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Nothing is to be done yet: images are mixed behind their rendering, in `finish`."""
+
     def finish(self, batch: BatchInProgress) -> list[Any]:
-        """The images of each view, ready on the calling thread's current stream.
+        """The images of each view, without guests, ready on the calling thread's current stream.
 
         Raises:
             KernelError: a CUDA error of this batch or of an earlier one.
@@ -90,7 +93,9 @@ class DeviceOutput:
                 self._writer.wait()
                 keep.append(self._writer.memory)
                 keep += self._writer.write(self._reserved(batch), stream)
-            return list(self._renderer.render(target.table, batch.tables, batch.sizes, keep, ids))
+            tables, sizes, jobs = batch.tables, batch.sizes, batch.mix_jobs
+            images = self._renderer.render(target.table, tables, sizes, keep, ids, mix_jobs=jobs)
+            return [of_view[: batch.num_own] for of_view in images]
 
     def labels(self, labels: Labels) -> Any:
         """(B,) or (B, k) on the device, copied without waiting."""

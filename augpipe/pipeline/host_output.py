@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cpu.buffers import BufferPool
-from augpipe.cpu.render import Scratch, render
+from augpipe.cpu.render import Scratch, mix, render
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.output import import_torch
@@ -36,7 +36,9 @@ class HostOutput:
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
-        batch.target = tuple(self._take(len(batch.items) * height * width * 3) for height, width in batch.sizes)
+        # guests are as many as come: room for the most of them is found again, and what is not touched costs nothing
+        num = batch.num_own if batch.num_own == len(batch.items) else 2 * batch.num_own
+        batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
         """Read, decode and render items, a few at a time; those that are damaged carry an error then."""
@@ -86,11 +88,18 @@ class HostOutput:
     def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Nothing is left to do: images were rendered as they were decoded."""
 
+    def mix(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Mix images of all views, those of the items with others that nobody else mixes meanwhile."""
+        for view, size in enumerate(batch.sizes):
+            first = np.searchsorted(batch.mix_jobs[view]["places"][:, 0], items[0].position)
+            jobs = batch.mix_jobs[view][first : first + len(items)]
+            mix(jobs, batch.target[view], size, self._settings.form, self._scratch)
+
     def finish(self, batch: BatchInProgress) -> list[Any]:
-        """The images of each view; called by the thread that asked for the batch."""
-        form, num = self._settings.form, len(batch.items)
+        """The images of each view, without guests; called by the thread that asked for the batch."""
+        form, num = self._settings.form, batch.num_own
         return [
-            form.wrap(memory, num, height, width)
+            form.wrap(memory[: num * height * width * 3], num, height, width)
             for memory, (height, width) in zip(batch.target, batch.sizes, strict=True)
         ]
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.located import LocatedPixels
+from augpipe.mixed_labels import MixedLabels
 from augpipe.output import OutputFormat
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
@@ -56,7 +57,7 @@ class Item:
     """One sample on its way through a batch; one thread at a time has it."""
 
     position: int
-    """Its place in the batch."""
+    """Its place in the batch, guests behind all others."""
     wanted: int
     """The sample id that was asked for."""
     sample_id: int
@@ -97,8 +98,10 @@ class BatchInProgress:
     """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
-    labels: Labels | None = None
-    """(B,) or (B, k), once every item is decoded."""
+    mix_jobs: tuple[Rows, ...] = ()
+    """For each view, (n,) `gpu_ops.image.mix.MIX_JOB`, once every item is decoded; none where the recipe mixes not."""
+    labels: Labels | MixedLabels | None = None
+    """(B,) or (B, k), or mixed, once every item is decoded."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""
     target: Any = None
@@ -108,6 +111,11 @@ class BatchInProgress:
     num_pieces_left: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def num_own(self) -> int:
+        """How many of its items are handed out; those behind them are guests, see `pipeline.mixing`."""
+        return len(self.items) if self.request.num_own is None else self.request.num_own
 
     @classmethod
     def of(cls, request: Request) -> "BatchInProgress":

@@ -18,6 +18,7 @@ from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn
 from augpipe.ops.random_words import RandomWords, Words
+from augpipe.planning.mixing import draw_mixing, write_mixing
 from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.recipe import Recipe, View, check_recipe
@@ -64,6 +65,9 @@ class Plan:
                 text = op.caption(row["drawn"][key])
                 if text:
                     yield key, text
+        if self.recipe.mixing and row["mixing"]["kind"]:
+            mix = self.recipe.mixing[row["mixing"]["kind"] - 1]
+            yield mix.op, mix.caption(row["mixing"])
 
     def __str__(self) -> str:
         lines = [f"plan of {count(len(self), 'sample')}, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
@@ -126,6 +130,7 @@ def plan(
     epoch: int = 0,
     seed: int = 0,
     positions: npt.ArrayLike | None = None,
+    partners: npt.ArrayLike | None = None,
 ) -> Plan:
     """Draw what is done to a batch.
 
@@ -137,9 +142,11 @@ def plan(
         seed: 0..2^64 - 1.
         positions: (B,) where they stand in an epoch of a sampler, 0..2^32 - 1: a sample that comes twice is drawn for
             by position then, in streams of its own. None: all is drawn by sample id.
+        partners: (B,) the sample that each is mixed with where the recipe's `mixing` says so, -1 for none; a loader
+            finds them by position in the epoch. None: nothing is mixed.
 
     Raises:
-        ValueError: an argument is out of range, or ids, sizes and positions differ in number.
+        ValueError: an argument is out of range, or ids, sizes, positions and partners differ in number.
     """
     # here and not in `draws` alone: a recipe that draws nothing has the same arguments
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
@@ -161,6 +168,13 @@ def plan(
     views = tuple(
         _plan_view(recipe, view, place, ids, epoch, seed, shape, words) for place, view in enumerate(recipe.all_views)
     )
+    if partners is not None and recipe.mixing:
+        others = whole_numbers("partners", partners, -1, MAX_WORD).astype(np.int64).reshape(-1)
+        if len(others) != len(ids):
+            raise ValueError(f"partners holds {len(others)} entries for {len(ids)} sample_ids. Give one each.")
+        drawn_by = ids if words is None else words
+        drawn = draw_mixing(recipe.mixing, seed, epoch, drawn_by, is_sampled=words is not None)
+        write_mixing(views, recipe.mixing, drawn, others)
     return Plan(recipe=recipe, seed=seed, views=views)
 
 
@@ -191,7 +205,9 @@ def _plan_view(
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps, mixes=bool(recipe.mixing)))
+    if recipe.mixing:
+        rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
     rows["border"], rows["fill"] = BORDERS.index(recipe.border), recipe.fill

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.ops.colour_program import ColourStep, program_fields
+from augpipe.planning.mixing import MIXED
 from augpipe.recipe import View
 
 BORDERS = ("context", "reflect", "edge", "constant")
@@ -47,12 +48,13 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("fill", np.float64, (3,)),
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
-colours take more than a cast and a vignette `num_steps`, `steps` and `tables`."""
+colours take more than a cast and a vignette `num_steps`, `steps` and `tables`; where the recipe mixes, `mixing`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View, steps: list[ColourStep]) -> np.dtype[np.void]:
+def plan_dtype(view: View, steps: list[ColourStep], mixes: bool = False) -> np.dtype[np.void]:
     """The record of a recipe's view: PLAN_FIELDS, what its ops draw, and the program that its colour steps need."""
-    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype), *program_fields(steps)])
+    mixing = [("mixing", MIXED)] if mixes else []
+    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype), *program_fields(steps), *mixing])

@@ -84,6 +84,7 @@ store_f32, store_f32_pair = _store(types.float32), _store(types.float32, 2)
 
 load_changing_f32, load_changing_i32 = _load(types.float32, invariant=False), _load(types.int32, invariant=False)
 load_changing_u8 = _load(types.uint8, types.uint32, invariant=False)
+load_changing_u16 = _load(types.uint16, types.uint32, invariant=False)
 load_changing_four_f32 = _load(types.float32, num=4, invariant=False)
 load_two_i32, load_four_i32 = _load(types.int32, num=2), _load(types.int32, num=4)
 store_i32, store_two_i32, store_four_f32 = _store(types.int32), _store(types.int32, 2), _store(types.float32, 4)
@@ -112,6 +113,9 @@ float16_pair_bits = _instruction(
     types.uint32,
     types.float32,
     types.float32,
+)
+float32_of_float16 = _instruction(
+    "{.reg .b16 half; cvt.u16.u32 half, $1; cvt.f32.f16 $0, half;}", "=f,r", types.float32, types.uint32
 )
 floor_index = _instruction("cvt.rmi.s32.f32 $0, $1;", "=r,f", types.int32, types.float32)
 kept = _instruction("mov.b32 $0, $1;", "=r,r", types.int32, types.int32)

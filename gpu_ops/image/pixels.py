@@ -86,3 +86,13 @@ def narrow(values: npt.NDArray[np.float32], out: npt.NDArray[np.generic]) -> Non
         round_to_bfloat16(values.view(np.uint32), out)
     else:
         np.copyto(out, values, casting="same_kind")
+
+
+def widen(values: npt.NDArray[np.generic], out: npt.NDArray[np.float32]) -> None:
+    """Write (n,) numbers that `narrow` has rounded into (n,) `out`, exactly."""
+    if values.dtype == np.uint16:
+        bits = out.view(np.uint32)
+        bits[:] = values
+        bits <<= np.uint32(16)
+    else:
+        np.copyto(out, values, casting="same_kind")

@@ -46,7 +46,7 @@ load_f32 = load_changing_f32 = _load(ctypes.c_float, np.float32)
 store_u8, store_u16, store_u32 = _store(ctypes.c_uint8), _store(ctypes.c_uint16), _store(ctypes.c_uint32)
 store_f32, store_f32_pair = _store(ctypes.c_float), _store(ctypes.c_float, 2)
 
-load_changing_u8 = load_u8
+load_changing_u8, load_changing_u16 = load_u8, _load(ctypes.c_uint16, np.uint32)
 load_changing_i32, load_changing_four_f32 = load_i32, _load_several(ctypes.c_float, np.float32, 4)
 load_two_i32, load_four_i32 = _load_several(ctypes.c_int32, np.int32, 2), _load_several(ctypes.c_int32, np.int32, 4)
 store_i32, store_two_i32 = _store(ctypes.c_int32), _store(ctypes.c_int32, 2)
@@ -66,6 +66,11 @@ def float16_bits(value: np.float32) -> np.uint32:
 def float16_pair_bits(first: np.float32, second: np.float32) -> np.uint32:
     """The bits of the nearest float16 of both, the first in the lower half."""
     return np.uint32(float16_bits(first) | float16_bits(second) << np.uint32(16))
+
+
+def float32_of_float16(bits: np.uint32) -> np.float32:
+    """The number of a float16's bits."""
+    return np.float32(np.uint16(bits).view(np.float16))
 
 
 def reciprocal(value: np.float32) -> np.float32:

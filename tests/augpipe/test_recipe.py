@@ -36,6 +36,43 @@ def test_toml_is_written_with_every_field() -> None:
     }
 
 
+def test_mixing_is_a_list_of_its_own(tmp_path: Path) -> None:
+    crop = '[[ops]]\nop = "center_crop"\nsize = 32\n'
+    text = crop + '[[mixing]]\nop = "mix_up"\np = 0.5\n[[mixing]]\nop = "cut_mix"\np = 0.3\n'
+    recipe = load(text, tmp_path)
+    assert recipe.mixing == (ops.MixUp(alpha=0.2, p=0.5), ops.CutMix(alpha=1.0, p=0.3))
+    assert tomllib.loads(recipe.to_toml())["mixing"][1] == {"op": "cut_mix", "alpha": 1.0, "p": 0.3}
+    recipe.dump(tmp_path / "again.toml")
+    assert Recipe.load(tmp_path / "again.toml") == recipe and recipe.num_variants is None
+    assert Recipe(ops=recipe.ops).num_variants == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"mixing": (ops.MixUp(p=0.7), ops.CutMix(p=0.4))},
+            "the probabilities of mixing add up to 1.1, and one of them at most happens to a sample. Lower their p",
+        ),
+        ({"mixing": (ops.MixUp(),), "ops": ()}, "mixing needs images of one size.* Add a crop, such as CenterCrop"),
+        ({"mixing": (ops.Flip(),)}, "'flip' does not mix. What does: mix_up, cut_mix."),
+        ({"mixing": ({"op": "mixup"},)}, "'mixup' does not mix. Did you mean 'mix_up'?"),
+        ({"mixing": (ops.MixUp,)}, r"MixUp is the class. Write MixUp\(\) for one of it."),
+        ({"mixing": ("cut_mix",)}, r"'cut_mix' is only a name. Write CutMix\(\), in TOML {op = \"cut_mix\"}."),
+        ({"mixing": (3,)}, "a int does not mix. augpipe.ops has what does: MixUp, CutMix."),
+        ({"mixing": ops.MixUp()}, r"must be a list: mixing=\[MixUp\(...\)\]"),
+        ({"mixing": ({"op": "mix_up", "alpha": 0.0},)}, "alpha=0.0 must be above 0"),
+        ({"mixing": ({"op": "mix_up", "alpha": float("nan")},)}, "alpha=nan must be"),
+        ({"mixing": ({"op": "cut_mix", "alfa": 1.0},)}, "'alfa' is not a field of CutMix. Did you mean 'alpha'?"),
+        ({"ops": (ops.MixUp(),)}, "what mixes finished images goes into the recipe's mixing, not its ops"),
+        ({"ops": ({"op": "cut_mix"},)}, "what mixes finished images goes into the recipe's mixing, not its ops"),
+    ],
+)
+def test_mixing_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe(**{"ops": (ops.CenterCrop(),), **fields})
+
+
 def test_toml_is_read_with_defaults(tmp_path: Path) -> None:
     recipe = load('[[ops]]\nop = "rotate"\n\n[[ops]]\nop = "multi_resolution_crop"\nscales = [300]\n', tmp_path)
     assert recipe == Recipe(ops=(ops.Rotate(), ops.MultiResolutionCrop(scales=(300,))))

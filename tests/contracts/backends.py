@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Batch, Loader, Recipe, View
+from augpipe import Batch, Loader, MixedLabels, Recipe, View
 from augpipe.cache import CacheStatistics
 from augpipe.decoding import MAX_PIXELS, probe
 from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop, Rotate, Vignette
@@ -61,6 +61,11 @@ MOST_OF_LEVELS = {"float32": 1e-3, "float16": 0.125, "bfloat16": 1.0, "uint8": 1
 """The same of levels 0..255, among which the next number is so far away."""
 
 
+def labels_of(batch: Batch) -> tuple[Any, ...]:
+    """Its labels, or all that they are made of."""
+    return tuple(batch.labels) if isinstance(batch.labels, MixedLabels) else (batch.labels,)
+
+
 @dataclass(frozen=True)
 class Backend:
     """One way in which a loader works, beside the plain one: `native` on one thread of the CPU."""
@@ -98,7 +103,8 @@ class Backend:
         for batch, wanted in zip_longest(found, expected):
             assert batch is not None and wanted is not None, "one of them has more batches"
             assert batch.sample_ids.tolist() == wanted.sample_ids.tolist()
-            assert batch.labels.dtype == wanted.labels.dtype and batch.labels.tolist() == wanted.labels.tolist()
+            for labels, others in zip(labels_of(batch), labels_of(wanted), strict=True):
+                assert labels.dtype == others.dtype and labels.tolist() == others.tolist()
             assert [rows.tobytes() for rows in batch.plan.views] == [rows.tobytes() for rows in wanted.plan.views]
             for images, wanted_images in zip(views_of(batch), views_of(wanted), strict=True):
                 assert type(images) is type(wanted_images) and images.dtype == wanted_images.dtype

@@ -225,6 +225,10 @@ PAGES = {
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",
             ),
+            "from augpipe import Loader\n": (
+                "images.shape == (4, 3, 224, 224) and soft.shape == (4, 10)",
+                "weights.shape == labels.shape == other_labels.shape == (4,)",
+            ),
             "from augpipe import Loader, Schedule": (
                 "next(iter(loader)).images.shape == (4, 3, 128, 128)",
                 "Schedule.load('growing.toml') == schedule",

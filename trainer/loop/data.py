@@ -79,7 +79,13 @@ def evaluation_recipe(config: DataConfig) -> Recipe:
         ValueError: one of the two recipes cannot be used.
     """
     if config.eval_recipe is not None:
-        return _load("eval_recipe", config.eval_recipe).recipes[-1]
+        recipe = _load("eval_recipe", config.eval_recipe).recipes[-1]
+        if recipe.mixing:
+            raise ValueError(
+                f"data.eval_recipe={config.eval_recipe!r} mixes samples, and evaluation counts one class an image. "
+                "Leave its mixing out."
+            )
+        return recipe
     training = training_recipe(config)
     return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from augpipe import Batch, order
+from augpipe import Batch, MixedLabels, order
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
 from augpipe.trainer.loop.world import World
@@ -48,6 +48,18 @@ def next_update(
     return UpdateBatches(num_batches=num, num_samples=min(num * per_batch, left))
 
 
+def loss_sum_of(logits: torch.Tensor, labels: torch.Tensor | MixedLabels, label_smoothing: float) -> torch.Tensor:
+    """The sum of the images' cross-entropy; of mixed ones that of both labels, by their weights."""
+    if not isinstance(labels, MixedLabels):
+        return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=label_smoothing)
+    own, other = (
+        F.cross_entropy(logits, classes, reduction="none", label_smoothing=label_smoothing)
+        for classes in (labels.labels, labels.other_labels)
+    )
+    total: torch.Tensor = (labels.weights * own + (1.0 - labels.weights) * other).sum()
+    return total
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
     """What one update did, on this rank."""
@@ -55,7 +67,7 @@ class StepResult:
     loss_sum: float
     """Over this rank's images."""
     num_correct: int
-    """How many of this rank's images were named rightly."""
+    """How many of this rank's images were named rightly; of mixed ones, by the label that weighs more."""
     num_samples: int
     """This rank's images."""
     data_s: float
@@ -103,7 +115,8 @@ class Step:
             for buffer, before in kept:  # not before backward, which still looks at them
                 buffer.copy_(before)
             loss_sum += loss.detach()
-            num_correct += (logits.detach().argmax(1) == labels).sum() if len(batch) else 0
+            classes = labels.heavier() if isinstance(labels, MixedLabels) else labels
+            num_correct += (logits.detach().argmax(1) == classes).sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
@@ -119,14 +132,14 @@ class Step:
             sample_ids=ids,
         )
 
-    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | MixedLabels, torch.Tensor]:
         device = self._world.device
         images, labels = batch.images.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True)
         if len(batch) == 0:  # the epoch's last batch, for this rank: it joins the exchange with a gradient of zero
             images, labels = self._nothing(images), torch.zeros(2, dtype=torch.int64, device=device)
         with autocast(self._config, device):
             logits = self._module(images)
-            loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self._config.optim.label_smoothing)
+            loss = loss_sum_of(logits, labels, self._config.optim.label_smoothing)
         return logits, labels, loss if len(batch) else loss * 0.0
 
     def _nothing(self, images: Any) -> torch.Tensor:

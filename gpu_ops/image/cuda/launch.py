@@ -12,6 +12,7 @@ from numba import cuda
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
+from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
@@ -28,6 +29,7 @@ FEWEST_BLOCKS = 8 if IS_SIMULATED else 1024
 """Smaller batches are cut finer, down to two rows a thread: an H200 holds 792 blocks at once. Not measured yet."""
 
 PIXELS_PER_PACK_THREAD = 8
+PIXELS_PER_MIX_THREAD = 4
 MAX_GRID_ROWS = 65_535
 """CUDA's limit along y and z: larger tables take several launches."""
 
@@ -121,6 +123,27 @@ def finish_batch(
         _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, *sizes)
 
 
+def mix_batch(
+    jobs: int, batch: int, *, num_jobs: int, height: int, width: int, planar: bool, held_as: str, stream: int
+) -> None:
+    """Queue the mixing of finished images of a batch, in place; on the terms of `render_batch`.
+
+    Args:
+        jobs: device address of (num_jobs,) `gpu_ops.image.mix.MIX_JOB`.
+        batch: as in `render_batch`.
+        num_jobs: pairs of images.
+        height, width: of an image, in pixels.
+        planar, held_as, stream: as in `render_batch`.
+    """
+    if not height * width:
+        return
+    kernel = _mix(held_as, planar)
+    blocks = -(-height * width // (MIX_THREADS * PIXELS_PER_MIX_THREAD))
+    for first in range(0, num_jobs, MAX_GRID_ROWS):
+        grid = (blocks, min(num_jobs - first, MAX_GRID_ROWS))
+        _launch(kernel, grid, MIX_THREADS, stream, jobs + first * MIX_JOB_BYTES, batch, height, width)
+
+
 def pack_rgbx(table: int, *, num: int, max_pixels: int, stream: int) -> None:
     """Queue the packing of images to RGBX, X = 255, in one launch; on the terms of `render_batch`.
 
@@ -166,6 +189,11 @@ def _finish(held_as: str, planar: bool) -> Any:
         return _compiled_finish(held_as, planar)
 
 
+def _mix(held_as: str, planar: bool) -> Any:
+    with _lock:
+        return _compiled_mix(held_as, planar)
+
+
 def _pack() -> Any:
     with _lock:
         return _compiled_pack()
@@ -179,6 +207,11 @@ def _compiled_fused(held_as: str, planar: bool) -> Any:
 @cache
 def _compiled_finish(held_as: str, planar: bool) -> Any:
     return _compiled(finish_kernel(HELD_AS[held_as], planar), FINISH_SIGNATURE, FINISH_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_mix(held_as: str, planar: bool) -> Any:
+    return _compiled(mix_kernel(HELD_AS[held_as], planar), MIX_SIGNATURE, MIX_LAUNCH_BOUNDS)
 
 
 @cache

@@ -11,6 +11,7 @@ from pathlib import Path
 from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
 from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
+from augpipe.gpu_ops.image.cuda.mix import MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS
 
@@ -25,13 +26,16 @@ class KernelSpec:
     """Whether a batch holds whole channel planes."""
     finishes: bool = False
     """Whether it is the kernel that runs behind the fused one."""
+    mixes: bool = False
+    """Whether it is the kernel that mixes finished images."""
 
     @property
     def name(self) -> str:
         """As in reports: the loop, its number type and layout."""
         if self.held_as is None:
             return "pack_rgbx"
-        return f"{'finish' if self.finishes else 'fused'} {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
+        loop = "mix" if self.mixes else "finish" if self.finishes else "fused"
+        return f"{loop} {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,7 @@ KERNELS = (
         for name in HELD_AS
         for planar in (True, False)
     ),
+    *(KernelSpec(held_as=name, planar=planar, mixes=True) for name in HELD_AS for planar in (True, False)),
     KernelSpec(),
 )
 """Every kernel that can be launched."""
@@ -62,6 +67,9 @@ def source_of(spec: KernelSpec) -> Source:
     """What the kernel is compiled from."""
     if spec.held_as is None:
         return Source(body=pack, signature=PACK_SIGNATURE, launch_bounds=PACK_LAUNCH_BOUNDS)
+    if spec.mixes:
+        body = mix_kernel(HELD_AS[spec.held_as], spec.planar)
+        return Source(body=body, signature=MIX_SIGNATURE, launch_bounds=MIX_LAUNCH_BOUNDS)
     if spec.finishes:
         body = finish_kernel(HELD_AS[spec.held_as], spec.planar)
         return Source(body=body, signature=FINISH_SIGNATURE, launch_bounds=FINISH_LAUNCH_BOUNDS)

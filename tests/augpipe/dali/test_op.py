@@ -16,7 +16,7 @@ from augpipe import Augment, Loader, Recipe, recipes
 from augpipe.dali import augment
 from augpipe.dali.device import DeviceAugment
 from augpipe.dali.samples import SampleNumbers
-from augpipe.ops import CenterCrop, Flip, Rotate
+from augpipe.ops import CenterCrop, Flip, MixUp, Rotate
 from augpipe.output import OutputFormat
 from tests.augpipe.dali.dali_graphs import (
     BATCHES,
@@ -258,6 +258,10 @@ GRAPH_ERRORS: list[tuple[dict[str, Any], str]] = [
     (
         {"recipe": "deep_image"},
         r"^recipe is a str. Give a Recipe, as recipes.deep_image\(\); Recipe.load",
+    ),
+    (
+        {"recipe": PAPER.model_copy(update={"mixing": (MixUp(),)})},
+        "mixes samples, and an operator of DALI's cannot tell which",
     ),
     ({"seed": -1}, r"^seed=-1 must lie in 0..2\^64 - 1"),
     ({"dtype": "double"}, "^dtype='double' is not known. Choose one of 'float32', 'float16', 'uint8'"),

@@ -14,8 +14,9 @@ from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402 - loads numb
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 LARGEST_NUM_REGISTERS = 80
-ONE_PASS = [spec for spec in kernels.KERNELS if not spec.finishes]
+ONE_PASS = [spec for spec in kernels.KERNELS if not (spec.finishes or spec.mixes)]
 FINISHING = [spec for spec in kernels.KERNELS if spec.finishes]
+MIXING = [spec for spec in kernels.KERNELS if spec.mixes]
 
 
 def compiled(spec: kernels.KernelSpec, cc: tuple[int, int]) -> str:
@@ -61,8 +62,26 @@ def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int
     assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", MIXING, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+def test_every_kernel_that_mixes_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
+    ptx = compiled(spec, cc)
+    assert ".f64" not in ptx
+    # what it reads it may have written: only the jobs are read through the cache for memory that does not change
+    bits = {"float32": 32, "uint8": 8}.get(spec.held_as or "", 16)
+    changing = {int(found) for found in re.findall(r"\bld\.global\.[a-z](\d+)", ptx)}
+    assert changing == {int(found) for found in re.findall(r"\bst\.global\.[a-z](\d+)", ptx)} == {bits}
+    taken, reason = kernels.resources(ptx, cc)
+    if taken is None:
+        assert reason
+        return
+    assert taken.spill_bytes == taken.stack_bytes == taken.shared_bytes == 0
+    assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
+
+
 def test_the_list_holds_every_kernel() -> None:
-    assert len({spec.name for spec in kernels.KERNELS}) == len(kernels.KERNELS) == 17
+    assert len({spec.name for spec in kernels.KERNELS}) == len(kernels.KERNELS) == 25
     assert {(spec.held_as, spec.planar, spec.finishes) for spec in kernels.KERNELS if spec.held_as} == {
         (held_as, planar, finishes)
         for held_as in ("float32", "float16", "bfloat16", "uint8")

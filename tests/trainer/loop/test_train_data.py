@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augpipe import Recipe, Schedule, View, loader, recipes
-from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop
+from augpipe import MixedLabels, Recipe, Schedule, View, loader, recipes
+from augpipe.ops import CenterCrop, Flip, MixUp, MultiResolutionCrop, Normalize, RandomResizedCrop
 from augpipe.trainer.config import make_config
 from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.loop import run
@@ -135,6 +135,18 @@ def test_a_recipe_of_several_views_is_refused(tmp_path: Path) -> None:
     Recipe(views=(View(ops=(CenterCrop(size=8),), count=2),)).dump(path)
     with pytest.raises(ValueError, match=r"data\.eval_recipe=.*must make one picture of a fixed size"):
         evaluation_recipe(DataConfig(source="photos", eval_recipe=str(path)))
+
+
+def test_evaluation_refuses_to_mix(tmp_path: Path, alone: World) -> None:
+    path = toml(tmp_path / "mixed.toml", CenterCrop(size=8), mixing=(MixUp(),))
+    with pytest.raises(ValueError, match=r"data\.eval_recipe=.*mixes samples, and evaluation counts one class an"):
+        evaluation_recipe(DataConfig(source="photos", eval_recipe=path))
+    assert evaluation_recipe(DataConfig(source="photos", recipe=path)).mixing == ()
+    photos = flat_photos(tmp_path / "photos", {"dark": 30, "bright": 100}, 4)
+    source = loader._open(str(photos))
+    settings = config(tmp_path / "run", photos, data={"recipe": path, "size": 8})
+    (batch, *_) = training_loader(settings, source, alone)
+    assert isinstance(batch.labels, MixedLabels)
 
 
 @pytest.mark.parametrize(("drop_last", "lengths"), [(False, [4, 4, 2]), (True, [4, 4])])

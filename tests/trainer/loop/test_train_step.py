@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 
+from augpipe import MixedLabels
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches
@@ -77,6 +78,23 @@ def test_an_update_is_by_the_mean_over_all_images(world: World, lengths: tuple[i
     assert result.loss_sum == pytest.approx(loss.item() * sum(lengths), rel=1e-5)
     assert result.num_correct == int((network()(images).argmax(1) == labels).sum())
     assert result.sample_ids == list(range(sum(lengths))) and result.is_finite and not result.is_skipped
+
+
+def test_mixed_labels_are_the_soft_targets_that_they_stand_for(world: World) -> None:
+    batches, model, reference = pictures(5, 3), network(), network()
+    for batch in batches:
+        weights = torch.rand(len(batch))
+        batch.labels = MixedLabels(batch.labels, (batch.labels + 1) % 3, weights)
+    images = torch.cat([batch.images for batch in batches])
+    soft = torch.cat([batch.labels.soft(3) for batch in batches])
+    loss = F.cross_entropy(reference(images), soft, label_smoothing=0.2)
+    loss.backward()  # type: ignore[no-untyped-call]
+    result = update(world, model, batches)
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        assert theirs.grad is not None
+        torch.testing.assert_close(ours, theirs - 0.1 * theirs.grad)
+    assert result.loss_sum == pytest.approx(loss.item() * 8, rel=1e-5)
+    assert result.num_correct == int((network()(images).argmax(1) == soft.argmax(1)).sum())
 
 
 def test_two_ranks_shares_are_together_the_whole(world: World) -> None:
