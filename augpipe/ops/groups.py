@@ -1,5 +1,6 @@
 """Ops that choose among others: one of them, some of them, or all or none."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -109,7 +110,7 @@ class OneOf(Group):
 
     @property
     def draws_text(self) -> str:
-        return "one of " + ", ".join(op.op for op in self.ops)
+        return f"one of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
         weights = np.ones(len(self.ops)) if self.weights is None else np.array(self.weights)
@@ -158,7 +159,7 @@ class SomeOf(Group):
     @property
     def draws_text(self) -> str:
         few, most = self.num
-        return f"{few if few == most else f'{few} to {most}'} of " + ", ".join(op.op for op in self.ops)
+        return f"{few if few == most else f'{few} to {most}'} of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
         keys = words.nested("order", len(self.ops), np.ones(len(words), np.bool_)).words
@@ -186,7 +187,13 @@ class AllOf(Group):
 
     @property
     def draws_text(self) -> str:
-        return "all of " + ", ".join(op.op for op in self.ops)
+        return f"all of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
         return np.repeat(words.happens(0, self.p)[:, None], len(self.ops), axis=1)
+
+
+def _names(ops: tuple[Op, ...]) -> str:
+    """The ops by name, those within a group in brackets, and each once: `flip, 2 rotate, (posterize, blur)`."""
+    named = Counter(f"({_names(op.ops)})" if isinstance(op, Group) else op.op for op in ops)
+    return ", ".join(name if num == 1 else f"{num} {name}" for name, num in named.items())
