@@ -45,7 +45,7 @@ class View(Checked):
                 raise ValueError(
                     f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
                 )
-        bending = [op.op for op in self.ops if op.is_lens or op.is_projective]
+        bending = [inner.op for op in self.ops for inner in op.flat if inner.is_lens or inner.is_projective]
         if lenses and bending[0] not in lenses:
             raise ValueError(
                 f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "

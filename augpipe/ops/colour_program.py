@@ -31,17 +31,20 @@ class ColourStep:
         padded[:, : numbers.shape[1]] = numbers
         return cls(kinds=np.where(applied, kind, NONE).astype(np.int32), numbers=padded)
 
-    def or_else(self, other: "ColourStep") -> "ColourStep":
-        """This step, and another one for the images that it does nothing to."""
-        is_other = self.kinds == NONE
-        tables = self.tables if other.tables is None else other.tables
-        if self.tables is not None and other.tables is not None:
-            tables = np.where(is_other[:, None], other.tables, self.tables)
-        return ColourStep(
-            kinds=np.where(is_other, other.kinds, self.kinds),
-            numbers=np.where(is_other[:, None], other.numbers, self.numbers),
-            tables=tables,
-        )
+    @classmethod
+    def none(cls, num: int) -> "ColourStep":
+        """A step that does nothing to any of `num` images."""
+        return cls(kinds=np.full(num, NONE, np.int32), numbers=np.zeros((num, 12)))
+
+    def put(self, rows: npt.NDArray[np.int64], step: "ColourStep") -> None:
+        """Make this step another one's for some of its images, `rows`, which are all of the other one's."""
+        for name, theirs in vars(step).items():
+            if theirs is not None:
+                ours = getattr(self, name)
+                if ours is None:
+                    ours = np.zeros((len(self.kinds), *theirs.shape[1:]), theirs.dtype)
+                    setattr(self, name, ours)
+                ours[rows] = theirs
 
 
 def num_tables(steps: list[ColourStep]) -> int:
