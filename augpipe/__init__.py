@@ -4,6 +4,7 @@ TYPE_CHECKING = False  # what type checkers take for typing's own, whose import 
 
 if TYPE_CHECKING:
     from augpipe import ops as ops
+    from augpipe import policies as policies
     from augpipe import recipes as recipes
     from augpipe import sampling as sampling
     from augpipe import sources as sources
@@ -53,6 +54,7 @@ __all__ = [
     "View",
     "ops",
     "plan",
+    "policies",
     "recipes",
     "sampling",
     "sources",

@@ -1,8 +1,9 @@
 """Recipes ready to use."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from augpipe import policies
 from augpipe.ops import (
     CenterCrop,
     ColorCast,
@@ -15,8 +16,10 @@ from augpipe.ops import (
     Vignette,
 )
 from augpipe.ops.op import Op, pair
-from augpipe.recipe import Model, Recipe, View
+from augpipe.recipe import Border, Model, Recipe, View
 from augpipe.schedule import Schedule
+
+BLACK = (0.0, 0.0, 0.0)
 
 
 def deep_image(size: int = 224, scales: tuple[int, ...] = (256, 512)) -> Recipe:
@@ -36,6 +39,66 @@ def deep_image(size: int = 224, scales: tuple[int, ...] = (256, 512)) -> Recipe:
         Normalize(),
     )
     return Recipe(name="deep_image", ops=ops)
+
+
+def trivial_augment_wide(
+    size: int = 224, *, border: Border = "context", fill: tuple[float, float, float] = BLACK
+) -> Recipe:
+    """A random resized crop, a flip, TrivialAugment's one op of 14, and normalisation.
+
+    Args:
+        size: output height and width, in pixels.
+        border: what an op shows where it looks beyond the crop. torchvision and timm crop first and know no more:
+            `border="constant"` is theirs, black or timm's `fill=(124, 116, 104)`.
+        fill: R, G, B of a constant border, in levels.
+    """
+    return _trained("trivial_augment_wide", size, policies.trivial_augment_wide(), border, fill)
+
+
+def rand_augment(
+    size: int = 224,
+    n: int = 2,
+    magnitude: int = 9,
+    *,
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    """As `trivial_augment_wide`, with `n` ops at a `magnitude` of 0..30 each (RandAugment)."""
+    return _trained("rand_augment", size, policies.rand_augment(n, magnitude), border, fill)
+
+
+def auto_augment(
+    policy: str = "imagenet",
+    size: int = 224,
+    *,
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    """As `trivial_augment_wide`, with a pair of AutoAugment's ops for "imagenet" or "cifar10"."""
+    return _trained("auto_augment", size, policies.auto_augment(policy), border, fill)
+
+
+def three_augment(size: int = 224) -> Recipe:
+    """A random resized crop, a flip, DeiT III's 3-Augment (gray, solarised or blurred; jitter), normalisation."""
+    return _trained("three_augment", size, policies.three_augment())
+
+
+def timm(
+    policy: str, size: int = 224, *, border: Border = "context", fill: tuple[float, float, float] = BLACK
+) -> Recipe:
+    """As `trivial_augment_wide`, with a policy that timm names, such as "rand-m9-mstd0.5-inc1"; see `policies.timm`."""
+    return _trained(policy, size, policies.timm(policy), border, fill)
+
+
+def _trained(
+    name: str,
+    size: int,
+    policy: tuple[Op, ...],
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    ops = (RandomResizedCrop(size=size), Flip(), *policy, Normalize())
+    return Recipe.model_validate({"name": name, "border": border, "fill": fill, "ops": ops})
 
 
 def evaluation(size: int = 224, scale: int = 256) -> Recipe:
@@ -159,5 +222,13 @@ def none() -> Recipe:
     return Recipe(name="none")
 
 
-BY_NAME = {"deep_image": deep_image, "evaluation": evaluation, "none": none}
+BY_NAME: dict[str, Callable[..., Recipe]] = {
+    "deep_image": deep_image,
+    "trivial_augment_wide": trivial_augment_wide,
+    "rand_augment": rand_augment,
+    "auto_augment": auto_augment,
+    "three_augment": three_augment,
+    "evaluation": evaluation,
+    "none": none,
+}
 """What the command line accepts beside a TOML file."""

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from augpipe.recipe import Recipe
     from augpipe.source import Source
 
-RECIPE_NAMES = ("deep_image", "evaluation", "none")
+RECIPE_NAMES = (
+    "deep_image",
+    "trivial_augment_wide",
+    "rand_augment",
+    "auto_augment",
+    "three_augment",
+    "evaluation",
+    "none",
+)
 """Those of `augpipe.recipes.BY_NAME`; written out, so that help does not import it."""
 DEFAULT_RECIPE = "deep_image"
 
@@ -41,7 +49,7 @@ SizeOption = Annotated[
         "--size",
         min=1,
         metavar="PX",
-        help="Output height and width of deep_image and evaluation.",
+        help="Output height and width; for recipes by name other than none.",
         show_default="224",
     ),
 ]
@@ -189,9 +197,11 @@ def _named(name: str, size: int | None, scales: tuple[int, ...]) -> "Recipe":
         if scales:
             options["scale"] = scales[0]
         return recipes.evaluation(**options)
+    if name != "deep_image" and scales:
+        raise ValueError(f"--scale does not go with the recipe {name}: its crop is of random area. Leave it out.")
     if scales:
         options["scales"] = scales
-    return recipes.deep_image(**options)
+    return recipes.BY_NAME[name](**options)
 
 
 def _unknown_recipe(text: str, path: Path) -> str:

@@ -40,23 +40,20 @@ class ColourStep:
         padded[:, : numbers.shape[1]] = numbers
         return cls(kinds=np.where(applied, kind, NONE).astype(np.int32), numbers=padded, keys=keys)
 
-    def or_else(self, other: "ColourStep") -> "ColourStep":
-        """This step, and another one for the images that it does nothing to."""
-        is_other = self.kinds == NONE
-        return ColourStep(
-            kinds=np.where(is_other, other.kinds, self.kinds),
-            numbers=np.where(is_other[:, None], other.numbers, self.numbers),
-            tables=_either(is_other, self.tables, other.tables),
-            keys=_either(is_other, self.keys, other.keys),
-        )
+    @classmethod
+    def none(cls, num: int) -> "ColourStep":
+        """A step that does nothing to any of `num` images."""
+        return cls(kinds=np.full(num, NONE, np.int32), numbers=np.zeros((num, 12)))
 
-
-def _either(
-    is_other: npt.NDArray[np.bool_], ours: npt.NDArray[Any] | None, others: npt.NDArray[Any] | None
-) -> npt.NDArray[Any] | None:
-    if ours is None or others is None:
-        return others if ours is None else ours
-    return np.where(is_other[:, None], others, ours)
+    def put(self, rows: npt.NDArray[np.int64], step: "ColourStep") -> None:
+        """Make this step another one's for some of its images, `rows`, which are all of the other one's."""
+        for name, theirs in vars(step).items():
+            if theirs is not None:
+                ours = getattr(self, name)
+                if ours is None:
+                    ours = np.zeros((len(self.kinds), *theirs.shape[1:]), theirs.dtype)
+                    setattr(self, name, ours)
+                ours[rows] = theirs
 
 
 def num_tables(steps: list[ColourStep]) -> int:

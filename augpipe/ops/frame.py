@@ -20,7 +20,7 @@ class Frame:
     """What is known of n images' output so far; arrays are (n,) or (n, k)."""
 
     def __init__(self, heights: Int, widths: Int) -> None:
-        num = len(heights)
+        self.num = num = len(heights)
         self.heights = heights
         self.widths = widths
         self.out_heights = heights

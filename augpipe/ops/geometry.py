@@ -1,5 +1,6 @@
 """Flips, turns, stretches, shears and translations: maps of the cropped frame that keep parallels parallel."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -276,8 +277,10 @@ class Shear(Op):
     """Smallest and largest angle by which rows are slanted, in degrees."""
     about: Literal["centre", "corner"] = "centre"
     """What stays where it is: the middle of the frame, or its upper left corner as in torchvision's policies."""
+    even_in: Literal["degrees", "tangent"] = "degrees"
+    """Whether angles lie evenly in their range, or their tangents, as in torchvision's policies."""
     step: float | None = None
-    """Degrees from one angle to the next; None for any angle."""
+    """From one angle to the next, in degrees or tangents as `even_in` says; None for any angle."""
     p: Probability = 1.0
     """How often the image is sheared."""
 
@@ -294,27 +297,40 @@ class Shear(Op):
                 raise ValueError(
                     f"{name}={limits} leaves -{MAX_SHEAR_DEG:g}..{MAX_SHEAR_DEG:g} degrees. Choose angles nearer to 0."
                 )
-            check_steps(name, *limits, self.step)
+            check_steps(name, *self.even(limits), self.step)
         return self
+
+    def even(self, degrees: tuple[float, float]) -> tuple[float, float]:
+        """The limits of what is drawn evenly: angles in degrees, or their tangents."""
+        if self.even_in == "degrees":
+            return degrees
+        return math.tan(math.radians(degrees[0])), math.tan(math.radians(degrees[1]))
 
     @property
     def num_variants(self) -> int | None:
         if self.step is None:
             return None
-        return num_steps(*self.horizontal_deg, self.step) * num_steps(*self.vertical_deg, self.step)
+        return num_steps(*self.even(self.horizontal_deg), self.step) * num_steps(
+            *self.even(self.vertical_deg), self.step
+        )
 
     @property
     def draws_text(self) -> str:
         (low_x, high_x), (low_y, high_y) = self.horizontal_deg, self.vertical_deg
-        steps = "" if self.step is None else f" in steps of {self.step:g}"
+        what = "" if self.even_in == "degrees" else " of the tangent"
+        steps = "" if self.step is None else f" in steps of {self.step:g}{what}"
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
-        return {
-            "horizontal_deg": where_applied(applied, words.stepped(1, *self.horizontal_deg, self.step), 0.0),
-            "vertical_deg": where_applied(applied, words.stepped(2, *self.vertical_deg, self.step), 0.0),
-        }
+        drawn = {}
+        for position, (name, limits) in enumerate(
+            (("horizontal_deg", self.horizontal_deg), ("vertical_deg", self.vertical_deg)), start=1
+        ):
+            even = words.stepped(position, *self.even(limits), self.step)
+            degrees = even if self.even_in == "degrees" else np.rad2deg(np.arctan(even))
+            drawn[name] = where_applied(applied, degrees, 0.0)
+        return drawn
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))

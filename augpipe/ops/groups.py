@@ -1,7 +1,9 @@
 """Ops that choose among others: one of them, some of them, or all or none."""
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from pydantic import Field, model_validator
 from augpipe.checks.models import told
 from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.frame import Frame
+from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.op import Drawn, Op, Probability, keyed
 from augpipe.ops.random_words import RandomWords
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from augpipe.ops.kinds import Ops
 
 Bool = npt.NDArray[np.bool_]
+Int = npt.NDArray[np.int64]
 Weights = Annotated[
     tuple[Annotated[float, Field(ge=0.0)], ...],
     told("must be a list of finite numbers of at least 0, one for each of ops: {name}=[1.0, 2.0]"),
@@ -30,6 +34,14 @@ class Identity(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         pass
+
+
+class OfSome(NamedTuple):
+    """What an op drew for some of n images."""
+
+    rows: Int
+    """Which ones, in order."""
+    drawn: Drawn
 
 
 class Group(Op):
@@ -58,29 +70,51 @@ class Group(Op):
 
     @property
     def record(self) -> np.dtype[np.void]:
-        members = [(key, op.record) for key, op in keyed(self.ops) if op.record.names]
+        members = [(key, op.record) for key, op in self.keyed if op.record.names]
         return np.dtype([("applied", np.bool_, (len(self.ops),)), *members])
 
+    @cached_property
+    def keyed(self) -> tuple[tuple[str, Op], ...]:
+        """Each op under a name of its own."""
+        return keyed(self.ops)
+
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        """Which ops are applied, and what each of them draws for those images that it is applied to."""
         applied = self.choose(words)
+        rows = _rows_of_each(applied)
         drawn: Drawn = {"applied": applied}
-        for place, (key, op) in enumerate(keyed(self.ops)):
-            if op.num_words:
-                drawn[key] = op.draw(words.nested(key, op.num_words, applied[:, place]), frame)
+        for (key, op), own, own_words in zip(self.keyed, rows, self.words_of_each(words, rows), strict=True):
+            drawn[key] = OfSome(own, op.draw(own_words, PartOfFrame(frame, own)))
         return drawn
+
+    def words_of_each(self, words: RandomWords, rows: list[Int]) -> list[RandomWords]:
+        """The random words of each op, for the `rows` that it is applied to."""
+        return [words.nested(key, op.num_words, own) for (key, op), own in zip(self.keyed, rows, strict=True)]
 
     def choose(self, words: RandomWords) -> Bool:
         """(n, number of ops): which are applied to each image."""
         raise AssertionError(f"{type(self).__name__} does not say what it chooses")
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        for key, op in keyed(self.ops):
-            op.apply(frame, drawn.get(key, {}))
+        for key, op in self.keyed:
+            frame.steps = self.applied_to_some(op, frame, drawn[key], at=len(frame.steps))
+
+    def applied_to_some(self, op: Op, frame: Frame, own: "OfSome", at: int) -> list[ColourStep]:
+        """The frame's steps of colour after an op was applied to some images, with its own from place `at` on."""
+        part = PartOfFrame(frame, own.rows)
+        part.steps = frame.steps[:at]
+        op.apply(part, own.drawn)
+        steps = list(frame.steps)
+        for place, step in enumerate(part.steps[at:], start=at):
+            if place == len(steps):
+                steps.append(ColourStep.none(frame.num))
+            steps[place].put(own.rows, step)
+        return steps
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         texts = [
             op.caption(drawn[key] if op.record.names else {})
-            for (key, op), is_applied in zip(keyed(self.ops), drawn["applied"], strict=True)
+            for (key, op), is_applied in zip(self.keyed, drawn["applied"], strict=True)
             if is_applied
         ]
         return ", ".join(text for text in texts if text)
@@ -110,7 +144,7 @@ class OneOf(Group):
 
     @property
     def draws_text(self) -> str:
-        return "one of " + ", ".join(op.op for op in self.ops)
+        return f"one of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
         weights = np.ones(len(self.ops)) if self.weights is None else np.array(self.weights)
@@ -119,19 +153,14 @@ class OneOf(Group):
         applied: Bool = words.happens(0, self.p)[:, None] & (chosen[:, None] == np.arange(len(self.ops)))
         return applied
 
+    def words_of_each(self, words: RandomWords, rows: list[Int]) -> list[RandomWords]:
+        return words.nested_apart([(key, op.num_words) for key, op in self.keyed], rows)
+
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Ops that never meet in one image share their places in its program of colours."""
-        before = frame.steps
-        shared: list[ColourStep] = []
-        for key, op in keyed(self.ops):
-            frame.steps = list(before)
-            op.apply(frame, drawn.get(key, {}))
-            for place, step in enumerate(frame.steps[len(before) :]):
-                if place < len(shared):
-                    shared[place] = shared[place].or_else(step)
-                else:
-                    shared.append(step)
-        frame.steps = before + shared
+        first = len(frame.steps)
+        for key, op in self.keyed:
+            frame.steps = self.applied_to_some(op, frame, drawn[key], at=first)
 
 
 class SomeOf(Group):
@@ -159,10 +188,10 @@ class SomeOf(Group):
     @property
     def draws_text(self) -> str:
         few, most = self.num
-        return f"{few if few == most else f'{few} to {most}'} of " + ", ".join(op.op for op in self.ops)
+        return f"{few if few == most else f'{few} to {most}'} of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
-        keys = words.nested("order", len(self.ops), np.ones(len(words), np.bool_)).words
+        keys = words.nested("order", len(self.ops), slice(None)).words
         ranks = np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1, kind="stable")
         num = self.num[0] + words.integer(1, self.num[1] - self.num[0] + 1)
         applied: Bool = words.happens(0, self.p)[:, None] & (ranks < num[:, None])
@@ -187,7 +216,20 @@ class AllOf(Group):
 
     @property
     def draws_text(self) -> str:
-        return "all of " + ", ".join(op.op for op in self.ops)
+        return f"all of {_names(self.ops)}"
 
     def choose(self, words: RandomWords) -> Bool:
         return np.repeat(words.happens(0, self.p)[:, None], len(self.ops), axis=1)
+
+
+def _rows_of_each(applied: Bool) -> list[Int]:
+    """For each of k ops the images that it is applied to, of (n, k)."""
+    _, images = np.nonzero(applied.T)
+    ends = np.cumsum(applied.sum(axis=0)).tolist()
+    return [images[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def _names(ops: tuple[Op, ...]) -> str:
+    """The ops by name, those within a group in brackets, and each once: `flip, 2 rotate, (posterize, blur)`."""
+    named = Counter(f"({_names(op.ops)})" if isinstance(op, Group) else op.op for op in ops)
+    return ", ".join(name if num == 1 else f"{num} {name}" for name, num in named.items())

@@ -12,9 +12,11 @@ from augpipe.gpu_ops.image.finish_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
 from augpipe.ops.factor import FactorOp, is_changed
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps
+from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
 LEVELS = np.arange(256)
+ROUNDING = 1e-6
+"""Levels by which a threshold may miss a whole one, and still be it."""
 Level = Annotated[int, Field(ge=0, le=256)]
 LevelRange = Annotated[tuple[Level, Level], told("must be two levels in 0..256: {name}=[smallest, largest]")]
 
@@ -111,6 +113,8 @@ class Solarize(Op):
     op: Literal["solarize"] = "solarize"
     threshold: LevelRange = (128, 128)
     """Smallest and largest level from which on levels are inverted; 256 changes nothing."""
+    step: Annotated[float, Field(gt=0.0)] = 1.0
+    """From one threshold to the next; one that is no whole level is rounded up, which inverts the same levels."""
     p: Probability = 0.5
     """How often the op is applied."""
 
@@ -119,19 +123,20 @@ class Solarize(Op):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        check_steps("threshold", *self.threshold, None)
+        check_steps("threshold", *self.threshold, self.step)
         return self
 
     @property
     def num_variants(self) -> int | None:
-        return self.threshold[1] - self.threshold[0] + 1
+        return num_steps(*self.threshold, self.step)
 
     @property
     def draws_text(self) -> str:
-        return f"inverted from level {self.threshold[0]} to {self.threshold[1]} on"
+        steps = "" if self.step == 1.0 else f" in steps of {self.step:g}"
+        return f"inverted from level {self.threshold[0]} to {self.threshold[1]} on{steps}"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        threshold = self.threshold[0] + words.integer(1, self.threshold[1] - self.threshold[0] + 1)
+        threshold = np.ceil(words.stepped(1, *self.threshold, self.step) - ROUNDING)
         return {"threshold": where_applied(words.happens(0, self.p), threshold, 256).astype(np.int16)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

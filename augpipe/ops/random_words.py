@@ -1,17 +1,50 @@
 """Random words and the numbers made from them."""
 
-from collections.abc import Callable
-from typing import Any
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.random.philox import integers, uniform
+from augpipe.gpu_ops.random.philox import SHIFT_32, checked_draws
 
 Float = npt.NDArray[np.float64]
 
 
 Words = npt.NDArray[np.uint32]
+Int = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=4096)
+def stream_id(name: str) -> int:
+    """The counter word of an op's stream: its name hashed to 32 bits.
+
+    The name is `kind:place among its kind:view`, with `:sampled` behind it in epochs of a sampler, where positions
+    stand in the sample id's place; for an op within another one that op's name comes first.
+    """
+    return zlib.crc32(name.encode())
+
+
+class Stream(NamedTuple):
+    """Where an op's random words come from, for n images."""
+
+    key: Words
+    """(2,) of `philox.seed_key`."""
+    epoch: int
+    ids: Words
+    """(n,) sample ids, or positions in epochs of a sampler."""
+    name: str
+
+    def words(self, num_words: int) -> Words:
+        """(n, num_words)."""
+        op_ids = np.full(len(self.ids), stream_id(self.name), np.uint32)
+        return checked_draws(self.key, self.epoch, self.ids, op_ids, num_words)
+
+    def within(self, name: str, rows: Int | slice) -> "Stream":
+        """The stream of an op within this one, for some of the images."""
+        return Stream(self.key, self.epoch, self.ids[rows], f"{self.name}/{name}")
 
 
 class RandomWords:
@@ -19,45 +52,61 @@ class RandomWords:
 
     Args:
         words: (n, k).
-        more: (name, number of words) -> the words of a stream of its own, for ops within this op.
-        only: (n,) whether the op may be applied at all; None for always.
+        stream: where those of ops within this op come from.
         epoch: which one is planned, for ops that alternate.
     """
 
-    def __init__(
-        self,
-        words: Words,
-        more: Callable[[str, int], Words] | None = None,
-        only: npt.NDArray[np.bool_] | None = None,
-        epoch: int = 0,
-    ) -> None:
+    def __init__(self, words: Words, stream: Stream | None = None, epoch: int = 0) -> None:
         self.words = words
         self.epoch = epoch
-        self._more = more
-        self._only = only
+        self._stream = stream
 
-    def nested(self, name: str, num_words: int, only: npt.NDArray[np.bool_]) -> "RandomWords":
-        """The words of an op within this one, which is applied at most where `only` says."""
-        more = self._more
-        assert more is not None, "a stream without a name has none within"
-        return RandomWords(more(name, num_words), lambda inner, num: more(f"{name}/{inner}", num), only)
+    @property
+    def stream(self) -> Stream:
+        """Where the words come from."""
+        assert self._stream is not None, "a stream without a name has none within"
+        return self._stream
+
+    def nested(self, name: str, num_words: int, rows: Int | slice) -> "RandomWords":
+        """The words of an op within this one, for some of the images."""
+        stream = self.stream.within(name, rows)
+        return RandomWords(stream.words(num_words), stream)
+
+    def nested_apart(self, ops: Sequence[tuple[str, int]], rows: Sequence[Int]) -> "list[RandomWords]":
+        """The words of several ops within this one, each for images of its own: what `nested` gives, in one call."""
+        key, epoch, ids, name = self.stream
+        ids = ids[np.concatenate(rows)]
+        names = [f"{name}/{inner}" for inner, _ in ops]
+        counts = [len(own) for own in rows]
+        op_ids = np.repeat(np.array([stream_id(inner) for inner in names], np.uint32), counts)
+        words = checked_draws(key, epoch, ids, op_ids, max(num_words for _, num_words in ops))
+        made, end = [], 0
+        for inner, count in zip(names, counts, strict=True):
+            first, end = end, end + count
+            made.append(RandomWords(words[first:end], Stream(key, epoch, ids[first:end], inner)))
+        return made
 
     def __len__(self) -> int:
         return len(self.words)
 
     def happens(self, position: int, probability: float) -> npt.NDArray[np.bool_]:
         """(n,) true with the given probability; exactly never for 0 and always for 1."""
-        happens: npt.NDArray[np.bool_] = uniform(self.words[:, position]) < probability
-        return happens & self._only if position == 0 and self._only is not None else happens
+        if probability >= 1.0:
+            return np.ones(len(self.words), np.bool_)
+        happens: npt.NDArray[np.bool_] = self.uniform(position, 0.0, 1.0) < probability
+        return happens
 
     def uniform(self, position: int, low: float, high: float) -> Float:
         """(n,) evenly distributed in low..high."""
-        numbers: Float = low + (high - low) * uniform(self.words[:, position])
+        # `philox.uniform` without its check
+        numbers: Float = low + (high - low) * (self.words[:, position].astype(np.float64) * 2.0**-32)
         return numbers
 
     def integer(self, position: int, num: Any) -> npt.NDArray[np.int64]:
-        """(n,) one of 0..num - 1, where `num` is a number or an (n,) array."""
-        return integers(self.words[:, position], num)
+        """(n,) one of 0..num - 1, where `num` is a number or an (n,) array, from 1 on."""
+        # `philox.integers` without its checks, which take several times as long
+        counts = np.asarray(num).astype(np.uint64)
+        return ((self.words[:, position].astype(np.uint64) * counts) >> SHIFT_32).astype(np.int64)
 
     def stepped(self, position: int, low: float, high: float, step: float | None) -> Float:
         """(n,) one of low, low + step, .., high; evenly distributed in low..high where `step` is None."""
@@ -67,8 +116,8 @@ class RandomWords:
 
     def normals(self, position: int) -> tuple[Float, Float]:
         """Two times (n,) normal numbers of mean 0 and standard deviation 1, of two words (Box and Muller 1958)."""
-        radius = np.sqrt(-2.0 * np.log1p(-uniform(self.words[:, position])))
-        angle = 2.0 * np.pi * uniform(self.words[:, position + 1])
+        radius = np.sqrt(-2.0 * np.log1p(-self.uniform(position, 0.0, 1.0)))
+        angle = 2.0 * np.pi * self.uniform(position + 1, 0.0, 1.0)
         return radius * np.cos(angle), radius * np.sin(angle)
 
 

@@ -1,14 +1,12 @@
 """Which sample is mixed with its partner, how and how much: drawn in a stream of its own, and written into plans."""
 
-import zlib
-
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.mix import MIX_JOB
 from augpipe.gpu_ops.random.philox import draws
 from augpipe.ops.mixing import CutMix, Mix, beta_weights
-from augpipe.ops.random_words import RandomWords
+from augpipe.ops.random_words import RandomWords, stream_id
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
@@ -36,7 +34,7 @@ NUM_WORDS = 4
 
 def draw_mixing(mixing: tuple[Mix, ...], seed: int, epoch: int, drawn_by: Ints, *, is_sampled: bool) -> Rows:
     """(B,) `MIX_DRAW`, drawn by sample id, or in epochs of a sampler by position."""
-    stream = zlib.crc32(b"mixing:sampled" if is_sampled else b"mixing")  # as `plan.stream_id` has it
+    stream = stream_id("mixing:sampled" if is_sampled else "mixing")
     words = RandomWords(draws(seed, epoch, drawn_by, stream, NUM_WORDS))
     drawn: Rows = np.zeros(len(words), MIX_DRAW)
     ends = np.cumsum([mix.p for mix in mixing])

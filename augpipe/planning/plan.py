@@ -2,10 +2,8 @@
 
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, draws, whole_number, whole_numbers
+from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
+from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn
-from augpipe.ops.random_words import RandomWords, Words
+from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.mixing import draw_mixing, write_mixing
 from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
@@ -109,19 +108,6 @@ class Plan:
         return cls(recipe=recipe, seed=int(header["seed"]), views=views)
 
 
-def stream_id(name: str) -> int:
-    """The counter word of an op's stream: its name hashed to 32 bits.
-
-    The name is `kind:place among its kind:view`, with `:sampled` behind it in epochs of a sampler, where positions
-    stand in the sample id's place; for an op within another one that op's name comes first.
-    """
-    return zlib.crc32(name.encode())
-
-
-def _more_words(seed: int, epoch: int, ids: npt.NDArray[np.int64], stream: str, name: str, num_words: int) -> Words:
-    return draws(seed, epoch, ids, stream_id(f"{stream}/{name}"), num_words)
-
-
 def plan(
     recipe: Recipe,
     sample_ids: npt.ArrayLike,
@@ -188,7 +174,8 @@ def _plan_view(
     sizes: npt.NDArray[np.int64],
     positions: npt.NDArray[np.int64] | None,
 ) -> Rows:
-    drawn_by, sampled = (ids, "") if positions is None else (positions, ":sampled")
+    sampled = "" if positions is None else ":sampled"
+    drawn_by = (ids if positions is None else positions).astype(np.uint32)
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
@@ -197,11 +184,9 @@ def _plan_view(
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
-            stream = f"{op.op}:{place}:{position}{sampled}"
-            more = partial(_more_words, seed, epoch, drawn_by, stream)
             drawn_in = 0 if op.alternates else epoch
-            words = draws(seed, drawn_in, drawn_by, stream_id(stream), op.num_words)
-            all_drawn[key] = op.draw(RandomWords(words, more, epoch=epoch), frame)
+            stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
+            all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
@@ -215,13 +200,18 @@ def _plan_view(
     return rows
 
 
-def _write_drawn(records: Rows, drawn: Mapping[str, Any]) -> None:
-    """Fill records with what was drawn, that of ops within ops, too."""
+def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Fill records, or some of their `rows`, with what was drawn, that of ops within ops, too."""
     for name, values in drawn.items():
-        if isinstance(values, Mapping):
-            _write_drawn(records[name], values)
-        else:
+        if isinstance(values, OfSome):
+            if values.drawn:
+                _write_drawn(records[name], values.drawn, values.rows if rows is None else rows[values.rows])
+        elif isinstance(values, Mapping):
+            _write_drawn(records[name], values, rows)
+        elif rows is None:
             records[name] = values
+        else:
+            records[name][rows] = values
 
 
 def _compose(rows: Rows, frame: Frame) -> None:

@@ -15,7 +15,9 @@ Float = npt.NDArray[np.float64]
 
 def identity(num: int) -> Float:
     """(num, 2, 2): every point shows itself."""
-    return np.tile(np.eye(2), (num, 1, 1))
+    matrix = np.zeros((num, 2, 2))
+    matrix[:, 0, 0] = matrix[:, 1, 1] = 1.0
+    return matrix
 
 
 def rotation(angles_deg: Float) -> Float:

@@ -52,13 +52,13 @@ def philox_block(word0, word1, word2, word3, key0, key1):
 
 
 @kernel()
-def _fill_draws(key, epoch, sample_ids, op_id, words):
+def _fill_draws(key, epoch, sample_ids, op_ids, words):
     key0, key1 = np.uint64(key[0]), np.uint64(key[1])
     num_words = words.shape[1]
     for i in range(len(sample_ids)):
         for first in range(0, num_words, 4):
             word0, word1, word2, word3 = philox_block(
-                np.uint64(first // 4), np.uint64(op_id), np.uint64(sample_ids[i]), np.uint64(epoch), key0, key1
+                np.uint64(first // 4), np.uint64(op_ids[i]), np.uint64(sample_ids[i]), np.uint64(epoch), key0, key1
             )
             words[i, first] = word0
             if first + 1 < num_words:
@@ -103,9 +103,23 @@ def draws(
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.uint32)
     if ids.ndim != 1:
         raise ValueError(f"sample_ids must have shape (n,), but has {ids.shape}. Flatten it.")
-    words = np.empty((len(ids), whole_number("num_words", num_words, 0, MAX_WORD)), np.uint32)
+    op_ids = np.full(len(ids), whole_number("op_id", op_id, 0, MAX_WORD), np.uint32)
     epoch_word = whole_number("epoch", epoch, 0, MAX_WORD)
-    _fill_draws(seed_key(seed), epoch_word, ids, whole_number("op_id", op_id, 0, MAX_WORD), words)
+    return checked_draws(seed_key(seed), epoch_word, ids, op_ids, whole_number("num_words", num_words, 0, MAX_WORD))
+
+
+def checked_draws(key: Words, epoch: int, sample_ids: Words, op_ids: Words, num_words: int) -> Words:
+    """What `draws` gives, for arguments that were checked before, and with an op for each sample.
+
+    Args:
+        key: (2,) of `seed_key`.
+        epoch: 0..2^32 - 1.
+        sample_ids: (n,) uint32.
+        op_ids: (n,) uint32.
+        num_words: how many words for each sample.
+    """
+    words = np.empty((len(sample_ids), num_words), np.uint32)
+    _fill_draws(key, epoch, sample_ids, op_ids, words)
     return words
 
 

@@ -96,7 +96,9 @@ def test_ready_recipes() -> None:
     assert recipes.evaluation(64, 80).ops == (ops.CenterCrop(size=64, scale=80), ops.Normalize())
     assert recipes.evaluation().ops[0] == ops.CenterCrop(size=224, scale=256)
     assert recipes.none().ops == () and recipes.none().num_variants == 1
-    assert set(recipes.BY_NAME) == {"deep_image", "evaluation", "none"}
+    assert set(recipes.BY_NAME) == {
+        *("deep_image", "trivial_augment_wide", "rand_augment", "auto_augment", "three_augment", "evaluation", "none")
+    }
     assert all(name == build().name for name, build in recipes.BY_NAME.items())
 
 

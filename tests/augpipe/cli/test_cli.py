@@ -115,7 +115,8 @@ def test_every_command_has_help(command: str) -> None:
     text = run(command, "-h")
     assert text == run(command, "--help") and "Usage" in text
     if command in ("preview", "inspect", "recipe", "bench"):
-        assert "deep_image, evaluation, none" in " ".join(text.replace("│", " ").split())
+        names = ", ".join(recipes.BY_NAME)
+        assert names in " ".join(text.replace("│", " ").split())
 
 
 def test_the_names_in_help_are_those_that_there_are() -> None:

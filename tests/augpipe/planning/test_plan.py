@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, View, ops, plan, recipes
-from augpipe.planning.plan import refusals, stream_id
+from augpipe.ops.random_words import stream_id
+from augpipe.planning.plan import refusals
 from augpipe.planning.record import BORDERS, PLAN_FIELDS
 
 OTHERS = Recipe(
