@@ -24,7 +24,7 @@ class Batch:
     sample_ids: npt.NDArray[np.int64]
     """(B,) int64: which samples of the source these are."""
     plan: Plan
-    """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it."""
+    """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it, unless the recipe mixes."""
 
     def __iter__(self) -> Iterator[Any]:
         yield self.images

@@ -38,7 +38,7 @@ def draw_mixing(mixing: tuple[Mix, ...], seed: int, epoch: int, drawn_by: Ints, 
     words = RandomWords(draws(seed, epoch, drawn_by, stream, NUM_WORDS))
     drawn: Rows = np.zeros(len(words), MIX_DRAW)
     ends = np.cumsum([mix.p for mix in mixing])
-    # three tenths add up to less than 0.9 + 1e-16; what is left to nothing of a whole is nothing
+    # probabilities of 1 together, as 0.1, 0.2 and 0.7, may add up to a bit less
     ends = np.where(ends > 1.0 - 1e-9, 1.0, ends)
     place = np.searchsorted(ends, words.uniform(0, 0.0, 1.0), side="right")
     drawn["kind"] = np.where(place < len(mixing), place + 1, 0)

@@ -42,6 +42,8 @@ def test_mixing_is_a_list_of_its_own(tmp_path: Path) -> None:
     recipe = load(text, tmp_path)
     assert recipe.mixing == (ops.MixUp(alpha=0.2, p=0.5), ops.CutMix(alpha=1.0, p=0.3))
     assert tomllib.loads(recipe.to_toml())["mixing"][1] == {"op": "cut_mix", "alpha": 1.0, "p": 0.3}
+    schema = Recipe.json_schema()
+    assert problems(tomllib.loads(recipe.to_toml()), schema, schema) == []
     recipe.dump(tmp_path / "again.toml")
     assert Recipe.load(tmp_path / "again.toml") == recipe and recipe.num_variants is None
     assert Recipe(ops=recipe.ops).num_variants == 1

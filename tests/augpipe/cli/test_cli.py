@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import augpipe
-from augpipe import Recipe, recipes
+from augpipe import Recipe, ops, recipes
 from augpipe.cli import common
 from augpipe.cli.app import app
 from augpipe.cli.errors import explain
@@ -145,6 +145,15 @@ def test_inspect_as_a_table() -> None:
         (line,) = [line for line in lines if line.split()[:1] == [name]]
         assert line.split()[-1] == f"{variants:,}"
     assert lines[-1 if lines[-1].strip() else -2].split() == ["product", "1.17e+17"]
+
+
+def test_inspect_what_is_mixed(folder: Path) -> None:
+    mixing = (ops.MixUp(p=0.5), ops.CutMix(p=0.25))
+    Recipe(ops=(ops.CenterCrop(size=8),), mixing=mixing).dump(folder / "mixed.toml")
+    found = json.loads(run("inspect", "mixed.toml", "--json"))
+    assert found["variants"] is None and [mix["op"] for mix in found["mixing"]] == ["mix_up", "cut_mix"]
+    text = run("inspect", "mixed.toml")
+    assert "then mix_up with another sample, by Beta(0.2, 0.2): 50%" in text and "Beta(1, 1): 25%" in text
 
 
 def test_inspect_what_is_continuous_or_has_views(folder: Path) -> None:

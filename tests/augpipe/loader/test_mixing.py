@@ -13,6 +13,7 @@ from augpipe.nn import AugmentModule
 from augpipe.ops.op import Op
 from augpipe.sampling import Repeated, Weighted
 from tests.augpipe.loader.loader_sources import MemorySource, arrays, as_array, jpegs, truncated, views_of
+from tests.contracts.backends import needs_dali
 
 NUM, SEED, EPOCH = 101, 2**40 + 5, 3  # a block of 64 and an odd circle of 37
 OPS: tuple[Op, ...] = (ops.RandomResizedCrop(size=(9, 14)), ops.Flip(), ops.Normalize())
@@ -224,6 +225,14 @@ def test_a_cache_changes_nothing(batch_size: int, reference: list[Bits]) -> None
         assert samples(cached) == reference
     statistics = cached.cache_statistics
     assert statistics is not None and statistics.num_held == NUM
+
+
+@needs_dali
+@pytest.mark.parametrize("batch_size", [10, 64])
+@pytest.mark.parametrize("cache", ["off", "host"])
+def test_dali_decodes_guests_too(batch_size: int, cache: Any, reference: list[Bits]) -> None:
+    options = {} if cache == "off" else {"cache": cache, "cache_bytes": 10_000_000}
+    assert samples(loader(backend="dali", batch_size=batch_size, num_threads=2, **options)) == reference
 
 
 @pytest.mark.parametrize("batch_size", [10, 64, 101])
