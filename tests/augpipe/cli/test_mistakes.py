@@ -176,7 +176,7 @@ COMMANDS = [
     ("preview photos -r empty", 2, "the recipe empty is a folder"),
     ("preview photos -r misspelt.toml", 2, "'max_dge' is not a field of Rotate. Did you mean 'max_deg'?"),
     ("preview photos -r broken.toml", 2, "broken.toml: not valid TOML"),
-    ("inspect xyz", 2, "there is no recipe 'xyz'. Give a name (deep_image, evaluation, none) or a TOML file"),
+    ("inspect xyz", 2, "there is no recipe 'xyz'. Give a name (deep_image, trivial_augment_wide, "),
     ("inspect percent.toml", 2, "ops[0].flip.p=50 must be a probability in 0..1, as p=0.5"),
     ("inspect kind.toml", 2, 'ops[0]: every op names its kind, as in op = "color_cast"'),
     ("inspect filp.toml", 2, "'filp' is not an op. Did you mean 'flip'?"),
