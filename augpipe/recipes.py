@@ -1,6 +1,7 @@
 """Recipes ready to use."""
 
 from collections.abc import Callable
+from typing import Any
 
 from augpipe import policies
 from augpipe.ops import (
@@ -86,6 +87,17 @@ def timm(
 ) -> Recipe:
     """As `trivial_augment_wide`, with a policy that timm names, such as "rand-m9-mstd0.5-inc1"; see `policies.timm`."""
     return _trained(policy, size, policies.timm(policy), border, fill)
+
+
+def from_timm(**arguments: Any) -> Recipe:
+    """The recipe of `timm.data.create_transform(**arguments)` for training; what differs is logged.
+
+    Raises:
+        ValueError: something cannot be mapped; lists all of it.
+    """
+    from augpipe.importers import from_timm as imported
+
+    return imported(**arguments).logged()
 
 
 def _trained(
