@@ -173,6 +173,24 @@ class Recipe(Checked):
             )
         return validated(cls, data, path, "recipe")
 
+    @classmethod
+    def from_torchvision(cls, transform: Any) -> "Recipe":
+        """The recipe of a torchvision transform; what differs is logged. `augpipe.importers` gives the list.
+
+        Raises:
+            ValueError: something cannot be mapped; lists all of it.
+        """
+        from augpipe.importers import from_torchvision
+
+        return from_torchvision(transform).logged()
+
+    @classmethod
+    def from_albumentations(cls, data: Mapping[str, Any] | str) -> "Recipe":
+        """The recipe of `A.to_dict(transform)` or its JSON text, as `from_torchvision`."""
+        from augpipe.importers import from_albumentations
+
+        return from_albumentations(data).logged()
+
     def to_toml(self) -> str:
         """The recipe as TOML with every field written out, so that a later default cannot change it."""
         return as_toml(self)

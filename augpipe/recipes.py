@@ -90,6 +90,17 @@ def timm(
     return _trained(policy, size, policies.timm(policy), border, fill)
 
 
+def from_timm(**arguments: Any) -> Recipe:
+    """The recipe of `timm.data.create_transform(**arguments)` for training; what differs is logged.
+
+    Raises:
+        ValueError: something cannot be mapped; lists all of it.
+    """
+    from augpipe.importers import from_timm as imported
+
+    return imported(**arguments).logged()
+
+
 def _trained(
     name: str,
     size: int,

@@ -220,6 +220,14 @@ PAGES = {
     ),
     "docs/recipes.md": Page(
         files=(photos(4),),
+        before={
+            # objects of the two libraries, which need not be installed
+            "from augpipe import importers": (
+                "given['compose'] = type('RandomEqualize', (), {'p': 0.5})()\n"
+                "given['transform'] = {'transform': {'__class_fullname__': 'ToGray', 'p': 0.5}}\n"
+                "given['A'] = type('A', (), {'to_dict': staticmethod(dict)})\n"
+            ),
+        },
         then={
             "from augpipe import Recipe, View": (
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"

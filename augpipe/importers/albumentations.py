@@ -1,0 +1,258 @@
+"""What `albumentations.to_dict` writes, as a recipe."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from augpipe import ops
+from augpipe.importers.findings import Findings, Imported, levels
+from augpipe.ops import Op
+
+BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
+"""OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
+LINEAR = 1
+"""OpenCV's interpolation that is this package's, too."""
+
+
+def from_albumentations(data: Mapping[str, Any] | str) -> Imported:
+    """A recipe of `A.to_dict(transform)`, or of its JSON text.
+
+    Raises:
+        ValueError: it is none, or something cannot be mapped; lists all of it.
+    """
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"the text is no JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
+            ) from error
+    if not isinstance(data, Mapping) or not isinstance(data.get("transform", data).get("__class_fullname__"), str):
+        raise ValueError("this is no transform of albumentations. Give what A.to_dict(transform) returns.")
+    found = Findings(source="albumentations")
+    _add_all(found, _flattened(data.get("transform", data)))
+    return found.result("from albumentations")
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return str(one["__class_fullname__"]).rpartition(".")[2]
+
+
+def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if _name(one) in ("Compose", "Sequential") and one.get("p", 1.0) == 1.0:
+        return [flat for inner in one["transforms"] for flat in _flattened(inner)]
+    return [one]
+
+
+def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
+    place = 0
+    while place < len(transforms):
+        one = transforms[place]
+        later = _name(transforms[place + 1]) if place + 1 < len(transforms) else ""
+        if _name(one) == "SmallestMaxSize" and later in ("CenterCrop", "RandomCrop"):
+            _resized_crop(found, one, transforms[place + 1])
+            place += 1
+        else:
+            _add(found, one)
+        place += 1
+
+
+def _add(found: Findings, one: Mapping[str, Any]) -> None:
+    name = _name(one)
+    make = MADE.get(name)
+    if make is None:
+        found.refuse(name, "is not known here")
+        return
+    try:
+        make(found, one)
+    except (KeyError, TypeError, ValueError) as error:
+        missing = f"has no {error}" if isinstance(error, KeyError) else str(error)
+        found.refuse(name, missing.splitlines()[0])
+
+
+def _size(one: Mapping[str, Any]) -> tuple[int, int]:
+    height, width = one["size"] if one.get("size") else (one["height"], one["width"])
+    return int(height), int(width)
+
+
+def _limits(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[float, float]:
+    """A range that may be given as how far it reaches either way."""
+    value = one[name]
+    low, high = value if isinstance(value, list | tuple) else (centre - value, centre + value)
+    return float(low), float(high)
+
+
+def _kernel(one: Mapping[str, Any]) -> str:
+    return "" if one.get("interpolation", LINEAR) == LINEAR else "the interpolation becomes bilinear."
+
+
+def _always(one: Mapping[str, Any]) -> None:
+    if one.get("p", 1.0) != 1.0:
+        raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
+
+
+def _beyond(found: Findings, one: Mapping[str, Any]) -> str:
+    """The border of a transform; returns what differs."""
+    mode = one.get("border_mode", one.get("mode", 0))
+    if mode not in BORDERS:
+        raise ValueError(f"border_mode={mode} is not mapped")
+    fill = one.get("fill", one.get("value", one.get("cval", 0)))
+    found.borders.append((BORDERS[mode], levels(fill)))
+    return "the outermost pixel is repeated where the border is mirrored." if mode == 4 else ""
+
+
+def _resized_crop(found: Findings, one: Mapping[str, Any], later: Mapping[str, Any]) -> None:
+    scale = one["max_size"]
+    sizes = tuple(scale) if isinstance(scale, list | tuple) else (int(scale),)
+    name = f"SmallestMaxSize, {_name(later)}"
+    try:
+        _always(one)
+        _always(later)
+        if _name(later) == "RandomCrop":
+            note = "the last of the places along each axis is not drawn, and shrinking averages."
+            found.add(name, ops.MultiResolutionCrop(size=_size(later), scales=sizes), note=note)
+        else:
+            made = ops.CenterCrop(size=_size(later), scale=sizes[0])
+            found.add(name, made, note="shrinking averages, where OpenCV's bilinear skips pixels.")
+    except (KeyError, ValueError) as error:
+        found.refuse(name, str(error).splitlines()[0])
+
+
+def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
+    note = f"shrinking averages, where OpenCV's bilinear skips pixels. {_kernel(one)}"
+    found.add("RandomResizedCrop", made, note=note.strip())
+
+
+def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    found.add("CenterCrop", ops.CenterCrop(size=_size(one)))
+
+
+def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("crop_border"):
+        raise ValueError("crop_border is not mapped")
+    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
+    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), note=note)
+
+
+def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = _limits(one, "scale_limit")
+    low, high = (low, high) if low > 0.0 else (1.0 + low, 1.0 + high)  # to_dict may have added the 1
+    along_x = "shift_limit_x" if "shift_limit_x" in one else "shift_limit"
+    along_y = "shift_limit_y" if "shift_limit_y" in one else "shift_limit"
+    made = (
+        ops.Zoom(factor=(low, high)),
+        ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
+        ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
+    )
+    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), note=note)
+
+
+def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
+    fields: dict[str, Any] = {name: _limits(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
+    made = ops.ColorJitter.model_validate({**fields, "hue": _limits(one, "hue"), "p": one["p"]})
+    found.add("ColorJitter", made, note="contrast moves about mid-grey instead of the mean, hue turns in YIQ, not HSV.")
+
+
+def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
+    bright, contrast = _limits(one, "brightness_limit"), _limits(one, "contrast_limit")
+    made = (
+        ops.Contrast(factor=(1.0 + contrast[0], 1.0 + contrast[1])),
+        ops.Brightness(factor=(1.0 + bright[0], 1.0 + bright[1])),
+    )
+    note = "brightness multiplies levels instead of adding to them, and contrast keeps mid-grey instead of black."
+    found.add("RandomBrightnessContrast", ops.AllOf(ops=made, p=one["p"]), note=note)
+
+
+def _blur(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = _limits(one, "sigma_limit")
+    if high <= 0.0:
+        raise ValueError("sigma_limit=0 leaves sigma to the kernel's size; give sigma_limit")
+    note = "a wider triangle of the same variance instead of a Gaussian cut at blur_limit."
+    found.add("GaussianBlur", ops.Blur(sigma_px=(low, high), p=one["p"]), note=note)
+
+
+def _gamma(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = _limits(one, "gamma_limit")
+    made = ops.Gamma(gamma=(low / 100.0, high / 100.0), p=one["p"])
+    found.add("RandomGamma", made, note="the power's logarithm is drawn evenly instead of the power.")
+
+
+def _posterize(found: Findings, one: Mapping[str, Any]) -> None:
+    bits = one["num_bits"] if isinstance(one["num_bits"], list | tuple) else [one["num_bits"]] * 2
+    found.add("Posterize", ops.Posterize(bits=tuple(bits), p=one["p"]))
+
+
+def _solarize(found: Findings, one: Mapping[str, Any]) -> None:
+    value = one["threshold_range"] if "threshold_range" in one else one["threshold"]
+    low, high = value if isinstance(value, list | tuple) else (value, value)
+    unit = 255.0 if "threshold_range" in one else 1.0  # parts of the full level, in newer versions
+    found.add("Solarize", ops.Solarize(threshold=(round(unit * low), round(unit * high)), p=one["p"]))
+
+
+def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("max_pixel_value", 255.0) != 255.0 or one.get("normalization", "standard") != "standard":
+        raise ValueError("only the standard normalisation of levels in 0..255 is mapped")
+    _always(one)
+    found.add("Normalize", ops.Normalize(mean=tuple(one["mean"]), std=tuple(one["std"])))
+
+
+def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:
+    members: list[Op] = []
+    for held in one["transforms"]:
+        inner = found.within()
+        _add_all(inner, _flattened(held if with_p or "p" not in held else {**held, "p": 1.0}))
+        own = tuple(inner.ops) or (ops.Identity(),)
+        members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own}))
+    return tuple(members)
+
+
+def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
+    weights = tuple(float(held.get("p", 1.0)) for held in one["transforms"])  # there p is how often one is chosen
+    made = {"ops": _members(found, one, with_p=False), "weights": weights, "p": one["p"]}
+    found.add("OneOf", ops.OneOf.model_validate(made))
+
+
+def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
+    found.add(_name(one), ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]}))
+
+
+def _simple(make: Callable[[Mapping[str, Any]], Op], note: str = "") -> Callable[[Findings, Mapping[str, Any]], None]:
+    return lambda found, one: found.add(_name(one), make(one), note=note)
+
+
+def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
+    pass
+
+
+MADE: dict[str, Callable[[Findings, Mapping[str, Any]], None]] = {
+    "RandomResizedCrop": _random_resized_crop,
+    "CenterCrop": _center_crop,
+    "HorizontalFlip": _simple(lambda one: ops.Flip(p=one["p"])),
+    "VerticalFlip": _simple(lambda one: ops.Flip(direction="vertical", p=one["p"])),
+    "RandomRotate90": _simple(lambda one: ops.QuarterTurn(p=one["p"])),
+    "Rotate": _rotate,
+    "ShiftScaleRotate": _shift_scale_rotate,
+    "ColorJitter": _jitter,
+    "RandomBrightnessContrast": _brightness_contrast,
+    "RandomGamma": _gamma,
+    "ToGray": _simple(lambda one: ops.Grayscale(p=one["p"])),
+    "InvertImg": _simple(lambda one: ops.Invert(p=one["p"])),
+    "Equalize": _simple(lambda one: ops.Equalize(p=one["p"]), "by Pillow's formula, each channel on its own."),
+    "Posterize": _posterize,
+    "Solarize": _solarize,
+    "ChannelShuffle": _simple(
+        lambda one: ops.ChannelShuffle(p=one["p"] * 5 / 6), "p is that of the five orders that change anything."
+    ),
+    "GaussianBlur": _blur,
+    "Normalize": _normalize,
+    "ToTensorV2": _nothing,
+    "NoOp": _simple(lambda one: ops.Identity()),
+    "OneOf": _one_of,
+    "Compose": _all_of,
+    "Sequential": _all_of,
+}
+"""The name of a transform -> what makes ops of it."""

@@ -1,0 +1,128 @@
+"""What an importer finds on its way: ops, what differs, and what cannot be mapped."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.recipe import Recipe
+
+logger = logging.getLogger("augpipe")
+
+POINTWISE = (
+    *(ops.Flip, ops.Identity, ops.Brightness, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
+    *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
+)
+"""Ops that do the same before a crop as after it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A recipe made of another library's transforms."""
+
+    recipe: Recipe
+    exact: tuple[str, ...]
+    """The transforms that do the same here, but for rounding."""
+    notes: tuple[str, ...]
+    """What differs, a sentence each."""
+
+    def __str__(self) -> str:
+        lines = [f"exactly: {', '.join(self.exact) or 'none'}", *(f"approximately: {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+    def logged(self) -> Recipe:
+        """The recipe; what differs is logged, once for the same notes."""
+        if self.notes:
+            _log(f"imported as {self.recipe.name!r}, with differences:\n" + "\n".join(f"  {n}" for n in self.notes))
+        return self.recipe
+
+
+@lru_cache(maxsize=256)
+def _log(text: str) -> None:
+    logger.warning(text)
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What was found so far."""
+
+    source: str
+    """The library."""
+    ops: list[Op] = field(default_factory=list)
+    exact: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    borders: list[tuple[str, tuple[float, ...]]] = field(default_factory=list)
+    """What transforms show beyond the image: a recipe's border and fill."""
+
+    def add(self, name: str, *made: Op, note: str = "") -> None:
+        """A transform became ops, exactly unless a note says what differs."""
+        self.ops += made
+        if note:
+            self.note(f"{name}: {note}")
+        else:
+            self.exact.append(name)
+
+    def note(self, text: str) -> None:
+        """Something differs."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """A transform cannot be mapped."""
+        self.problems.append(f"{name}: {reason}")
+
+    def within(self) -> "Findings":
+        """For transforms within another one: the same lists, and ops of their own."""
+        inner = Findings(source=self.source)
+        inner.exact, inner.notes, inner.problems, inner.borders = self.exact, self.notes, self.problems, self.borders
+        return inner
+
+    def result(self, name: str) -> Imported:
+        """The recipe.
+
+        Raises:
+            ValueError: something cannot be mapped; lists all of it.
+        """
+        crops = [place for place, op in enumerate(self.ops) if op.is_crop]
+        for op in self.ops[: crops[0]] if crops else ():
+            if not all(isinstance(inner, POINTWISE) for inner in op.flat):
+                self.note(f"{op.op}: stands before the crop, and here the crop acts first.")
+        if len(crops) > 1:
+            self.refuse("crops", f"{len(crops)} of them, and one pass takes one")
+        for place, op in enumerate(self.ops):
+            if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
+                self.refuse("Normalize", "stands before other ops, and is always the last step here")
+        if self.problems:
+            raise ValueError(
+                f"{len(self.problems)} of {self.source}'s transforms cannot be imported:\n"
+                + "\n".join(f"  {problem}" for problem in self.problems)
+                + "\nLeave them out and add ops by hand."
+            )
+        border, fill = self.borders[0] if self.borders else ("context", (0.0, 0.0, 0.0))
+        if len(set(self.borders)) > 1:
+            self.note("borders: transforms fill differently beyond the image, and a recipe has one border: the first.")
+        recipe = Recipe.model_validate({"name": name, "border": border, "fill": fill, "ops": tuple(self.ops)})
+        return Imported(recipe=recipe, exact=tuple(self.exact), notes=tuple(self.notes))
+
+
+def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> Op | None:
+    """An Erase, in terms of what normalisation makes of it; None where this version has no such op."""
+    kind: Any = getattr(ops, "Erase", None)
+    if kind is None:
+        return None
+    statistics = {"mean": normalised.mean, "std": normalised.std} if isinstance(normalised, ops.Normalize) else {}
+    made: Op = kind(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill, **statistics)
+    return made
+
+
+def levels(value: Any) -> tuple[float, ...]:
+    """R, G, B of a fill that is given as a number, a sequence or None."""
+    if value is None:
+        return (0.0, 0.0, 0.0)
+    if isinstance(value, Sequence):
+        return tuple(float(level) for level in value) if len(value) == 3 else (float(value[0]),) * 3
+    return (float(value),) * 3

@@ -1,0 +1,147 @@
+"""The arguments of timm's `create_transform`, as a recipe."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from augpipe import ops
+from augpipe.checks.models import nearest
+from augpipe.importers.findings import Findings, Imported, erase
+from augpipe.policies.timm import read_name
+
+DEFAULTS: dict[str, Any] = {
+    "input_size": 224,
+    "is_training": True,
+    "no_aug": False,
+    "train_crop_mode": None,
+    "scale": None,
+    "ratio": None,
+    "hflip": 0.5,
+    "vflip": 0.0,
+    "color_jitter": 0.4,
+    "color_jitter_prob": None,
+    "force_color_jitter": False,
+    "grayscale_prob": 0.0,
+    "gaussian_blur_prob": 0.0,
+    "auto_augment": None,
+    "interpolation": "bilinear",
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "re_prob": 0.0,
+    "re_mode": "const",
+    "re_count": 1,
+    "re_num_splits": 0,
+    "crop_pct": None,
+    "crop_mode": None,
+    "crop_border_pixels": None,
+    "use_prefetcher": False,
+    "normalize": True,
+    "separate": False,
+}
+"""timm's own, but for `is_training`."""
+DEFAULT_CROP_PCT = 0.875
+
+
+def from_timm(**arguments: Any) -> Imported:
+    """A recipe of `timm.data.create_transform(**arguments)`, for training unless `is_training=False`.
+
+    Raises:
+        ValueError: something cannot be mapped; lists all of it.
+    """
+    found = Findings(source="timm")
+    for name in arguments:
+        if name not in DEFAULTS:
+            near = nearest(name, list(DEFAULTS))
+            found.refuse(name, "is no argument that is known here" + (f"; {near!r} is" if near else ""))
+    given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
+    if given["train_crop_mode"] not in (None, "rrc"):
+        found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")
+    if given["crop_mode"] not in (None, "center") or given["crop_border_pixels"]:
+        found.refuse("crop_mode", "only 'center', without crop_border_pixels, is mapped")
+    if given["separate"]:
+        found.refuse("separate", "a recipe is one list; import without it")
+    if given["interpolation"] not in ("bilinear", None, ""):
+        found.note(f"interpolation={given['interpolation']!r} becomes bilinear.")
+    try:
+        if given["is_training"] and not given["no_aug"]:
+            _train(found, given)
+        else:
+            _evaluate(found, given)
+        made = ops.Normalize(mean=tuple(given["mean"]), std=tuple(given["std"]))
+        if given["normalize"]:
+            found.add("Normalize", made)
+        if given["is_training"] and not given["no_aug"]:
+            _erase(found, given, made)
+    except (TypeError, ValueError) as error:
+        found.refuse("arguments", " ".join(str(error).split("\n")))
+    return found.result("from timm")
+
+
+def _size(given: Mapping[str, Any]) -> tuple[int, int]:
+    size = given["input_size"]
+    sides = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    return int(sides[0]), int(sides[1])
+
+
+def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
+    height, width = _size(given)
+    scale = min(height, width) if given["no_aug"] else math.floor(min(height, width) / _crop_pct(given))
+    if height != width:
+        found.refuse("input_size", f"{height}x{width} of evaluation is not square")
+        return
+    found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale))
+
+
+def _crop_pct(given: Mapping[str, Any]) -> float:
+    return float(given["crop_pct"] or DEFAULT_CROP_PCT)
+
+
+def _train(found: Findings, given: Mapping[str, Any]) -> None:
+    scale, ratio = given["scale"] or (0.08, 1.0), given["ratio"] or (3.0 / 4.0, 4.0 / 3.0)
+    found.add("crop", ops.RandomResizedCrop(size=_size(given), scale=tuple(scale), ratio=tuple(ratio)))
+    for name, direction in (("hflip", "horizontal"), ("vflip", "vertical")):
+        if given[name]:
+            found.add(name, ops.Flip.model_validate({"direction": direction, "p": given[name]}))
+    policy = given["auto_augment"]
+    if policy:
+        try:
+            read = read_name(policy)
+        except ValueError as error:
+            found.refuse("auto_augment", str(error))
+        else:
+            found.borders.append(("constant", tuple(float(min(255, round(255 * x))) for x in given["mean"])))
+            found.add("auto_augment", *read.ops())
+            for note in read.notes:
+                found.note(f"auto_augment: {note}")
+            found.note("auto_augment: geometry acts before tone.")
+    if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
+        _jitter(found, given)
+    if given["grayscale_prob"]:
+        found.add("grayscale_prob", ops.Grayscale(p=given["grayscale_prob"]))
+    if given["gaussian_blur_prob"]:
+        note = "a wider triangle of the same variance instead of a Gaussian."
+        found.add("gaussian_blur_prob", ops.Blur(sigma_px=(0.1, 2.0), p=given["gaussian_blur_prob"]), note=note)
+
+
+def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
+    strength = given["color_jitter"]
+    parts = tuple(strength) if isinstance(strength, list | tuple) else (float(strength),) * 3
+    fields = dict(zip(("brightness", "contrast", "saturation", "hue"), parts, strict=False))
+    p = 1.0 if given["color_jitter_prob"] is None else given["color_jitter_prob"]
+    hue = ", hue turns in YIQ instead of HSV" if fields.get("hue") else ""
+    note = f"contrast moves about mid-grey instead of the image's mean{hue}."
+    found.add("color_jitter", ops.ColorJitter.model_validate({**fields, "p": p}), note=note)
+
+
+def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:
+    if not given["re_prob"]:
+        return
+    if given["re_mode"] not in ("const", "pixel") or given["re_count"] != 1:
+        found.refuse("re_mode, re_count", "'const' and 'pixel', once, are mapped")
+        return
+    fill = "mean" if given["re_mode"] == "const" else "noise"
+    made = erase(given["re_prob"], (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), fill, normalised)
+    if made is None:
+        found.refuse("re_prob", "no op erases in this version")
+    else:
+        found.add("re_prob", made)

@@ -1,0 +1,259 @@
+"""Transforms of torchvision as recipes: by stand-ins of the same names and attributes, and by the real ones."""
+
+import logging
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from augpipe import Recipe, importers, ops, policies
+
+
+class Mode(Enum):
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+
+
+class Policy(Enum):
+    CIFAR10 = "cifar10"
+
+
+def make(name: str, **attributes: Any) -> Any:
+    """An object of a class of that name."""
+    made = type(name, (), {})()
+    vars(made).update(attributes)
+    return made
+
+
+def compose(*transforms: Any) -> Any:
+    return make("Compose", transforms=list(transforms))
+
+
+CROP = make("RandomResizedCrop", size=(96, 96), scale=(0.2, 1.0), ratio=(0.75, 1.5), interpolation=Mode.BILINEAR)
+WHOLE: dict[str, Any] = {"expand": False, "center": None}
+INVERT, EQUALIZE = make("RandomInvert", p=1.0), make("RandomEqualize", p=1.0)
+TO_TENSOR = make("ToTensor")
+NORMALIZE = make("Normalize", mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
+
+
+def test_what_maps_exactly() -> None:
+    found = importers.from_torchvision(
+        compose(
+            CROP,
+            make("Compose", transforms=[make("RandomHorizontalFlip", p=0.3), make("RandomVerticalFlip", p=0.2)]),
+            make("RandomGrayscale", p=0.1),
+            make("RandomInvert", p=0.4),
+            make("RandomPosterize", bits=3, p=0.5),
+            make("RandomSolarize", threshold=127.5, p=0.5),
+            make("RandomAdjustSharpness", sharpness_factor=2.0, p=0.6),
+            make("RandomAutocontrast", p=0.7),
+            make("RandomEqualize", p=0.8),
+            TO_TENSOR,
+            NORMALIZE,
+        )
+    )
+    assert found.notes == ()
+    assert found.recipe.ops == (
+        ops.RandomResizedCrop(size=(96, 96), scale=(0.2, 1.0), ratio=(0.75, 1.5)),
+        ops.Flip(p=0.3),
+        ops.Flip(direction="vertical", p=0.2),
+        ops.Grayscale(p=0.1),
+        ops.Invert(p=0.4),
+        ops.Posterize(bits=(3, 3), p=0.5),
+        ops.Solarize(threshold=(128, 128), p=0.5),
+        ops.Sharpness(factor=(2, 2), p=0.6),
+        ops.AutoContrast(p=0.7),
+        ops.Equalize(p=0.8),
+        ops.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2)),
+    )
+    assert found.exact[:2] == ("RandomResizedCrop", "RandomHorizontalFlip")
+    assert str(found).startswith("exactly: RandomResizedCrop, RandomHorizontalFlip")
+
+
+def test_evaluation() -> None:
+    found = importers.from_torchvision(
+        compose(make("Resize", size=256, interpolation=Mode.BILINEAR), make("CenterCrop", size=(224, 224)), TO_TENSOR)
+    )
+    assert found.recipe.ops == (
+        ops.CenterCrop(size=(224, 224), scale=256),
+        ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1)),  # ToTensor's 0..1
+    )
+    assert importers.from_torchvision(compose(CROP, make("PILToTensor"))).recipe.ops == found_crop()
+
+
+def found_crop() -> tuple[ops.Op, ...]:
+    return (ops.RandomResizedCrop(size=(96, 96), scale=(0.2, 1.0), ratio=(0.75, 1.5)),)
+
+
+def test_a_padded_crop_moves_the_image() -> None:
+    crop = make("RandomCrop", size=(32, 32), padding=4, pad_if_needed=False, fill=0, padding_mode="constant")
+    found = importers.from_torchvision(compose(crop))
+    assert found.recipe.border == "constant"
+    assert found.recipe.ops == (
+        ops.CenterCrop(size=(32, 32)),
+        ops.Translate(horizontal=(-4, 4), vertical=(-4, 4), unit="px", step=1),
+    )
+    assert "for images of just that size" in found.notes[0]
+
+
+def test_geometry_and_what_it_shows_beyond() -> None:
+    found = importers.from_torchvision(
+        compose(
+            CROP,
+            make(
+                "RandomRotation",
+                degrees=[-10, 20],
+                expand=False,
+                center=None,
+                fill=[1, 2, 3],
+                interpolation=Mode.NEAREST,
+            ),
+            make(
+                "RandomAffine",
+                degrees=[-5.0, 15.0],
+                translate=(0.1, 0.2),
+                scale=(0.9, 1.1),
+                shear=[-3.0, 4.0],
+                center=None,
+                fill=0,
+                interpolation=Mode.BILINEAR,
+            ),
+        )
+    )
+    assert found.recipe.ops[1:] == (
+        ops.Rotate(max_deg=(-10, 20), step=None),
+        ops.Zoom(factor=(0.9, 1.1)),
+        ops.Shear(horizontal_deg=(-3, 4), vertical_deg=(0, 0)),
+        ops.Rotate(max_deg=(-15, 5), step=None),  # clockwise there
+        ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2)),
+    )
+    assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
+    assert [note.split(":")[0] for note in found.notes] == ["RandomRotation", "RandomAffine", "borders"]
+
+
+def test_groups_and_policies() -> None:
+    jitter = make("ColorJitter", brightness=(0.6, 1.4), contrast=(0.5, 1.5), saturation=None, hue=(-0.1, 0.1))
+    found = importers.from_torchvision(
+        compose(
+            CROP,
+            make("RandomApply", transforms=[jitter], p=0.8),
+            make(
+                "RandomChoice", transforms=[make("RandomInvert", p=1.0), make("RandomEqualize", p=1.0)], p=[0.25, 0.75]
+            ),
+            make("TrivialAugmentWide", num_magnitude_bins=31, fill=None, interpolation=Mode.NEAREST),
+            make("RandAugment", num_ops=3, magnitude=5, num_magnitude_bins=11, fill=None, interpolation=Mode.BILINEAR),
+            make("AutoAugment", policy=Policy.CIFAR10, fill=None, interpolation=Mode.BILINEAR),
+        )
+    )
+    apply, choice, *rest = found.recipe.ops[1:]
+    assert apply == ops.AllOf(
+        ops=(ops.ColorJitter(brightness=(0.6, 1.4), contrast=(0.5, 1.5), hue=(-0.1, 0.1)),), p=0.8
+    )
+    assert choice == ops.OneOf(ops=(ops.Invert(p=1), ops.Equalize(p=1)), weights=(0.25, 0.75))
+    assert tuple(rest) == (
+        *policies.trivial_augment_wide(),
+        *policies.rand_augment(3, 5, 11),
+        *policies.auto_augment("cifar10"),
+    )
+    assert found.notes[0].startswith("ColorJitter: contrast moves about mid-grey") and "YIQ" in found.notes[0]
+    assert found.notes[1].endswith("nearest interpolation becomes bilinear.")
+
+
+def test_all_that_cannot_be_mapped_is_listed() -> None:
+    with pytest.raises(ValueError, match="transforms cannot be imported") as caught:
+        importers.from_torchvision(
+            compose(
+                make("Resize", size=[3, 4]),
+                make("Lambda"),
+                make("RandomRotation", degrees=[0, 1], expand=True, center=None),
+                make("RandomApply", transforms=[make("AugMix")], p=1.0),
+                CROP,
+                NORMALIZE,
+                make("RandomInvert", p=1.0),
+                make("CenterCrop", size=(3, 3)),
+            )
+        )
+    message = str(caught.value)
+    for problem in (
+        "6 of torchvision's",
+        "Resize: size=[3, 4] squeezes",
+        "Lambda: is not known",
+        "RandomRotation: expand",
+        "AugMix: is not known",
+        "crops: 2 of them",
+        "Normalize: stands before other ops",
+    ):
+        assert problem in message, problem
+
+
+def test_an_op_before_the_crop_is_noted() -> None:
+    rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
+    assert importers.from_torchvision(compose(rotation, CROP)).notes == (
+        "rotate: stands before the crop, and here the crop acts first.",
+    )
+    assert importers.from_torchvision(compose(make("RandomHorizontalFlip", p=0.5), CROP)).notes == ()
+
+
+def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    blur = compose(CROP, make("GaussianBlur", sigma=(0.1, 1.875)))
+    with caplog.at_level(logging.WARNING, logger="augpipe"):
+        assert Recipe.from_torchvision(blur) == Recipe.from_torchvision(blur)
+    (record,) = caplog.records
+    assert "GaussianBlur: a wider triangle" in record.getMessage()
+
+
+@pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])
+def test_the_real_ones(version: str) -> None:
+    module = pytest.importorskip(version)
+    found = importers.from_torchvision(
+        module.Compose(
+            [
+                module.RandomResizedCrop(64, scale=(0.3, 1.0)),
+                module.RandomHorizontalFlip(0.4),
+                module.RandomRotation(7),
+                module.RandomAffine(5, translate=(0.1, 0.2), scale=(0.9, 1.1), shear=3),
+                module.RandomApply([module.ColorJitter(0.4, 0.3, 0.2)], p=0.8),
+                module.RandomChoice([module.RandomGrayscale(1.0), module.GaussianBlur(3, (0.5, 1.0))]),
+                module.TrivialAugmentWide(),
+                module.RandAugment(),
+                module.AutoAugment(),
+                module.RandomPerspective(0.3),
+                module.Normalize([0.5] * 3, [0.25] * 3),
+            ]
+        )
+    )
+    assert found.recipe.ops[:3] == (
+        ops.RandomResizedCrop(size=(64, 64), scale=(0.3, 1.0)),
+        ops.Flip(p=0.4),
+        ops.Rotate(max_deg=(-7, 7), step=None),
+    )
+    assert found.recipe.ops[4] == ops.Shear(horizontal_deg=(-3, 3), vertical_deg=(0, 0))
+    jitter = ops.ColorJitter(brightness=(0.6, 1.4), contrast=(0.7, 1.3), saturation=(0.8, 1.2))
+    assert found.recipe.ops[7] == ops.AllOf(ops=(jitter,), p=0.8)
+    assert found.recipe.ops[8] == ops.OneOf(ops=(ops.Grayscale(p=1), ops.Blur(sigma_px=(0.5, 1), p=1)))
+    assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, p=0.5)
+    assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
+
+
+@pytest.mark.skipif(not hasattr(ops, "Erase"), reason="no op erases in this version")
+def test_erasing() -> None:
+    for normalised, value, fill in (
+        ((), 0, (0, 0, 0)),
+        ((NORMALIZE,), 0, "mean"),
+        ((NORMALIZE,), [0.0], "mean"),
+        ((NORMALIZE,), "random", "noise"),
+    ):
+        erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=value)
+        found = importers.from_torchvision(compose(CROP, TO_TENSOR, *normalised, erasing))
+        made: Any = next(op for op in found.recipe.ops if op.op == "erase")
+        assert (made.p, made.scale, made.ratio, made.fill) == (0.3, (0.1, 0.2), (0.5, 2), fill)
+        if normalised:
+            assert (made.mean, made.std) == ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
+
+
+@pytest.mark.skipif(hasattr(ops, "Erase"), reason="this version erases")
+def test_erasing_without_an_op_for_it_is_refused() -> None:
+    erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=0)
+    with pytest.raises(ValueError, match="RandomErasing: no op erases in this version"):
+        importers.from_torchvision(compose(CROP, erasing))
