@@ -35,8 +35,9 @@ class Expected:
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
     """What the filter's variance grows by, in squared pixels of the output."""
+    has_lens: bool = False
     is_moved: bool = False
-    """Whether an op moves the frame's centre, perhaps to where a lens spreads pixels without bound."""
+    """Whether an op moves the frame's centre under a lens, perhaps to where that spreads pixels without bound."""
     tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
     """For each op in order: new levels (H, W, 3) from levels and radii (H, W, 1), where 1 is the corner."""
     mean: Float = field(default_factory=lambda: np.zeros(3))

@@ -89,7 +89,7 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
         return x + across * (y - top), y
 
     expected.look_ups.append(look_up)
-    expected.is_moved = expected.is_moved or op.about == "corner"
+    expected.is_moved |= expected.has_lens and op.about == "corner"
 
 
 def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
@@ -120,7 +120,7 @@ def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
     if op.unit == "fraction":
         right, down = right * expected.out_width, down * expected.out_height
     expected.look_ups.append(lambda x, y: (x - right, y - down))
-    expected.is_moved = True
+    expected.is_moved |= expected.has_lens
 
 
 def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> None:
@@ -136,6 +136,7 @@ def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> 
         return (x / (1 + strength), y) if kind == "stretch_horizontal" else (x, y / (1 + strength))
 
     expected.look_ups.append(look_up)
+    expected.has_lens = True
 
 
 def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None:
@@ -151,6 +152,7 @@ def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None
         return seen_x * corner, seen_y * corner
 
     expected.look_ups.append(look_up)
+    expected.has_lens = True
 
 
 def _vignette(expected: Expected, op: ops.Vignette, drawn: Any) -> None:
