@@ -1,8 +1,8 @@
 """Two recipes from JPEG files to float32 batches, beside DALI's CPU pipeline and torch DataLoaders with torchvision.
 
 A random resized crop with a flip, in a first epoch with opening the folder and with row indexes; and what people train
-with today: TrivialAugment, colour jitter, erasing and MixUp behind it. Two threads, or two workers. torchvision is looked
-for and not installed with the other peers: its wheels go with one build of torch each.
+with today: TrivialAugment, colour jitter, erasing and MixUp behind it. Two threads, or two workers. torchvision is
+looked for and not installed with the other peers: its wheels go with one build of torch each.
 """
 
 import importlib.util
