@@ -5,19 +5,22 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Never
 
-import numpy as np
-
-from augpipe import order
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
+from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
-from augpipe.cache.seen_sizes import SeenSizes
-from augpipe.checks.arguments import as_count, as_epoch, as_num_threads, as_seed, as_whole, check_choice
-from augpipe.checks.loader_arguments import unknown_argument
+from augpipe.checks.arguments import (
+    as_count,
+    as_epoch,
+    as_num_threads,
+    as_seed,
+    as_whole,
+    check_choice,
+    unknown_argument,
+)
 from augpipe.checks.plural import count
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
@@ -26,14 +29,13 @@ from augpipe.errors import SampleError
 from augpipe.loader_state import STATE_VERSION, check_state
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.pipeline.batches import BatchMaker
-from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
+from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
-from augpipe.pipeline.mixing import mixed_block
 from augpipe.recipe import Recipe
-from augpipe.sampling import Sampler, Sampling, bind, check_alternation
+from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Ints, Source, is_source
+from augpipe.source import Source, is_source
 
 logger = logging.getLogger("augpipe")
 
@@ -164,17 +166,18 @@ class Loader:
         self._skips_bad = on_error == "skip"
         if len(self.source) < 1:
             raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
-        self._sampling: Sampling | None = None
-        if sampler is not None:
-            self._sampling = bind(sampler, self.source, shuffle)
+        sampling = None if sampler is None else bind(sampler, self.source, shuffle)
+        if sampling is not None:
             check_alternation(self.schedule.recipes)
-        self._num_samples = len(self.source) if self._sampling is None else self._sampling.num_positions
-        if len(self) == 0:
-            what = "the source holds" if self._sampling is None else "the sampler draws"
-            raise ValueError(
-                f"drop_last=True leaves no batch: {what} {count(self._num_samples, 'photograph')} and a "
-                f"global batch {self.batch_size * self.world_size}. Lower batch_size, or leave drop_last out."
-            )
+        self._epochs = Epochs(
+            num_samples=len(self.source) if sampling is None else sampling.num_positions,
+            batch_size=self.batch_size,
+            rank=self.rank,
+            world_size=self.world_size,
+            drop_last=drop_last,
+            shuffle=shuffle,
+            sampling=sampling,
+        )
         self._epoch = 0
         self._consumed = 0
         self._is_resuming = False
@@ -192,7 +195,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches in a whole epoch, the same for every rank and epoch."""
-        return order.num_batches(self._num_samples, self.batch_size, self.world_size, self.drop_last)
+        return self._epochs.num_batches()
 
     def __getitem__(self, index: object) -> Never:
         """Say what to write instead of a DataLoader around this loader, or of `loader[0]`: it has no single items."""
@@ -238,11 +241,11 @@ class Loader:
             "seed": self.seed,
             "epoch": self._epoch,
             "samples_consumed": self._consumed,
-            "num_samples": self._num_samples,
+            "num_samples": self._epochs.num_samples,
             "shuffle": self.shuffle,
         }
-        if self._sampling is not None:
-            state["sampler"] = self._sampling.fingerprint()
+        if self._epochs.sampling is not None:
+            state["sampler"] = self._epochs.sampling.fingerprint()
         return state | ({"world_size": self.world_size} if self.shuffle == "sticky" else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -261,10 +264,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         self._close_running()
-        per_batch = self.batch_size * self.world_size
-        rest = self._num_samples - self._consumed
-        is_over = rest == 0 or (self.drop_last and rest < per_batch and self._consumed > 0)
-        if is_over and not (self._is_resuming and self._is_epoch_set):
+        if self._epochs.is_over(self._consumed) and not (self._is_resuming and self._is_epoch_set):
             self._epoch, self._consumed = self._epoch + 1, 0
         elif not self._is_resuming:
             self._consumed = 0
@@ -277,10 +277,11 @@ class Loader:
         if pass_number == self._pass_number:
             self._is_resuming = self._is_epoch_set = False
         skipped_ids: set[int] = set()
-        made = self._batch_maker(self.schedule.at(epoch)).run(self._requests(epoch, consumed))
+        recipe = self.schedule.at(epoch)
+        made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
         try:
             for batch, skipped in made:
-                consumed = min(consumed + self.batch_size * self.world_size, self._num_samples)
+                consumed = min(consumed + self._epochs.per_batch, self._epochs.num_samples)
                 if pass_number == self._pass_number:
                     self._consumed = consumed
                 self._report(skipped)
@@ -297,45 +298,6 @@ class Loader:
             logger.warning("epoch %d: %s %s skipped", epoch, count(len(skipped_ids), "photograph"), were)
         if pass_number == self._pass_number:
             self._epoch, self._consumed = epoch + 1, 0
-
-    def _requests(self, epoch: int, consumed: int) -> Iterator[Request]:
-        total, per_batch = self._num_samples, self.batch_size * self.world_size
-        num = order.num_batches(total - consumed, self.batch_size, self.world_size, self.drop_last)
-        per_block = -(-BLOCK_SIZE // self.batch_size)
-        for number in range(0, num, per_block):
-            first, num_together = consumed + number * per_batch, min(per_block, num - number)
-            positions = order.rank_positions(first, total, num_together * self.batch_size, self.rank, self.world_size)
-            ids_at, is_sampled = partial(self._sample_ids, epoch), self._sampling is not None
-            if self.schedule.at(epoch).mixing:
-                block = mixed_block(
-                    self.schedule.at(epoch),
-                    self.seed,
-                    epoch,
-                    positions,
-                    num_positions=total,
-                    num_batches=num_together,
-                    batch_size=self.batch_size,
-                    world_size=self.world_size,
-                    ids_at=ids_at,
-                    is_sampled=is_sampled,
-                )
-            else:
-                block = Block(epoch, ids_at(positions), positions if is_sampled else None)
-            yield from block.requests(number, num_together, self.batch_size)
-
-    def _sample_ids(self, epoch: int, positions: Ints) -> Ints:
-        """Which samples stand at positions of an epoch, of this rank or another one."""
-        if self._sampling is not None:
-            return self._sampling.sample_ids(positions, self.seed, epoch)
-        if self.shuffle != "sticky":
-            return order.sample_ids(positions, self._num_samples, self.seed, epoch, self.shuffle)
-        ids, ranks = np.empty_like(positions), positions % self.world_size
-        for rank in np.unique(ranks).tolist():
-            own = positions[ranks == rank]
-            ids[ranks == rank] = order.sticky_sample_ids(
-                own, self._num_samples, self.seed, epoch, rank, self.world_size
-            )
-        return ids
 
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
@@ -363,7 +325,7 @@ class Loader:
                 recipes_differ=len(self.schedule.stages) > 1,
                 seen=self._seen,
                 row_indexes=self._row_indexes,
-                groups_of=None if self._sampling is None else self._sampling.groups_of,
+                groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
             )
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from augpipe.checks.models import Checked, FieldError, refuse_unknown, told
+from augpipe.checks.models import Checked, FieldError, told
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -30,12 +30,7 @@ class View(Checked):
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_unknown(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            refuse_unknown("a view", data, list(cls.model_fields))
-        return data
+    noun: ClassVar[str] = "a view"
 
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
@@ -85,7 +80,21 @@ class View(Checked):
         return np.dtype([(key, op.record) for key, op in self.keyed_ops if op.record.names])
 
 
-class Recipe(Checked):
+class TomlFile(Checked):
+    """A description that is written to a TOML file."""
+
+    def to_toml(self) -> str:
+        """TOML with every field written out, so that a later default cannot change it."""
+        import tomli_w  # only here: to augment, a machine without this package needs none of it
+
+        return tomli_w.dumps(_without_none(self.model_dump(), self))
+
+    def dump(self, path: str | Path) -> None:
+        """Write it to a TOML file that `load` reads back as an equal one."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+
+class Recipe(TomlFile):
     """What happens to every image: `ops` for one view of it, or `views` for several from one decode."""
 
     name: str = ""
@@ -109,12 +118,7 @@ class Recipe(Checked):
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_unknown(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            refuse_unknown("a recipe", data, list(cls.model_fields))
-        return data
+    noun: ClassVar[str] = "a recipe"
 
     @model_validator(mode="after")
     def _has_ops_or_views(self) -> Self:
@@ -191,14 +195,6 @@ class Recipe(Checked):
 
         return from_albumentations(data).logged()
 
-    def to_toml(self) -> str:
-        """The recipe as TOML with every field written out, so that a later default cannot change it."""
-        return as_toml(self)
-
-    def dump(self, path: str | Path) -> None:
-        """Write the recipe to a TOML file that `load` reads back as an equal recipe."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")
-
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
@@ -226,13 +222,6 @@ def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what
     except FieldError as error:
         problems = "\n".join(f"  {line}" for line in error.lines)
         raise ValueError(f"{path}: not a valid {what}:\n{problems}") from error
-
-
-def as_toml(model: BaseModel) -> str:
-    """TOML with every field written out."""
-    import tomli_w  # only here: to augment, a machine without this package needs none of it
-
-    return tomli_w.dumps(_without_none(model.model_dump(), model))
 
 
 def _product(counts: Iterable[int | None]) -> int | None:

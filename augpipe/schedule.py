@@ -4,13 +4,13 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import Checked, refuse_unknown
+from augpipe.checks.models import Checked
 from augpipe.gpu_ops.random.philox import MAX_WORD
-from augpipe.recipe import Recipe, as_toml, check_recipe, read_toml, validated
+from augpipe.recipe import Recipe, TomlFile, check_recipe, read_toml, validated
 
 
 class Stage(Checked):
@@ -21,15 +21,10 @@ class Stage(Checked):
     recipe: Recipe
     """What happens to every image from then on."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_unknown(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            refuse_unknown("a stage", data, list(cls.model_fields))
-        return data
+    noun: ClassVar[str] = "a stage"
 
 
-class Schedule(Checked):
+class Schedule(TomlFile):
     """Recipes that follow each other: images that grow, ranges that widen, what a run ends with.
 
     A sample's draws in an epoch depend on the epoch's recipe alone, as if that had been the recipe all along.
@@ -40,12 +35,7 @@ class Schedule(Checked):
     stages: tuple[Stage, ...]
     """In the order of their epochs; the first begins with epoch 0."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_unknown(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            refuse_unknown("a schedule", data, list(cls.model_fields))
-        return data
+    noun: ClassVar[str] = "a schedule"
 
     @model_validator(mode="after")
     def _follow_each_other(self) -> Self:
@@ -104,11 +94,3 @@ class Schedule(Checked):
         if "stages" in data:
             return validated(cls, data, path, "schedule")
         return cls.of(validated(Recipe, data, path, "recipe"))
-
-    def to_toml(self) -> str:
-        """The schedule as TOML with every field written out, so that a later default cannot change it."""
-        return as_toml(self)
-
-    def dump(self, path: str | Path) -> None:
-        """Write the schedule to a TOML file that `load` reads back as an equal one."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")

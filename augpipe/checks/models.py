@@ -2,9 +2,9 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 OTHER_NAMES = {
@@ -88,6 +88,9 @@ class Checked(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    noun: ClassVar[str] = ""
+    """What a message calls it that names a field it does not have, as "a recipe"; without one, the class's name."""
+
     def __init__(self, /, *nameless: Any, **fields: Any) -> None:
         kind = type(self)
         if nameless:
@@ -122,6 +125,13 @@ class Checked(BaseModel):
             return super().model_validate(obj, **options)
         except ValidationError as error:
             raise FieldError(cls.__name__, _problems(error, cls)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_unknown(cls, data: Any) -> Any:
+        if cls.noun and isinstance(data, Mapping):
+            refuse_unknown(cls.noun, data, cls.field_names())
+        return data
 
     @classmethod
     def field_names(cls) -> list[str]:

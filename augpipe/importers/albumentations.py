@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.importers.findings import Findings, Imported, levels
+from augpipe.importers.findings import Findings, Imported, Maker, levels
 from augpipe.ops import Op
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
@@ -53,21 +53,8 @@ def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
             _resized_crop(found, one, transforms[place + 1])
             place += 1
         else:
-            _add(found, one)
+            found.add_by(MADE, _name(one), one)
         place += 1
-
-
-def _add(found: Findings, one: Mapping[str, Any]) -> None:
-    name = _name(one)
-    make = MADE.get(name)
-    if make is None:
-        found.refuse(name, "is not known here")
-        return
-    try:
-        make(found, one)
-    except (KeyError, TypeError, ValueError) as error:
-        missing = f"has no {error}" if isinstance(error, KeyError) else str(error)
-        found.refuse(name, missing.splitlines()[0])
 
 
 def _size(one: Mapping[str, Any]) -> tuple[int, int]:
@@ -220,7 +207,7 @@ def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]}))
 
 
-def _simple(make: Callable[[Mapping[str, Any]], Op], note: str = "") -> Callable[[Findings, Mapping[str, Any]], None]:
+def _simple(make: Callable[[Mapping[str, Any]], Op], note: str = "") -> Maker:
     return lambda found, one: found.add(_name(one), make(one), note=note)
 
 
@@ -228,7 +215,7 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
     pass
 
 
-MADE: dict[str, Callable[[Findings, Mapping[str, Any]], None]] = {
+MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "CenterCrop": _center_crop,
     "HorizontalFlip": _simple(lambda one: ops.Flip(p=one["p"])),

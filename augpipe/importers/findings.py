@@ -1,7 +1,7 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -75,6 +75,18 @@ class Findings:
         """A transform cannot be mapped."""
         self.problems.append(f"{name}: {reason}")
 
+    def add_by(self, makers: Mapping[str, "Maker"], name: str, one: Any) -> None:
+        """Have a transform made by the one of `makers` that its name says, or refuse it."""
+        if name not in makers:
+            self.refuse(name, "is not known here")
+            return
+        try:
+            makers[name](self, one)
+        except KeyError as error:
+            self.refuse(name, f"has no {error}")
+        except (AttributeError, TypeError, ValueError) as error:
+            self.refuse(name, str(error).splitlines()[0])
+
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source)
@@ -109,14 +121,12 @@ class Findings:
         return Imported(recipe=recipe, exact=tuple(self.exact), notes=tuple(self.notes))
 
 
-def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> Op | None:
-    """An Erase, in terms of what normalisation makes of it; None where this version has no such op."""
-    kind: Any = getattr(ops, "Erase", None)
-    if kind is None:
-        return None
-    statistics = {"mean": normalised.mean, "std": normalised.std} if isinstance(normalised, ops.Normalize) else {}
-    made: Op = kind(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill, **statistics)
-    return made
+def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
+    """An Erase, in terms of what normalisation makes of it."""
+    erased = ops.Erase(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill)
+    if not isinstance(normalised, ops.Normalize):
+        return erased
+    return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
 
 
 def levels(value: Any) -> tuple[float, ...]:
@@ -126,3 +136,7 @@ def levels(value: Any) -> tuple[float, ...]:
     if isinstance(value, Sequence):
         return tuple(float(level) for level in value) if len(value) == 3 else (float(value[0]),) * 3
     return (float(value),) * 3
+
+
+Maker = Callable[[Findings, Any], None]
+"""What makes ops of a transform, and adds them with what differs."""

@@ -140,8 +140,4 @@ def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize)
         found.refuse("re_mode, re_count", "'const' and 'pixel', once, are mapped")
         return
     fill = "mean" if given["re_mode"] == "const" else "noise"
-    made = erase(given["re_prob"], (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), fill, normalised)
-    if made is None:
-        found.refuse("re_prob", "no op erases in this version")
-    else:
-        found.add("re_prob", made)
+    found.add("re_prob", erase(given["re_prob"], (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), fill, normalised))

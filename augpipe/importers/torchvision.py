@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from augpipe import ops, policies
-from augpipe.importers.findings import Findings, Imported, erase, levels
+from augpipe.importers.findings import Findings, Imported, Maker, erase, levels
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
@@ -35,7 +35,7 @@ def from_torchvision(transform: Any) -> Imported:
         elif name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
             scales = True
         elif name not in SILENT and name != "ToDtype":
-            _add(found, one)
+            found.add_by(MADE, name, one)
         place += 1
     if scales and not any(op.op == "normalize" for op in found.ops):
         found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
@@ -79,18 +79,6 @@ def _resize(found: Findings, one: Any, later: Any) -> int:
         )
         return 1
     return 0
-
-
-def _add(found: Findings, one: Any) -> None:
-    name = _name(one)
-    make = MADE.get(name)
-    if make is None:
-        found.refuse(name, "is not known here")
-        return
-    try:
-        make(found, one)
-    except (AttributeError, TypeError, ValueError) as error:
-        found.refuse(name, str(error).splitlines()[0])
 
 
 def _sides(size: Any) -> tuple[int, ...]:
@@ -200,20 +188,17 @@ def _erasing(found: Findings, one: Any) -> None:
     if not is_noise and any(levels(one.value)):
         raise ValueError(f"value={one.value!r} is not mapped; 0 and 'random' are")
     fill = "noise" if is_noise else (0.0, 0.0, 0.0) if normalised is None else "mean"
-    made = erase(one.p, one.scale, one.ratio, fill, normalised)
-    if made is None:
-        raise ValueError("no op erases in this version")
-    found.add("RandomErasing", made)
+    found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
 
 
-def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Callable[[Findings, Any], None]:
+def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
     def add(found: Findings, one: Any) -> None:
         inner = found.within()
         members: list[Op] = []
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
-                _add(inner, part)
+                inner.add_by(MADE, _name(part), part)
             own = tuple(inner.ops[before:])
             members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
         if len(inner.ops) or not found.problems:
@@ -222,7 +207,7 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Callabl
     return add
 
 
-def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Callable[[Findings, Any], None]:
+def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
         _beyond(found, one)
         note = "translations are not cut to whole pixels, and geometry acts before tone. " + _kernel(one)
@@ -231,11 +216,11 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Callable[[Findings, Any], 
     return add
 
 
-def _simple(make: Callable[[Any], Op]) -> Callable[[Findings, Any], None]:
+def _simple(make: Callable[[Any], Op]) -> Maker:
     return lambda found, one: found.add(_name(one), make(one))
 
 
-MADE: dict[str, Callable[[Findings, Any], None]] = {
+MADE: dict[str, Maker] = {
     "RandomResizedCrop": _crop,
     "CenterCrop": _simple(lambda one: ops.CenterCrop(size=_pair(one.size))),
     "RandomCrop": _random_crop,

@@ -6,15 +6,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from augpipe.ops.common_draws import RangesOp
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.ops.op import Drawn, Probability, Range
 
 MAX_SIGMA_PX = 10.0
 """Already this takes 49 taps along each axis where the image keeps its size."""
 
 
-class Blur(Op):
+class Blur(RangesOp):
     """Soften the output, as a Gaussian of standard deviation sigma does, by a wider filter of the same one look-up.
 
     The triangle that samples the image becomes so wide that its variance grows by sigma^2, in pixels of the output: it
@@ -39,21 +39,11 @@ class Blur(Op):
             raise ValueError(
                 f"sigma_px={self.sigma_px} leaves 0..{MAX_SIGMA_PX:g} pixels. For more, make smaller images."
             )
-        check_steps("sigma_px", *self.sigma_px, self.step)
         return self
 
     @property
-    def num_variants(self) -> int | None:
-        return None if self.step is None else num_steps(*self.sigma_px, self.step)
-
-    @property
     def draws_text(self) -> str:
-        steps = "" if self.step is None else f" in steps of {self.step:g}"
-        return f"a standard deviation of {self.sigma_px[0]:g} to {self.sigma_px[1]:g} px{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        sigma = words.stepped(1, *self.sigma_px, self.step)
-        return {"sigma_px": where_applied(words.happens(0, self.p), sigma, 0.0)}
+        return f"a standard deviation of {self.sigma_px[0]:g} to {self.sigma_px[1]:g} px{self.steps_text}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.blur(drawn["sigma_px"])

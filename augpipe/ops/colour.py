@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image.finish_rows import CONTRAST
-from augpipe.ops.factor import FactorOp, Factors, is_changed
+from augpipe.ops.common_draws import FactorOp, Factors, SwitchOp, is_changed
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
@@ -145,32 +145,15 @@ class Hue(Op):
         return f"hue {360 * drawn['turn']:+.0f}°" if drawn["turn"] else ""
 
 
-class Grayscale(Op):
+class Grayscale(SwitchOp):
     """Show brightness alone, in all three channels."""
 
     op: Literal["grayscale"] = "grayscale"
     p: Probability = 0.1
     """How often the colours are taken."""
 
-    num_words: ClassVar[int] = 1
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("gray", np.bool_),)
-
-    @property
-    def num_variants(self) -> int | None:
-        return 2
-
-    @property
-    def draws_text(self) -> str:
-        return "gray or not"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        return {"gray": words.happens(0, self.p)}
-
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(saturated(np.where(drawn["gray"], 0.0, 1.0)), drawn["gray"])
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return "gray" if drawn["gray"] else ""
+        frame.combine_channels(saturated(np.where(drawn["applied"], 0.0, 1.0)), drawn["applied"])
 
 
 class ChannelShuffle(Op):

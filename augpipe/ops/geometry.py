@@ -9,12 +9,11 @@ from pydantic import Field, model_validator
 
 from augpipe.checks.models import told
 from augpipe.gpu_ops.image import affine
+from augpipe.ops.common_draws import FactorOp, RangesOp, factors_within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
-FACTORS = (0.05, 20.0)
-"""Smallest and largest factor of a stretch or zoom."""
 MAX_SHEAR_DEG = 75.0
 """The most that a shear slants an axis; its tangent is 3.7."""
 
@@ -166,38 +165,17 @@ class QuarterTurn(Op):
         return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
 
 
-class Zoom(Op):
+Magnification = Annotated[Range, factors_within(0.05, 20.0)]
+
+
+class Zoom(FactorOp):
     """Enlarge or shrink the image about its centre, both axes alike; for each by a factor of its own see `Stretch`."""
 
     op: Literal["zoom"] = "zoom"
-    factor: Range = (0.8, 1.25)
+    factor: Magnification = (0.8, 1.25)
     """Smallest and largest factor; above 1 enlarges what is seen."""
-    step: float | None = None
-    """From one factor to the next; None for any factor."""
-    p: Probability = 1.0
-    """How often the image is zoomed."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("factor", np.float64),)
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        check_factors("factor", self.factor)
-        check_steps("factor", *self.factor, self.step)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None if self.step is None else num_steps(*self.factor, self.step)
-
-    @property
-    def draws_text(self) -> str:
-        steps = "" if self.step is None else f" in steps of {self.step:g}"
-        return f"both sides times {self.factor[0]:g} to {self.factor[1]:g}{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        factor = words.stepped(1, *self.factor, self.step)
-        return {"factor": where_applied(words.happens(0, self.p), factor, 1.0)}
+    word: ClassVar[str] = "both sides"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.transform(affine.magnification(drawn["factor"], drawn["factor"]))
@@ -206,47 +184,27 @@ class Zoom(Op):
         return f"zoom {drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
 
 
-class Stretch(Op):
+class Stretch(RangesOp):
     """Widen or heighten the image about its centre, each axis by a factor of its own."""
 
     op: Literal["stretch"] = "stretch"
-    horizontal: Range = (0.8, 1.25)
+    horizontal: Magnification = (0.8, 1.25)
     """Smallest and largest factor of the width; above 1 widens what is seen."""
-    vertical: Range = (0.8, 1.25)
+    vertical: Magnification = (0.8, 1.25)
     """Smallest and largest factor of the height."""
     step: float | None = None
     """From one factor to the next; None for any factor."""
     p: Probability = 1.0
     """How often the image is stretched."""
 
+    neutral: ClassVar[float] = 1.0
     num_words: ClassVar[int] = 3
     fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        for name, limits in (("horizontal", self.horizontal), ("vertical", self.vertical)):
-            check_factors(name, limits)
-            check_steps(name, *limits, self.step)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        if self.step is None:
-            return None
-        return num_steps(*self.horizontal, self.step) * num_steps(*self.vertical, self.step)
-
     @property
     def draws_text(self) -> str:
-        steps = "" if self.step is None else f" in steps of {self.step:g}"
         (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
-        return f"width times {low_x:g} to {high_x:g}, height times {low_y:g} to {high_y:g}{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        return {
-            "horizontal": where_applied(applied, words.stepped(1, *self.horizontal, self.step), 1.0),
-            "vertical": where_applied(applied, words.stepped(2, *self.vertical, self.step), 1.0),
-        }
+        return f"width times {low_x:g} to {high_x:g}, height times {low_y:g} to {high_y:g}{self.steps_text}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.transform(affine.magnification(drawn["horizontal"], drawn["vertical"]))
@@ -255,15 +213,7 @@ class Stretch(Op):
         return f"stretch {drawn['horizontal']:.2f} x {drawn['vertical']:.2f}"
 
 
-def check_factors(name: str, limits: tuple[float, float]) -> None:
-    """Raise ValueError where factors leave `FACTORS`."""
-    if limits[0] < FACTORS[0] or limits[1] > FACTORS[1]:
-        raise ValueError(
-            f"{name}={limits} leaves {FACTORS[0]:g}..{FACTORS[1]:g}. Choose factors nearer to 1, which changes nothing."
-        )
-
-
-class Shear(Op):
+class Shear(RangesOp):
     """Slant the image, along x first, as torchvision's affine does.
 
     A positive angle moves what lies lower to the left (horizontal), what lies further right upwards (vertical), by its
@@ -297,40 +247,25 @@ class Shear(Op):
                 raise ValueError(
                     f"{name}={limits} leaves -{MAX_SHEAR_DEG:g}..{MAX_SHEAR_DEG:g} degrees. Choose angles nearer to 0."
                 )
-            check_steps(name, *self.even(limits), self.step)
         return self
 
-    def even(self, degrees: tuple[float, float]) -> tuple[float, float]:
-        """The limits of what is drawn evenly: angles in degrees, or their tangents."""
+    def evenly_drawn(self, limits: tuple[float, float]) -> tuple[float, float]:
         if self.even_in == "degrees":
-            return degrees
-        return math.tan(math.radians(degrees[0])), math.tan(math.radians(degrees[1]))
-
-    @property
-    def num_variants(self) -> int | None:
-        if self.step is None:
-            return None
-        return num_steps(*self.even(self.horizontal_deg), self.step) * num_steps(
-            *self.even(self.vertical_deg), self.step
-        )
+            return limits
+        return math.tan(math.radians(limits[0])), math.tan(math.radians(limits[1]))
 
     @property
     def draws_text(self) -> str:
         (low_x, high_x), (low_y, high_y) = self.horizontal_deg, self.vertical_deg
         what = "" if self.even_in == "degrees" else " of the tangent"
-        steps = "" if self.step is None else f" in steps of {self.step:g}{what}"
+        steps = f"{self.steps_text}{what}" if self.steps_text else ""
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        drawn = {}
-        for position, (name, limits) in enumerate(
-            (("horizontal_deg", self.horizontal_deg), ("vertical_deg", self.vertical_deg)), start=1
-        ):
-            even = words.stepped(position, *self.even(limits), self.step)
-            degrees = even if self.even_in == "degrees" else np.rad2deg(np.arctan(even))
-            drawn[name] = where_applied(applied, degrees, 0.0)
-        return drawn
+        drawn = super().draw(words, frame)
+        if self.even_in == "degrees":
+            return drawn
+        return {name: np.rad2deg(np.arctan(tangents)) for name, tangents in drawn.items()}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))
@@ -343,7 +278,7 @@ class Shear(Op):
         return f"shear {angles[0]:+.3g}° {angles[1]:+.3g}°" if any(angles) else ""
 
 
-class Translate(Op):
+class Translate(RangesOp):
     """Move the image within its frame; what it moves away from shows what lies beyond the crop."""
 
     op: Literal["translate"] = "translate"
@@ -368,28 +303,14 @@ class Translate(Op):
             if max(map(abs, limits)) > most:
                 remedy = "Give fractions of the output's side, or unit='px'." if most == 1 else "Move it by less."
                 raise ValueError(f"{name}={limits} leaves -{most}..{most} in unit={self.unit!r}. {remedy}")
-            check_steps(name, *limits, self.step)
         return self
-
-    @property
-    def num_variants(self) -> int | None:
-        if self.step is None:
-            return None
-        return num_steps(*self.horizontal, self.step) * num_steps(*self.vertical, self.step)
 
     @property
     def draws_text(self) -> str:
         (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
         unit = "px" if self.unit == "px" else "of the output's side"
-        steps = "" if self.step is None else f", in steps of {self.step:g}"
+        steps = self.steps_text and f",{self.steps_text}"
         return f"{low_x:g} to {high_x:g} {unit} to the right, {low_y:g} to {high_y:g} down{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        return {
-            "horizontal": where_applied(applied, words.stepped(1, *self.horizontal, self.step), 0.0),
-            "vertical": where_applied(applied, words.stepped(2, *self.vertical, self.step), 0.0),
-        }
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         width, height = (frame.out_widths, frame.out_heights) if self.unit == "fraction" else (1, 1)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from augpipe.checks.models import told
 from augpipe.gpu_ops.image.finish_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
-from augpipe.ops.factor import FactorOp, is_changed
+from augpipe.ops.common_draws import FactorOp, SwitchOp, is_changed
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
@@ -188,31 +188,7 @@ class SolarizeAdd(Op):
         return f"solarize +{drawn['addition']}" if drawn["addition"] else ""
 
 
-class _Coin(Op):
-    """What ops have in common that are applied or not, and draw no more."""
-
-    p: Probability = 0.5
-    """How often the op is applied."""
-
-    num_words: ClassVar[int] = 1
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("applied", np.bool_),)
-
-    @property
-    def num_variants(self) -> int | None:
-        return 2
-
-    @property
-    def draws_text(self) -> str:
-        return "applied or not"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        return {"applied": words.happens(0, self.p)}
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return self.op.replace("_", "") if drawn["applied"] else ""
-
-
-class Invert(_Coin):
+class Invert(SwitchOp):
     """Turn each level into 255 minus it."""
 
     op: Literal["invert"] = "invert"
@@ -222,7 +198,7 @@ class Invert(_Coin):
         frame.look_up_levels(inverted, drawn["applied"])
 
 
-class AutoContrast(_Coin):
+class AutoContrast(SwitchOp):
     """Stretch the levels of each channel to 0..255, as Pillow's `autocontrast`; looks at the rendered image."""
 
     op: Literal["auto_contrast"] = "auto_contrast"
@@ -231,7 +207,7 @@ class AutoContrast(_Coin):
         frame.look_at_image(AUTO_CONTRAST, np.ones(len(drawn["applied"])), drawn["applied"])
 
 
-class Equalize(_Coin):
+class Equalize(SwitchOp):
     """Spread the levels of each channel evenly, as Pillow's `equalize`; looks at the rendered image."""
 
     op: Literal["equalize"] = "equalize"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
-from augpipe.cache.seen_sizes import SeenSizes
 from augpipe.located import LocatedPixels
 from augpipe.mixed_labels import MixedLabels
 from augpipe.output import OutputFormat

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import PixelCache, Sizes
-from augpipe.cache.seen_sizes import SeenSizes
+from augpipe.cache.pixels import SeenSizes
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings

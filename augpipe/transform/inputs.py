@@ -1,4 +1,4 @@
-"""What a caller hands to `Augment`, told apart: arrays, tensors, PIL images, and what speaks DLPack."""
+"""The kinds of images that a caller hands to `Augment`: arrays, tensors, PIL images, and what speaks DLPack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,7 +7,6 @@ program. A step that looks at the whole image waits until all rows have come as 
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.colour import combined, nearest_level, noisy
 from augpipe.gpu_ops.image.finish_rows import (
     AT_STEPS,
     AT_TABLES,
@@ -50,7 +49,7 @@ from augpipe.gpu_ops.image.noise import (
     sine_and_cosine,
     turn_of,
 )
-from augpipe.gpu_ops.image.tone import normalise, vignette_gain
+from augpipe.gpu_ops.image.tone import combined, nearest_level, noisy, normalise, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
 from augpipe.gpu_ops.random.philox import philox_block

@@ -191,7 +191,8 @@ class Workspace:
         points = self._known, self._positions, self._predictors
         tables = *self._tables, self._needed, *self._memory
         render_files(jobs, targets, planar, like, pixels.view(np.uint32), points, tables)
-        return (jobs[:, RESULT] == TAKEN).tolist()  # type: ignore[no-any-return]
+        are_taken: list[bool] = (jobs[:, RESULT] == TAKEN).tolist()
+        return are_taken
 
     def points(self, nth: int = 0) -> Points:
         """What is known of the nth file of those that were decoded last, with success; valid until the next ones."""

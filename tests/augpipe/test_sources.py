@@ -65,7 +65,7 @@ def test_files_are_decoded_as_by_their_own_source(row_index_bytes: int) -> None:
         assert samples(loader) == samples(plain)
 
 
-def test_parts_are_told_apart_however_deep() -> None:
+def test_parts_of_sources_within_sources_are_counted_through() -> None:
     plain = Subset(stacked(), range(4))
     assert num_parts_of(plain) == 1 and parts_of(plain, np.arange(4)).tolist() == [0] * 4
     two = Concat([plain, Subset(stacked(), [1])])

@@ -52,6 +52,12 @@ ARGUMENTS = {
     "tone.vignette_gain": numbers((0, 1), (0, 0.9), (1, 9), (0, 1)),
     "tone.cast": numbers((0, 255), (0, 1), (-200, 200), (0, 1)),
     "tone.normalise": numbers((0, 255), (0.01, 0.02), (-3, 0)),
+    "tone.kept_within": numbers((-300, 600)),
+    "tone.combined": numbers(*[(0, 255)] * 3, *[(-1, 2)] * 3, (-200, 200)),
+    "tone.gray": numbers(*[(0, 255)] * 3),
+    "tone.nearest_level": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515))],
+    "tone.away_from": numbers((0, 255), (0, 255), (0, 3)),
+    "tone.noisy": numbers((0, 255), (-5, 5), (0, 50), (0, 1)),
     "tone.to_uint8": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515)), (F(1e30),), (F(-1e30),)],
 }
 
@@ -74,7 +80,7 @@ def test_compiled_and_plain_leaves_agree(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if not name.startswith("philox")])
 def test_leaves_stay_in_single_precision(name: str) -> None:
     """A float64 within a leaf would halve the width of the CPU's vectors, and crawl on a GPU."""
-    expected = np.uint8 if name == "tone.to_uint8" else np.float32
+    expected = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}.get(name, np.float32)
     leaf = LEAVES[name]
     leaf(*ARGUMENTS[name][0])
     results = {str(overload.signature.return_type) for overload in leaf.overloads.values()}

@@ -240,7 +240,7 @@ def test_each_group_s_pass_is_a_permutation_by_keys_of_its_own():
             assert sorted(found) == list(range(num))
 
 
-def test_groups_and_passes_are_told_apart_position_by_position():
+def test_each_group_and_pass_has_an_order_of_its_own_whatever_it_is_asked_with():
     orders, num = GroupOrders([40, 40]), 40
     places = np.tile(np.arange(num), 4)
     groups, passes = np.repeat([0, 0, 1, 1], num), np.repeat([0, 1, 0, 1], num)

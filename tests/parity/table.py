@@ -208,7 +208,7 @@ def _hue(expected: Expected, op: ops.Hue, drawn: Any) -> None:
 
 
 def _grayscale(expected: Expected, op: ops.Grayscale, drawn: Any) -> None:
-    if drawn["gray"]:
+    if drawn["applied"]:
         expected.tones.append(lambda levels, radius: _saturated(levels, 0.0))
 
 

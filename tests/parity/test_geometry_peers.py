@@ -236,7 +236,7 @@ def spread(levels: np.ndarray) -> float:
 @pytest.mark.parametrize("sigma", [0.7, 1.0, 2.0, 4.0])
 @pytest.mark.parametrize("scale", [77, 100, 131, 190])
 def test_a_blur_s_variance_is_what_it_says(scale: int, sigma: float) -> None:
-    """Of a bright pixel anywhere between the output's pixels: on average its light spreads by sigma^2 more."""
+    """The light of a bright pixel, anywhere between the output's pixels, spreads by sigma^2 more on average."""
     grown = []
     for place in range(12):
         image = np.zeros((100, 100, 3), np.uint8)

@@ -23,7 +23,7 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import colour, fused, looks, noise, tone
+from augpipe.gpu_ops.image import fused, looks, noise, tone
 from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write
 from augpipe.gpu_ops.image.finish_rows import (
     AT_STEPS,
@@ -50,9 +50,9 @@ from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHI
 from augpipe.gpu_ops.random import philox
 
 centred = shared(fused.centred)
-combined, gray, nearest_level = shared(colour.combined), shared(colour.gray), shared(colour.nearest_level)
-kept_within, away_from, smoothed = shared(colour.kept_within), shared(colour.away_from), shared(looks.smoothed)
-noisy, above_zero, turn_of = shared(colour.noisy), shared(noise.above_zero), shared(noise.turn_of)
+combined, gray, nearest_level = shared(tone.combined), shared(tone.gray), shared(tone.nearest_level)
+kept_within, away_from, smoothed = shared(tone.kept_within), shared(tone.away_from), shared(looks.smoothed)
+noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), shared(noise.turn_of)
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 philox_block = shared(philox.philox_block)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)

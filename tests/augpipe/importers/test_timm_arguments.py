@@ -78,13 +78,6 @@ def test_all_problems_are_listed() -> None:
         assert problem in message, problem
 
 
-@pytest.mark.skipif(hasattr(ops, "Erase"), reason="this version erases")
-def test_erasing_without_an_op_for_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="re_prob: no op erases in this version"):
-        importers.from_timm(re_prob=0.25, re_mode="pixel")
-
-
-@pytest.mark.skipif(not hasattr(ops, "Erase"), reason="no op erases in this version")
 def test_erasing() -> None:
     for mode, fill in (("const", "mean"), ("pixel", "noise")):
         made = next(op.model_dump() for op in recipes.from_timm(re_prob=0.25, re_mode=mode).ops if op.op == "erase")

@@ -236,7 +236,6 @@ def test_the_real_ones(version: str) -> None:
     assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
 
 
-@pytest.mark.skipif(not hasattr(ops, "Erase"), reason="no op erases in this version")
 def test_erasing() -> None:
     for normalised, value, fill in (
         ((), 0, (0, 0, 0)),
@@ -250,10 +249,3 @@ def test_erasing() -> None:
         assert (made.p, made.scale, made.ratio, made.fill) == (0.3, (0.1, 0.2), (0.5, 2), fill)
         if normalised:
             assert (made.mean, made.std) == ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
-
-
-@pytest.mark.skipif(hasattr(ops, "Erase"), reason="this version erases")
-def test_erasing_without_an_op_for_it_is_refused() -> None:
-    erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=0)
-    with pytest.raises(ValueError, match="RandomErasing: no op erases in this version"):
-        importers.from_torchvision(compose(CROP, erasing))

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Loader, Recipe, SampleError, order, recipes
-from augpipe import loader as loader_module
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.ops import CenterCrop
-from augpipe.pipeline import planner
+from augpipe.pipeline import epochs, planner
 from augpipe.pipeline.blocks import Block
 from augpipe.planning.kernel_rows import dct_factors
 from augpipe.source import Source
@@ -90,7 +89,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return plan(recipe, sample_ids, **options)
 
     monkeypatch.setattr(planner, "plan", noted)
-    monkeypatch.setattr(loader_module, "BLOCK_SIZE", BLOCK)
+    monkeypatch.setattr(epochs, "BLOCK_SIZE", BLOCK)
     return sizes
 
 
@@ -112,7 +111,7 @@ def test_any_cut_into_blocks_and_batches_gives_the_same(
     consumed: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader_module, "BLOCK_SIZE", block_size)
+        patch.setattr(epochs, "BLOCK_SIZE", block_size)
         loader = make(SOURCES[kind][0], recipe, batch_size=batch_size, num_threads=num_threads)
         loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": consumed})
         assert samples(loader) == references[kind, recipe.name][consumed:]
@@ -138,8 +137,8 @@ def test_blocks_are_cut_as_batches_are(
         options: dict[str, Any] = {"rank": rank, "world_size": world_size, "drop_last": drop_last, "shuffle": shuffle}
         loader = make(source, CENTRE, batch_size=batch_size, **options)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loader_module, "BLOCK_SIZE", block_size)
-            requests = list(loader._requests(6, first))
+            patch.setattr(epochs, "BLOCK_SIZE", block_size)
+            requests = list(loader._epochs.requests(loader.recipe, loader.seed, 6, first))
         assert [request.number for request in requests] == list(range(num_batches))
         for request in requests:
             start = first + request.number * batch_size * world_size
@@ -223,8 +222,8 @@ def test_no_more_blocks_live_than_batches_are_made(monkeypatch: pytest.MonkeyPat
             super().__init__(*given)
             alive.add(self)
 
-    monkeypatch.setattr(loader_module, "Block", Watched)
-    monkeypatch.setattr(loader_module, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(epochs, "Block", Watched)
+    monkeypatch.setattr(epochs, "BLOCK_SIZE", 4)
     loader = make(ArraySource(np.zeros((400, 20, 20), np.uint8)), CENTRE, batch_size=2, prefetch=3)
     kept = []
     for batch in loader:

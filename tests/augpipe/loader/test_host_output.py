@@ -52,7 +52,7 @@ def test_batches_do_not_depend_on_how_many_are_gathered(
 
 
 def test_one_call_renders_what_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of pixels as of files; those of files lie one behind the other in the same memory, however little that is."""
+    """Pixels are, and files, whose pixels lie one behind the other in the same memory, however little that is."""
     sizes: list[int] = []
     render, render_files = host_output.render, Workspace.render
 

@@ -36,7 +36,7 @@ def loader(recipe: Recipe = MIXED, source: Any = SOURCE, **options: Any) -> Load
 
 
 def samples(batches: Iterable[Batch]) -> list[Bits]:
-    """Of each sample its id, pixels, plan and labels."""
+    """The id, pixels, plan and labels of each sample."""
     found = []
     for batch in batches:
         labels = zip(*(each.tolist() for each in batch.labels), strict=True)

@@ -70,7 +70,7 @@ def test_an_update_is_by_the_mean_over_all_images(world: World, lengths: tuple[i
     batches, model, reference = pictures(*lengths), network(), network()
     images, labels = torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches])
     loss = F.cross_entropy(reference(images), labels, label_smoothing=0.2)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     result = update(world, model, batches)
     for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
         assert theirs.grad is not None
@@ -88,7 +88,7 @@ def test_mixed_labels_are_the_soft_targets_that_they_stand_for(world: World) -> 
     images = torch.cat([batch.images for batch in batches])
     soft = torch.cat([batch.labels.soft(3) for batch in batches])
     loss = F.cross_entropy(reference(images), soft, label_smoothing=0.2)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     result = update(world, model, batches)
     for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
         assert theirs.grad is not None
