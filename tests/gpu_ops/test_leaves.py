@@ -60,6 +60,8 @@ ARGUMENTS = {
     "tone.noisy": numbers((0, 255), (-5, 5), (0, 50), (0, 1)),
     "tone.to_uint8": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515)), (F(1e30),), (F(-1e30),)],
 }
+CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy"}
+"""Leaves whose plain function ends with a compiled one, which hands a Python float to it."""
 
 
 def test_every_leaf_is_tried() -> None:
@@ -85,7 +87,8 @@ def test_leaves_stay_in_single_precision(name: str) -> None:
     leaf(*ARGUMENTS[name][0])
     results = {str(overload.signature.return_type) for overload in leaf.overloads.values()}
     assert results <= {np.dtype(expected).name}
-    assert type(leaf.py_func(*ARGUMENTS[name][0])) is expected
+    if name not in CALLS_A_LEAF:
+        assert type(leaf.py_func(*ARGUMENTS[name][0])) is expected
 
 
 def test_a_pixel_s_centre_counts_from_the_middle() -> None:
