@@ -136,6 +136,54 @@ NORMALIZES = st.one_of(
     st.just(ops.Normalize()),
     st.builds(ops.Normalize, mean=st.tuples(*[st.floats(-1, 1)] * 3), std=st.tuples(*[st.floats(0.01, 1)] * 3)),
 )
+FACTORS = st.one_of(
+    *(
+        _built(kind, factor=ranges(0.0, 3.0), p=PROBABILITIES)
+        for kind in (ops.Brightness, ops.Contrast, ops.Saturation, ops.Sharpness)
+    ),
+    st.builds(ops.Contrast, factor=ranges(0.0, 3.0), about=st.just("mean"), p=PROBABILITIES),
+    st.just(ops.Saturation(factor=(0.0, 2.0), step=0.5)),
+)
+SWITCHES = st.one_of(
+    *(
+        st.builds(kind, p=PROBABILITIES)
+        for kind in (ops.AutoContrast, ops.Equalize, ops.Invert, ops.Grayscale, ops.ChannelShuffle)
+    )
+)
+CHANNELS = st.one_of(
+    _built(ops.Hue, turns=ranges(-0.5, 0.5), p=PROBABILITIES),
+    _built(
+        ops.ChannelDropout,
+        max_channels=st.integers(1, 2),
+        fill=st.sampled_from([0.0, 99.5, 255.0]),
+        p=PROBABILITIES,
+    ),
+    _built(ops.Lighting, std=st.floats(0.01, 1.0), p=PROBABILITIES),
+    st.builds(
+        ops.ColorJitter,
+        **dict.fromkeys(("brightness", "contrast", "saturation"), st.floats(0.0, 1.5)),
+        hue=st.floats(0.0, 0.5),
+        p=PROBABILITIES,
+    ),
+)
+LEVELS = st.one_of(
+    _built(ops.Gamma, gamma=ranges(0.1, 5.0), p=PROBABILITIES),
+    st.builds(lambda a, b, p: ops.Posterize(bits=(min(a, b), max(a, b)), p=p), *[st.integers(0, 8)] * 2, PROBABILITIES),
+    st.builds(
+        lambda a, b, p: ops.Solarize(threshold=(min(a, b), max(a, b)), p=p), *[st.integers(0, 256)] * 2, PROBABILITIES
+    ),
+    _built(ops.SolarizeAdd, addition=st.just((3, 200)), threshold=st.integers(1, 256), p=PROBABILITIES),
+)
+PIXELS = st.one_of(
+    _built(
+        ops.Erase,
+        scale=ranges(0.02, 0.9),
+        fill=st.sampled_from(["noise", "mean", (1.0, 99.5, 250.0)]),
+        p=PROBABILITIES,
+    ),
+    _built(ops.Noise, std=ranges(0.0, 60.0), speckle=ranges(0.0, 0.5), p=PROBABILITIES),
+)
+COLOURS = st.one_of(FACTORS, SWITCHES, CHANNELS, LEVELS, PIXELS)
 AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
 ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
 
@@ -152,6 +200,33 @@ def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) ->
     if len(bending) == 2 and ordered[bending[1]].is_lens:
         ordered[bending[0]], ordered[bending[1]] = ordered[bending[1]], ordered[bending[0]]
     return tuple(ordered)
+
+
+def _groups(members: st.SearchStrategy[ops.Op]) -> st.SearchStrategy[ops.Op]:
+    held = st.lists(members, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(ops.OneOf, ops=held, p=PROBABILITIES),
+        st.builds(lambda ops_, p: ops.OneOf(ops=ops_, weights=range(1, len(ops_) + 1), p=p), held, PROBABILITIES),
+        st.builds(lambda ops_, p: ops.SomeOf(ops=ops_, num=(0, len(ops_)), p=p), held, PROBABILITIES),
+        st.builds(ops.AllOf, ops=held, p=PROBABILITIES),
+    )
+
+
+CHOICES = st.recursive(
+    st.one_of(AFFINE, BLURS, VIGNETTES, CASTS, COLOURS, st.just(ops.Identity())), _groups, max_leaves=6
+)
+"""An op of an image that is no crop, lens, perspective nor Normalize, or a group of such."""
+
+
+@st.composite
+def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...]:
+    """Any ops that a view of a batch may hold, a crop among them."""
+    chain = [op for op in draw(chains(normalised)) if not op.is_crop]
+    for op in draw(st.lists(CHOICES, min_size=1, max_size=4)):
+        if op.op not in {held.op for held in chain if held.op in ("color_cast", "vignette")}:
+            chain.insert(draw(st.integers(0, len(chain))), op)
+    chain.insert(draw(st.integers(0, len(chain))), draw(CROPS))
+    return tuple(chain)
 
 
 @st.composite
