@@ -69,7 +69,7 @@ class FileListSource(FileSource):
             if isinstance(label, dict):
                 rows = rows or LabelRows(list(label))
                 try:
-                    rows.append(list(label.values()))
+                    rows.append_texts(list(label.values()))
                 except ValueError as error:
                     _refuse(text, line, str(error))
             else:

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns
+from augpipe.datasets.metadata.label_rows import NumberRows
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
+from augpipe.datasets.metadata.names import listed
 
 _INTERFACE = ("features", "column_names", "cast_column", "select_columns", "with_format")
 
@@ -24,19 +26,23 @@ class HuggingFaceSource(LabelledSource):
     Args:
         dataset: one split, held in memory or on disk; not streaming.
         image: the column of images; found by its feature if left out.
-        label: the column of labels; the first `ClassLabel`, or one named "label", if left out.
+        label: the column of labels; the first `ClassLabel`, or one named "label", if left out. A column of lists of
+            numbers, or several columns of numbers, is named: each label is those numbers then, for several classes at
+            once, soft labels or regression.
 
     Raises:
         ValueError: it is a dictionary of splits or a stream, no column fits, or labels do not fit its classes.
     """
 
-    def __init__(self, dataset: Any, *, image: str | None = None, label: str | None = None) -> None:
+    def __init__(self, dataset: Any, *, image: str | None = None, label: str | Sequence[str] | None = None) -> None:
         refuse_other_kinds(dataset)
         features = {name: _as_json(feature) for name, feature in dataset.features.items()}
         images = [name for name, feature in features.items() if _is_image(feature)]
         others = [name for name, feature in features.items() if _is_label(feature)]
         try:
-            columns = choose_columns(features, images, others, image=image, label=label)
+            row_columns = _row_columns(features, label)
+            named = label if isinstance(label, str) and not row_columns else None
+            columns = choose_columns(features, images, others, image=image, label=named)
         except ValueError as error:
             raise ValueError(f"{_shown(dataset)}: {error}.") from error
         plain = dataset.with_format(None)
@@ -48,9 +54,13 @@ class HuggingFaceSource(LabelledSource):
         self._where = _shown(dataset)
         if not len(self):
             raise ValueError(f"{self._where}: no rows. Give one that holds some.")
-        self._labels: npt.NDArray[np.int32] | None = None
+        self._labels: npt.NDArray[Any] | None = None
         self.classes: Sequence[str] = columns.classes or ()
-        if columns.label is not None:
+        if row_columns:
+            held = plain.select_columns(list(row_columns))[:]
+            self._labels = _rows([held[column] for column in row_columns], self.name)
+            self.classes = row_columns if len(row_columns) > 1 else ()
+        elif columns.label is not None:
             values = plain.select_columns([columns.label])[:][columns.label]
             self._labels, self.classes = _numbered(values, columns, self.name)
 
@@ -116,6 +126,41 @@ def refuse_other_kinds(thing: Any) -> None:
         raise ValueError(f"the {kind} has no features, so nothing says which column holds images. Cast it first.")
 
 
+def _row_columns(features: dict[str, dict[str, Any]], label: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that labels of several numbers lie in; none where labels are classes, or there are none.
+
+    Raises:
+        ValueError: a column is missing, or holds no numbers; the reason alone.
+    """
+    if label is None:
+        return ()
+    if isinstance(label, str):
+        inner = features.get(label, {}).get("inner")
+        return (label,) if inner is not None and _is_number(inner) else ()
+    numbers = [name for name, feature in features.items() if _is_number(feature)]
+    for name in label:
+        if name not in numbers:
+            raise ValueError(
+                f"label={list(label)!r} names {name!r}, which is no column of numbers. Those are "
+                f"{listed(numbers, most=20) or 'none'}"
+            )
+    if not label:
+        raise ValueError("label=[] names no column. Leave it out, or name some")
+    return tuple(label)
+
+
+def _rows(columns: Sequence[Sequence[Any]], name: Callable[[int], str]) -> npt.NDArray[Any]:
+    """(N, k) labels of one column of lists, or of several columns of numbers."""
+    rows = NumberRows()
+    for sample_id, values in enumerate(zip(*columns, strict=True)):
+        is_list = isinstance(values[0], (list, tuple, np.ndarray))
+        try:
+            rows.append(list(values[0]) if is_list else values)
+        except ValueError as error:
+            raise ValueError(f"{name(sample_id)}: {error}.") from error
+    return rows.numbered()
+
+
 def _numbered(
     values: Sequence[int | str | None], columns: Columns, name: Callable[[int], str]
 ) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
@@ -130,10 +175,13 @@ def _numbered(
 
 def _as_json(feature: Any) -> dict[str, Any]:
     """The feature as it would stand in a Parquet file's metadata, as far as we look at it."""
+    # a list of one feature is what older versions of the library write for a column of lists
+    inner = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", None)
     return {
         "_type": getattr(feature, "_type", type(feature).__name__),
         "names": getattr(feature, "names", None),
         "dtype": getattr(feature, "dtype", None),
+        "inner": _as_json(inner) if inner is not None else None,
     }
 
 
@@ -146,6 +194,11 @@ def _is_label(feature: dict[str, Any]) -> bool:
     return feature["_type"] == "ClassLabel" or (
         feature["_type"] == "Value" and str(feature["dtype"]).startswith(integers_or_text)
     )
+
+
+def _is_number(feature: dict[str, Any]) -> bool:
+    numbers = ("int", "uint", "float", "bool")
+    return feature["_type"] == "Value" and str(feature["dtype"]).startswith(numbers)
 
 
 def _shown(dataset: Any) -> str:

@@ -14,6 +14,7 @@ from augpipe.datasets.formats.container import ContainerSource, Paths, container
 from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns, parse_features
 from augpipe.datasets.formats.parquet.label_rows import label_columns, read_label_rows
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
+from augpipe.datasets.metadata.label_rows import checked_names
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import listed, printable
@@ -172,12 +173,7 @@ class ParquetSource(ContainerSource):
             )
         labels = as_label_rows(np.concatenate([part for part in rows if len(part)]))
         names = columns if len(columns) > 1 else ()
-        if classes is not None and len(classes) != labels.shape[1]:
-            raise ValueError(
-                f"classes holds {len(classes)} names, and each label {labels.shape[1]} numbers. Give one name each, "
-                "or none."
-            )
-        return labels, tuple(names if classes is None else classes)
+        return labels, checked_names(names or None if classes is None else classes, labels.shape[1])
 
     def _opened(self, number: int) -> BinaryIO:
         if self._remote is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from augpipe.datasets.files.image_files import EXTENSIONS
 from augpipe.datasets.formats.tar.headers import Member, read_members
-from augpipe.datasets.metadata.labels import LabelColumn
+from augpipe.datasets.metadata.label_rows import AnyLabels, Numbers
 from augpipe.datasets.metadata.names import NameTable, printable
 
 MAX_IMAGE_BYTES = 2**31 - 1
@@ -38,7 +38,7 @@ class TarIndexer:
         self.offsets = array("Q")
         self.lengths = array("I")
         self.names = NameTable()
-        self.labels = LabelColumn()
+        self.labels = AnyLabels()
         self.ends: list[int] = []
         """How many samples there are up to each tar file's end."""
         self.num_without_image = 0
@@ -96,7 +96,10 @@ class TarIndexer:
                 f"its member {_shown(member.name)!r} has {member.num_bytes} bytes, and an image of more than "
                 f"{MAX_IMAGE_BYTES} is not read. Take it out"
             )
-        self.labels.append(self._label(file, group))
+        try:
+            self.labels.append(self._label(file, group))
+        except ValueError as error:
+            raise ValueError(f"sample {_shown(group.key)!r}: {error}") from error
         self.offsets.append(member.offset)
         self.lengths.append(member.num_bytes)
         self.names.extend([member.name])
@@ -115,7 +118,7 @@ class TarIndexer:
             )
         return found[0] if found else None
 
-    def _label(self, file: BinaryIO, group: _Group) -> str | None:
+    def _label(self, file: BinaryIO, group: _Group) -> str | Numbers | None:
         if (member := group.members.get("cls")) is not None:
             text = _text(file, member, _MAX_LABEL_BYTES).strip()
             if not text:
@@ -133,12 +136,12 @@ class TarIndexer:
                 f"its member {_shown(member.name)!r} is no JSON: {str(error) or 'nested too deep'}"
             ) from error
         label = fields.get(self._label_key) if isinstance(fields, dict) else None
-        if label is None:
-            return None
+        if label is None or isinstance(label, list):
+            return label
         if isinstance(label, bool) or not isinstance(label, (int, str)):
             raise ValueError(
-                f"its member {_shown(member.name)!r} gives {self._label_key}={label!r:.60}, and a label is an integer "
-                "or a name. Pass label_key=, the field that holds it"
+                f"its member {_shown(member.name)!r} gives {self._label_key}={label!r:.60}, and a label is an integer, "
+                "a name or a list of numbers. Pass label_key=, the field that holds it"
             )
         return str(label)
 

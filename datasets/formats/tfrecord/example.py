@@ -5,6 +5,7 @@ The message is Features of a map from a name to one of three lists: of bytes, of
 stepped over.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -12,6 +13,7 @@ _VARINT, _FIXED_64, _DELIMITED, _FIXED_32 = 0, 1, 2, 5
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _MAX_NAME_BYTES = 4096
 _MAX_FEATURES = 10_000
+_FLOAT_BYTES = 4
 
 
 class Feature(NamedTuple):
@@ -76,6 +78,30 @@ def integers_of(file: BinaryIO, feature: Feature) -> list[int]:
         while position < end:
             value, position = _varint(file, position, end)
             values.append(_signed(value))
+    return values
+
+
+def floats_of(file: BinaryIO, feature: Feature) -> list[float]:
+    """The values of a list of float, packed or not.
+
+    Raises:
+        ValueError: the list is damaged.
+    """
+    assert feature.kind == "float"
+    values: list[float] = []
+    position = feature.first
+    while position < feature.end:
+        tag, position = _varint(file, position, feature.end)
+        size = _FLOAT_BYTES
+        if tag == 1 << 3 | _DELIMITED:
+            size, position = _varint(file, position, feature.end)
+        elif tag != 1 << 3 | _FIXED_32:
+            raise ValueError("one of its lists of float holds something else")
+        if size > feature.end - position or size % _FLOAT_BYTES:
+            raise ValueError("a length leads out of one of its lists of float")
+        file.seek(position)
+        values += struct.unpack(f"<{size // _FLOAT_BYTES}f", file.read(size))
+        position += size
     return values
 
 

@@ -6,9 +6,9 @@ from typing import BinaryIO
 
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
-from augpipe.datasets.formats.tfrecord.example import Feature, bytes_of, features_of, integers_of
+from augpipe.datasets.formats.tfrecord.example import Feature, bytes_of, features_of, floats_of, integers_of
 from augpipe.datasets.formats.tfrecord.frames import HEAD_BYTES, TAIL_BYTES, checksum, is_whole, read_frames
-from augpipe.datasets.metadata.labels import LabelColumn
+from augpipe.datasets.metadata.label_rows import AnyLabels, Numbers
 from augpipe.datasets.metadata.names import listed, printable
 
 IMAGE_NAMES = ("image/encoded", "image", "image_raw", "jpg", "jpeg", "png")
@@ -31,7 +31,9 @@ class TFRecordSource(ContainerSource):
     Args:
         paths: a TFRecord file, a pattern such as `train-?????-of-01024`, or a sequence of files.
         image: the feature that holds the encoded image; one of `IMAGE_NAMES` if left out.
-        label: the feature that holds the label; one of `LABEL_NAMES`, or none, if left out.
+        label: the feature that holds the label; one of `LABEL_NAMES`, or none, if left out. A feature of several int64
+            or of floats, or several features of one number each, is named: each label is those numbers then, for
+            several classes at once, soft labels or regression.
         classes: label -> class name.
 
     Raises:
@@ -46,24 +48,30 @@ class TFRecordSource(ContainerSource):
         paths: Paths,
         *,
         image: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
         self._masked = checksum()
+        if label is not None and not label:
+            raise ValueError(f"label={label!r} names no feature. Leave it out, or name some.")
         super().__init__(container_files(paths, "TFRecord"))
         self._records, self._lengths = array("Q"), array("I")
         self._images, self._image_lengths = array("Q"), array("I")
-        labels = LabelColumn()
+        labels = AnyLabels()
         for path in self._paths:
             with open(path, "rb", buffering=_BUFFER_BYTES) as file:
                 refuse_compressed(path, file.read(6))
                 self._add(path, file, image, label, labels)
         if not len(self):
             raise ValueError(f"{listed(self._paths)} holds no records. Check what wrote it.")
+        if classes is None and label is not None and not isinstance(label, str):
+            classes = label if len(label) > 1 else None
         self._labels, self.classes = labels.numbered(classes, self.name)
         self._files = FileSet(self._paths)
 
-    def _add(self, path: str, file: BinaryIO, image: str | None, label: str | None, labels: LabelColumn) -> None:
+    def _add(
+        self, path: str, file: BinaryIO, image: str | None, label: str | Sequence[str] | None, labels: AnyLabels
+    ) -> None:
         before = len(self._records)
         try:
             for first, length in read_frames(file, self._masked):
@@ -131,20 +139,47 @@ def _image(file: BinaryIO, found: Mapping[str, Feature], wanted: str | None) -> 
     return values[0]
 
 
-def _label(file: BinaryIO, found: Mapping[str, Feature], wanted: str | None) -> str | None:
+def _named(found: Mapping[str, Feature], name: str) -> Feature:
+    if name not in found:
+        raise ValueError(f"it has no feature {name!r}, but {listed(sorted(found), most=10)}. Pass label=")
+    return found[name]
+
+
+def _one_number(file: BinaryIO, found: Mapping[str, Feature], name: str) -> int | float:
+    feature = _named(found, name)
+    numbers: Numbers = ()
+    if feature.kind in ("int64", "float"):
+        numbers = integers_of(file, feature) if feature.kind == "int64" else floats_of(file, feature)
+    if len(numbers) != 1:
+        held = f"{len(numbers)} numbers" if numbers else feature.kind or "nothing"
+        raise ValueError(f"its feature {name!r} holds {held}, and of several features each is one number. Pass label=")
+    return numbers[0]
+
+
+def _label(file: BinaryIO, found: Mapping[str, Feature], wanted: str | Sequence[str] | None) -> str | Numbers | None:
+    if wanted is not None and not isinstance(wanted, str):
+        return [_one_number(file, found, name) for name in wanted]
     name = wanted if wanted is not None else next((name for name in LABEL_NAMES if name in found), None)
     if name is None:
         return None
-    if name not in found:
-        raise ValueError(f"it has no feature {name!r}, but {listed(sorted(found), most=10)}. Pass label=")
-    feature = found[name]
+    feature = _named(found, name)
     if feature.kind == "int64":
         numbers = integers_of(file, feature)
         if len(numbers) == 1:
             return str(numbers[0])
-        raise ValueError(f"its feature {name!r} holds {len(numbers)} numbers, and a sample has one label. Pass label=")
+        if wanted is not None:
+            return numbers
+        raise ValueError(
+            f"its feature {name!r} holds {len(numbers)} numbers, and a sample has one class. Pass label={name!r} if "
+            "they are a label together"
+        )
+    if feature.kind == "float" and wanted is not None:
+        return floats_of(file, feature)
     if feature.kind != "bytes":
-        raise ValueError(f"its feature {name!r} holds {feature.kind or 'nothing'}, and a label is int64 or a text")
+        raise ValueError(
+            f"its feature {name!r} holds {feature.kind or 'nothing'}, and a class is int64 or a text. Pass "
+            f"label={name!r} for floats"
+        )
     texts = bytes_of(file, feature)
     if len(texts) != 1 or texts[0][1] - texts[0][0] > _MAX_TEXT_BYTES:
         raise ValueError(f"its feature {name!r} holds {len(texts)} values, and a label is one short text. Pass label=")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.source import is_source, labels_of
+from augpipe.source import is_source, label_width_of, labels_of
 
 
 def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequence[int]) -> None:
@@ -48,3 +48,19 @@ def assert_gives_many_at_once(source: Any, contents: Sequence[Any], labels: Sequ
     stack = getattr(source, "stack", None)
     if stack is not None:
         np.testing.assert_array_equal(stack, np.stack(contents), strict=True)
+
+
+def assert_labels(source: Any, rows: Any, dtype: Any, names: tuple[str, ...]) -> None:
+    """These rows, one at a time and many at once, before and after pickling."""
+    for one in (source, pickle.loads(pickle.dumps(source))):
+        expected = np.array(rows, dtype)
+        assert label_width_of(one) == expected.shape[1] and one.classes == names
+        for found in (np.stack([one.label(i) for i in range(len(one))]), labels_of(one, np.arange(len(one)))):
+            np.testing.assert_array_equal(found, expected, strict=True)
+        np.testing.assert_array_equal(labels_of(one, np.array([1, 0, 1])), expected[[1, 0, 1]], strict=True)
+        assert labels_of(one, np.empty(0, np.int64)).shape == (0, expected.shape[1])
+    source.label(0)[:] = 99  # a copy
+    source.labels()[:] = 99
+    np.testing.assert_array_equal(source.labels(), expected)
+    with pytest.raises(IndexError, match="out of range"):
+        source.label(len(source))

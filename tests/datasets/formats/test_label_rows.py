@@ -1,6 +1,5 @@
 """Labels of several numbers each, from lists with several columns and from Parquet."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +9,11 @@ import pytest
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.formats.parquet.source import ParquetSource
 from augpipe.datasets.open import open_source
-from augpipe.source import label_width_of, labels_of
+from augpipe.source import label_width_of
+from tests.datasets.formats.source_checks import assert_labels
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-def assert_labels(source: Any, rows: Any, dtype: Any, names: tuple[str, ...]) -> None:
-    """These rows, one at a time and many at once, before and after pickling."""
-    for one in (source, pickle.loads(pickle.dumps(source))):
-        expected = np.array(rows, dtype)
-        assert label_width_of(one) == expected.shape[1] and one.classes == names
-        for found in (np.stack([one.label(i) for i in range(len(one))]), labels_of(one, np.arange(len(one)))):
-            np.testing.assert_array_equal(found, expected, strict=True)
-        np.testing.assert_array_equal(labels_of(one, np.array([1, 0, 1])), expected[[1, 0, 1]], strict=True)
-        assert labels_of(one, np.empty(0, np.int64)).shape == (0, expected.shape[1])
-    source.label(0)[:] = 99  # a copy
-    source.labels()[:] = 99
-    np.testing.assert_array_equal(source.labels(), expected)
-    with pytest.raises(IndexError, match="out of range"):
-        source.label(len(source))
 
 
 # Lists

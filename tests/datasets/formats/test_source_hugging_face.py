@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource
 from augpipe.datasets.open import open_source
 from tests.augpipe.decoding.image_files import encoded, scene
-from tests.datasets.formats.source_checks import assert_keeps_the_protocol
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 
 
 class Image:
@@ -134,6 +135,59 @@ def test_what_is_refused() -> None:
     bad.rows[2]["label"] = 9
     with pytest.raises(ValueError, match=r"Dataset train, row 2: label 9 is no class number \(0..1, or -1"):
         HuggingFaceSource(bad)
+
+
+class List:
+    _type = "List"
+
+    def __init__(self, feature: Any) -> None:
+        self.feature = feature
+
+
+def with_numbers() -> Dataset:
+    rows = [
+        {"image": {"bytes": b"x", "path": None}, "hot": hot, "soft": soft, "age": age, "label": 0, "of": [0]}
+        for hot, soft, age in (([1, 0, 1], [0.5, 1.0], 3), ([0, 0, 2], [2.0, 0.25], 7))
+    ]
+    kinds = {
+        "hot": List(Value("int64")),
+        "soft": [Value("float32")],
+        "age": Value("uint8"),
+        "of": List(ClassLabel("a")),
+    }
+    return Dataset(rows, {"image": Image(), "label": ClassLabel(["a", "b"]), **kinds})
+
+
+def test_labels_of_several_numbers() -> None:
+    dataset = with_numbers()
+    assert_labels(HuggingFaceSource(dataset, label="hot"), [[1, 0, 1], [0, 0, 2]], np.int64, ())
+    assert_labels(HuggingFaceSource(dataset, label="soft"), [[0.5, 1], [2, 0.25]], np.float32, ())
+    assert_labels(HuggingFaceSource(dataset, label=["age"]), [[3], [7]], np.int64, ())
+    dataset.features["share"] = Value("float64")
+    for row in dataset.rows:
+        row["share"] = 0.5
+    assert_labels(
+        HuggingFaceSource(dataset, label=["share", "age"]), [[0.5, 3], [0.5, 7]], np.float32, ("share", "age")
+    )
+    assert HuggingFaceSource(dataset).labels().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("label", "second", "message"),
+    [
+        ("hot", [1], r"Dataset train, row 1: its label is 1 number, and the first one 3: labels are of one length"),
+        ("hot", [1, None, 0], r"Dataset train, row 1: its label holds None"),
+        ("hot", None, r"Dataset train, row 1: its label holds None"),
+        ("of", [0], r"label='of' is no column of integers or of text"),
+        (["hot"], [1], r"label=\['hot'\] names 'hot', which is no column of numbers. Those are 'age'"),
+        ([], [1], r"label=\[\] names no column"),
+    ],
+)
+def test_columns_that_are_no_labels(label: Any, second: Any, message: str) -> None:
+    dataset = with_numbers()
+    dataset.rows[1]["hot"] = second
+    with pytest.raises(ValueError, match=message):
+        HuggingFaceSource(dataset, label=label)
 
 
 def test_the_library_itself() -> None:

@@ -4,6 +4,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import json
 import lzma
 import os
 import pickle
@@ -11,6 +12,7 @@ import tarfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from augpipe.datasets.formats.tar.headers import read_members
 from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.open import open_source
-from tests.datasets.formats.source_checks import assert_keeps_the_protocol
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 
 Members = Sequence[tuple[str, bytes]]
 
@@ -93,6 +95,55 @@ def test_label_key_and_extension(tmp_path: Path) -> None:
     assert TarSource(path, extension=".left.png", label_key="kind").classes == ("b",)
     with pytest.raises(ValueError, match=r"'1' holds 2 images \(left.png, right.png\).*extension='left.png'"):
         TarSource(path)
+
+
+def vectors(*labels: Any, key: str = "label") -> list[tuple[str, bytes]]:
+    members = []
+    for number, label in enumerate(labels):
+        members += [(f"{number}.jpg", b"x"), (f"{number}.json", json.dumps({key: label}).encode())]
+    return members
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype"),
+    [
+        ([[1, 0, 1], [0, 0, -2]], np.int64),
+        ([[1, 0.5], [2, 3]], np.float32),
+        ([[True], [False]], np.float32),
+        ([[2**53, 1], [0, 1]], np.float32),
+    ],
+    ids=["integers", "floats", "booleans", "integers beyond doubles"],
+)
+def test_lists_in_json_are_labels_of_several_numbers(tmp_path: Path, rows: Any, dtype: Any) -> None:
+    path = put(tmp_path / "a.tar", vectors(*rows, key="target"))
+    more = put(tmp_path / "b.tar", vectors(rows[0], key="target"))
+    assert_labels(TarSource([path, more], label_key="target"), [*rows, rows[0]], dtype, ())
+    names = ("a", "b", "c")[: len(rows[0])]
+    assert_labels(TarSource(path, label_key="target", classes=names), rows, dtype, names)
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (
+            [[1, 2], [1]],
+            {},
+            r"a.tar: sample '1': its label is 1 number, and the first one 2: .*rows of 0 and 1 \(multi",
+        ),
+        ([[]], {}, r"sample '0': its label is 0 numbers, and the first one at least one"),
+        ([[1, "2"]], {}, r"sample '0': its label holds '2', and a list is a label of numbers"),
+        ([[1, None]], {}, r"sample '0': its label holds None"),
+        ([[[1]]], {}, r"sample '0': its label holds \[1\]"),
+        ([[10**400]], {}, r"sample '0': its label holds a whole number that no float is"),
+        ([[1], 1], {}, r"sample '1': its label is no list of numbers, and the first one is such a list. Give all"),
+        ([1, [1]], {}, r"sample '1': its label is a list of numbers, and the first one is no list"),
+        ([[1], None], {}, r"sample '1': its label is no list of numbers"),
+        ([[1, 2]], {"classes": ["a"]}, r"classes holds 1 names, and each label 2 numbers. Give one name each, or none"),
+    ],
+)
+def test_lists_that_are_no_labels(tmp_path: Path, labels: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TarSource(put(tmp_path / "a.tar", vectors(*labels)), **options)
 
 
 def test_tar_of_images_alone(tmp_path: Path) -> None:
@@ -402,7 +453,10 @@ def test_joined_by_cat(tmp_path: Path) -> None:
         ([("1.cls", b"7" * 5000), ("1.jpg", b"")], "its member '1.cls' has 5000 bytes, and at most 4096 are read"),
         ([("1.json", b"{"), ("1.jpg", b"")], "its member '1.json' is no JSON"),
         ([("1.json", b"[" * 100000), ("1.jpg", b"")], "its member '1.json' is no JSON"),
-        ([("1.json", b'{"label": 1.5}'), ("1.jpg", b"")], "gives label=1.5, and a label is an integer or a name"),
+        (
+            [("1.json", b'{"label": 1.5}'), ("1.jpg", b"")],
+            "gives label=1.5, and a label is an integer, a name or a list",
+        ),
         ([("1.cls", b"-2"), ("1.jpg", b"")], "1.jpg: label '-2' is no class number"),
         ([("1.cls", b"99999999"), ("1.jpg", b"")], "1.jpg: label '99999999' is no class number"),
         ([("1.cls", b"1"), ("1.jpg", b""), ("2.cls", b"cat"), ("2.jpg", b"")], "2.jpg: label 'cat' is a name, and"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from augpipe import Loader
 from augpipe.recipes import evaluation
 from tests.augpipe.decoding.image_files import encoded, scene
-from tests.datasets.formats.source_checks import assert_keeps_the_protocol
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 
 pytest.importorskip("google_crc32c", reason="google-crc32c is not installed")
 
@@ -116,6 +116,45 @@ def test_labels_may_be_names_or_left_out(tmp_path: Path) -> None:
     assert (chosen.read(0), chosen.label(0), chosen.classes) == (b"l", 1, ("a", "b"))
 
 
+def test_labels_of_several_numbers(tmp_path: Path) -> None:
+    records = [
+        example(image=of_bytes(b"x"), hot=of_ints(*hot), soft=of_floats(*soft), age=of_floats(age), label=of_ints(1))
+        for hot, soft, age in (((1, 0, 1), (0.5, 0.25), 3.5), ((0, 0, 2), (-1.0, 1.0), 7.0))
+    ]
+    path = put(tmp_path / "a", records)
+    assert_labels(TFRecordSource(path, label="hot"), [[1, 0, 1], [0, 0, 2]], np.int64, ())
+    assert_labels(
+        TFRecordSource([path], label="soft", classes=["u", "v"]), [[0.5, 0.25], [-1, 1]], np.float32, ("u", "v")
+    )
+    assert_labels(TFRecordSource(path, label=["age", "label"]), [[3.5, 1], [7, 1]], np.float32, ("age", "label"))
+    assert_labels(TFRecordSource(path, label="age"), [[3.5], [7]], np.float32, ())
+    assert TFRecordSource(path, label="label").labels().tolist() == [1, 1]
+    singly = field(2, b"".join(varint(1 << 3 | 5) + struct.pack("<f", value) for value in (1.5, -2.0)))
+    packed = put(tmp_path / "b", [example(image=of_bytes(b"x"), soft=singly)])
+    assert TFRecordSource(packed, label="soft").labels().tolist() == [[1.5, -2.0]]
+
+
+@pytest.mark.parametrize(
+    ("label", "feature", "message"),
+    [
+        ("x", of_ints(1, 2, 3), r"record 1: its label is 3 numbers, and the first one 2: labels are of one length"),
+        ("x", of_floats(), r"record 1: its label is 0 numbers, and the first one 2"),
+        ("x", of_ints(1), r"record 1: its label is no list of numbers, and the first one is such a list"),
+        (["x"], of_ints(1), r"record 0: its feature 'x' holds 2 numbers, and of several features each is one number"),
+        (["y"], of_ints(1, 2), r"record 0: it has no feature 'y', but 'image', 'x'"),
+        (["image"], of_ints(1, 2), r"record 0: its feature 'image' holds bytes, and of several features each"),
+        ([], of_ints(1, 2), r"label=\[\] names no feature"),
+        ("x", field(2, field(1, b"abc")), r"a length leads out of one of its lists of float"),
+        ("x", field(2, varint(1 << 3 | 5) + b"abc"), r"a length leads out of one of its lists of float"),
+        ("x", field(2, varint(2 << 3 | 5) + b"abcd"), r"one of its lists of float holds something else"),
+    ],
+)
+def test_lists_that_are_no_labels(tmp_path: Path, label: Any, feature: bytes, message: str) -> None:
+    records = [example(image=of_bytes(b"x"), x=of_ints(1, 2)), example(image=of_bytes(b"x"), x=feature)]
+    with pytest.raises(ValueError, match=message):
+        TFRecordSource(put(tmp_path / "a", records), label=label)
+
+
 def test_numbers_and_fields_that_writers_may_write_otherwise(tmp_path: Path) -> None:
     """More than 64 bits of a number are cut off, and fields that an Example does not have are stepped over."""
     minus_one = b"\xff" * 9 + b"\x7f"
@@ -147,7 +186,7 @@ GOOD = example(image=of_bytes(b"good"), label=of_ints(1))
         (example(image=of_bytes()), "'image' holds 0 values"),
         (example(image=of_bytes(b"a", b"b")), "'image' holds 2 values"),
         (example(image=of_bytes(b"a"), label=of_ints(1, 2)), "'label' holds 2 numbers"),
-        (example(image=of_bytes(b"a"), label=of_floats(1.0)), "'label' holds float, and a label is int64 or a text"),
+        (example(image=of_bytes(b"a"), label=of_floats(1.0)), "'label' holds float, and a class is int64 or a text"),
         (example(image=of_bytes(b"a"), label=of_bytes(b"\xff")), "'label' is not UTF-8"),
         (example(image=of_bytes(b"a"), label=of_bytes(b"a" * 5000)), "a label is one short text"),
         (example(image=of_bytes(b"a") + of_ints(1)), "'image' holds lists of 2 kinds"),
