@@ -21,7 +21,8 @@ def check_state(state: Any, own: dict[str, Any], world_size: int) -> tuple[int, 
     """
     if not isinstance(state, dict):
         raise ValueError(f"the state is a {type(state).__name__}. Give what Loader.state_dict() returned.")
-    missing = [key for key in own if key not in state and key != "sampler"]
+    # of some samplers and orders alone: those are compared below
+    missing = [key for key in own if key not in state and key not in ("sampler", "world_size")]
     if missing:
         raise ValueError(f"the state lacks {', '.join(missing)}. Give what Loader.state_dict() returned.")
     if state["version"] != STATE_VERSION:
@@ -48,6 +49,8 @@ def check_state(state: Any, own: dict[str, Any], world_size: int) -> tuple[int, 
         as_epoch(state["epoch"]),
         as_whole("samples_consumed", state["samples_consumed"]),
     )
+    if own["shuffle"] == "sticky" and "world_size" not in state:
+        raise ValueError("the state lacks world_size. Give what Loader.state_dict() returned.")
     if not 0 <= consumed <= num:
         raise ValueError(f"samples_consumed={consumed} leaves 0..{num}.")
     if own["shuffle"] == "sticky" and state["world_size"] != world_size and 0 < consumed < num:

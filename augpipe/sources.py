@@ -67,6 +67,11 @@ class Subset:
         return self._ids.astype(np.int64)
 
     @property
+    def num_whole(self) -> int:
+        """How many samples the whole source holds."""
+        return len(self._source)
+
+    @property
     def num_parts(self) -> int:
         """As many as the whole source has, whether or not samples of all are left."""
         return num_parts_of(self._source)

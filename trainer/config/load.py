@@ -164,7 +164,7 @@ def _value(text: str, *, is_text: bool = False) -> Any:
         found = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-    return text if is_text and not isinstance(found, str) else found
+    return text if is_text and not isinstance(found, (str, dict)) else found
 
 
 def _text(value: Any) -> str:

@@ -56,6 +56,21 @@ class DataConfig(Section):
     """Images in a batch of one rank at evaluation; left out: batch_size."""
     shuffle: Literal["plain", "sticky", "off"] = "plain"
     """The order: a new one each epoch; sticky: a new one in which a rank keeps its samples (for caches); off."""
+    sampler: Literal["off", "weighted", "class-balanced", "repeated"] = "off"
+    """Which images an epoch holds: off: each once; weighted: drawn by sampler_weights; class-balanced: each class as
+    often; repeated: each sampler_times, with draws of their own."""
+    sampler_weights: (
+        Annotated[
+            str | dict[str, float], told("must be a file of numbers or a table of classes: {name} = { cat = 2.0 }")
+        ]
+        | None
+    ) = None
+    """For weighted: a number a class, 1 for those left out, as { cat = 2.0 }; or a file with a number for each image of
+    source, in its order: a line each, or .npy."""
+    sampler_times: int | None = Field(default=None, ge=1)
+    """For repeated: how often each image comes in an epoch."""
+    sampler_num: int | None = Field(default=None, ge=1)
+    """For weighted and class-balanced: images in an epoch; left out: as many as are trained on."""
     drop_last: bool = True
     """Leave out the last global batch of an epoch where it is cut short. Off: each sample counts once an epoch."""
     num_threads: int | None = Field(default=None, ge=1)
@@ -81,6 +96,28 @@ class DataConfig(Section):
                 f"eval_recipe={self.eval_recipe!r} has a crop of its own, and eval_scale={self.eval_scale} is for "
                 "evaluation without it. Keep one."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _samples_one_way(self) -> Self:
+        if self.sampler != "off" and self.shuffle != "plain":
+            raise ValueError(
+                f"sampler={self.sampler!r} sets the order, and shuffle={self.shuffle!r} asks for another one. Leave "
+                "one of the two out."
+            )
+        for name, samplers, is_needed in (
+            ("sampler_weights", ("weighted",), True),
+            ("sampler_times", ("repeated",), True),
+            ("sampler_num", ("weighted", "class-balanced"), False),
+        ):
+            value, is_taken = getattr(self, name), self.sampler in samplers
+            if value is not None and not is_taken:
+                raise ValueError(
+                    f"{name}={value!r} is for sampler={' and '.join(map(repr, samplers))}, and sampler is "
+                    f"{self.sampler!r}. Leave one of the two out."
+                )
+            if value is None and is_taken and is_needed:
+                raise ValueError(f"sampler={self.sampler!r} needs {name}. Add it, or leave the sampler out.")
         return self
 
 

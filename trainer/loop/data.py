@@ -14,6 +14,7 @@ from augpipe.ops import Normalize
 from augpipe.source import Source, require_classes
 from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
+from augpipe.trainer.loop.sampler import training_sampler
 from augpipe.trainer.loop.world import World
 
 _OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
@@ -139,7 +140,7 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
     """This rank's share of the training batches."""
     data = config.data
     per_batch = data.batch_size * world.size
-    if data.drop_last and len(source) < per_batch:
+    if data.drop_last and data.sampler == "off" and len(source) < per_batch:
         raise ValueError(
             f"data.drop_last=true leaves no batch: there are {len(source)} of the {per_batch} photographs that a batch "
             "of all ranks takes. Set data.drop_last = false, or lower data.batch_size."
@@ -150,6 +151,7 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
         batch_size=data.batch_size,
         seed=config.seed,
         shuffle={"plain": True, "off": False, "sticky": "sticky"}[data.shuffle],  # type: ignore[arg-type]  # by value
+        sampler=training_sampler(data, source),
         drop_last=data.drop_last,
         cache=data.cache,
         on_error=data.on_error,

@@ -255,5 +255,5 @@ def test_another_number_of_ranks_may_not_resume_within_a_sticky_epoch(world_size
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_sticky_loader_refuses_a_state_of_another_order(shuffle: bool) -> None:
-    with pytest.raises(ValueError, match=r"shuffle=.*samples would be lost and repeated|the state lacks world_size"):
+    with pytest.raises(ValueError, match=r"taken with shuffle=.*samples would be lost and repeated"):
         make(shuffle="sticky").load_state_dict(make(shuffle=shuffle).state_dict())

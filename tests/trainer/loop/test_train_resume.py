@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ({"seed": 1}, "is of a run with seed=0, and the config has seed=1: other photographs"),
         ({"model": {"options": {"width": 3}}}, "is of another network than the config's: size mismatch for "),
         ({"optim": {"name": "adamw"}}, "the state is of an optimizer with the options .* use the one that it was"),
-        ({"data": {"shuffle": "sticky"}}, "the state lacks world_size"),
+        ({"data": {"shuffle": "sticky"}}, "the state was taken with shuffle=True and this loader has shuffle=sticky"),
         ({"checkpoint": {"resume": "never"}}, 'checkpoints of an earlier run, and checkpoint.resume="never"'),
         ({"data": {"size": 2, "eval_scale": 300}}, "size"),
     ],
