@@ -105,6 +105,13 @@ class Checked(BaseModel):
     # as on pydantic's own: a table within a table is then checked with the outer one, so its place is known
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
+    def __copy__(self) -> Self:
+        """Without what was worked out of the fields and kept: `model_copy` gives some of them other values."""
+        made = super().__copy__()
+        for name in made.__dict__.keys() - type(self).model_fields.keys():
+            del made.__dict__[name]
+        return made
+
     def __setattr__(self, name: str, value: Any) -> None:
         try:
             super().__setattr__(name, value)

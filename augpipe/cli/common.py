@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from augpipe.recipe import Recipe
+    from augpipe.schedule import Schedule
     from augpipe.source import Source
 
 RECIPE_NAMES = (
@@ -82,13 +83,35 @@ def load_recipe(text: str, size: int | None = None, scales: list[int] | None = N
         return _named(text, size, tuple(scales or ()))
     from augpipe.recipe import Recipe
 
+    path = _recipe_file(text, size, scales)
+    recipe = Recipe.load(path)
+    return recipe if recipe.name else recipe.model_copy(update={"name": path.stem})
+
+
+def load_schedule(text: str, size: int | None = None, scales: list[int] | None = None) -> "Schedule":
+    """The schedule that a user named: a TOML file, or a recipe as `load_recipe` takes it, for all epochs.
+
+    Raises:
+        ValueError: there is none such, or size and scales do not go with it.
+    """
+    from augpipe.schedule import Schedule
+
+    if text in RECIPE_NAMES:
+        recipe = _named(text, size, tuple(scales or ()))
+        return Schedule.of(recipe).model_copy(update={"name": recipe.name})
+    path = _recipe_file(text, size, scales)
+    schedule = Schedule.load(path)
+    name = schedule.name or (schedule.recipes[0].name if len(schedule.stages) == 1 else "") or path.stem
+    return schedule.model_copy(update={"name": name})
+
+
+def _recipe_file(text: str, size: int | None, scales: list[int] | None) -> Path:
     path = Path(text)
     if not path.is_file():
         raise ValueError(_unknown_recipe(text, path))
     if size is not None or scales:
         raise ValueError(f"--size and --scale are for recipes by name. Change size and scales in {text} itself.")
-    recipe = Recipe.load(path)
-    return recipe if recipe.name else recipe.model_copy(update={"name": path.stem})
+    return path
 
 
 def output_file(path: Path, extensions: tuple[str, ...]) -> Path:

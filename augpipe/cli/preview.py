@@ -14,7 +14,7 @@ from augpipe.cli.common import (
     SizeOption,
     SkipBadOption,
     SourceArgument,
-    load_recipe,
+    load_schedule,
     output_file,
     telling_of_skip_bad,
     warn_of_skipped,
@@ -41,9 +41,11 @@ def preview(
     The pixels are those that the training loader gives for that seed and
     epoch, before normalisation; under each stands what was drawn for it. The
     first column is --epoch, and the next columns are the epochs after it.
-    With several views, all of an epoch's stand side by side.
+    With several views, all of an epoch's stand side by side. Of a schedule
+    each column shows its epoch's recipe. What a recipe mixes is shown mixed,
+    with the share and the name of the other photograph.
     """
-    chosen = load_recipe(recipe, size, scale)
+    chosen = load_schedule(recipe, size, scale)
     path = output_file(out, EXTENSIONS)
     from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op

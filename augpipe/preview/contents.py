@@ -17,7 +17,9 @@ from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.mixing import mixed_block
 from augpipe.recipe import Recipe, View
+from augpipe.schedule import Schedule
 from augpipe.source import Pixels, Source
 
 ORIGINAL = "original"
@@ -65,7 +67,7 @@ class Contents:
 
 def over_epochs(
     source: Source,
-    recipe: Recipe,
+    recipe: Recipe | Schedule,
     *,
     rows: int = 4,
     cols: int = 5,
@@ -77,7 +79,8 @@ def over_epochs(
 
     Args:
         source: where the images are.
-        recipe: what is done to them; normalisation is left out, so that there is something to see.
+        recipe: what is done to them, or a schedule, of which each column shows its epoch's; normalisation is left out,
+            so that there is something to see.
         rows: images, fewer where the source holds fewer.
         cols: images of each image; with several views all of an epoch's are shown, and as many epochs as fit. One
             epoch is enough for a recipe that draws nothing.
@@ -90,44 +93,55 @@ def over_epochs(
         ValueError: an argument is out of range.
     """
     _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
-    shown = without_normalize(recipe)
-    num_views = len(shown.all_views)
-    draws = any(op.num_words for view in shown.all_views for op in view.ops)
+    schedule = Schedule.of(recipe)
+    num_views = len(schedule.at(epoch).all_views)
+    draws = len(schedule.stages) > 1 or _draws(schedule.at(epoch))
     num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws else 1
     epochs = range(epoch, epoch + num_epochs)
-    first, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
+    shown = [without_normalize(schedule.at(e)) for e in epochs]
+    first, skipped = _first_batches(source, shown[0], rows, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in first]
-    later = _batches(source, shown, [(e, sample_id) for sample_id in ids for e in epochs[1:]], seed)
+    later = [
+        [batch for batch, _ in _batches(source, own, [(e, sample_id) for sample_id in ids], seed)]
+        for e, own in zip(epochs[1:], shown[1:], strict=True)
+    ]
+    sizes = [_size_name(own, {other.all_views[0].out_size for other in shown}) for own in shown]
+    headings = (
+        ORIGINAL,
+        *(
+            f"epoch {e}{size}" + _view_name(view, num_views)
+            for e, size in zip(epochs, sizes, strict=True)
+            for view in range(num_views)
+        ),
+    )
     made = []
-    for head in first:
-        batches = [head, *(next(later)[0] for _ in epochs[1:])]
-        cells = tuple(_cell(batch, view) for batch in batches for view in range(num_views))
-        headings = (
-            ORIGINAL,
-            *(f"epoch {e}" + _view_name(view, num_views) for e in epochs for view in range(num_views)),
-        )
+    for head, *batches in zip(first, *later, strict=True):
+        batches.insert(0, head)
+        cells = tuple(_cell(source, batch, view) for batch in batches for view in range(num_views))
         crop = _crop(head) if len(cells) == 1 else None
         made.append(_row(source, int(head.sample_ids[0]), cells=cells, headings=headings, crop=crop))
     when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {epochs[0]} to {epochs[-1]}, one a column"
     note = _note(source, seed, when if draws else "nothing is drawn: alike in every epoch", len(made))
-    return Contents(title=recipe.name or "recipe", note=note, rows=tuple(made), skipped=skipped)
+    title = schedule.name or schedule.at(epoch).name or "recipe"
+    return Contents(title=title, note=note, rows=tuple(made), skipped=skipped)
 
 
 def by_op(
     source: Source,
-    recipe: Recipe,
+    recipe: Recipe | Schedule,
     *,
     rows: int = 4,
     seed: int = 0,
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Contents:
-    """Each op of the recipe alone on the recipe's crop, then all together; drawn as in the whole recipe.
+    """Each op of the epoch's recipe alone on its crop, then all together, mixing too; drawn as in the whole recipe.
 
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
-    shown = without_normalize(recipe)
+    schedule = Schedule.of(recipe)
+    shown = without_normalize(schedule.at(epoch))
     whole, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in whole]
     made: list[list[Row]] = [[] for _ in ids]
@@ -136,10 +150,10 @@ def by_op(
         columns = []
         for key, solo in solos:
             batches = _batches(source, solo, [(epoch, sample_id) for sample_id in ids], seed)
-            columns.append([_cell(batch, view, key) for batch, _ in batches])
+            columns.append([_cell(source, batch, view, key) for batch, _ in batches])
         headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in solos)]
-        if len(solos) != 1:
-            columns.append([_cell(batch, view) for batch in whole])
+        if len(solos) != 1 or shown.mixing:
+            columns.append([_cell(source, batch, view) for batch in whole])
             headings.append("all together")
         for position, batch in enumerate(whole):
             cells = tuple(column[position] for column in columns)
@@ -147,17 +161,20 @@ def by_op(
             made[position].append(row)
     note = _note(source, seed, f"epoch {epoch}, one op a column", len(ids))
     flat = tuple(row for rows_of_one in made for row in rows_of_one)
-    return Contents(title=recipe.name or "recipe", note=note, rows=flat, skipped=skipped)
+    return Contents(title=schedule.name or shown.name or "recipe", note=note, rows=flat, skipped=skipped)
 
 
 def without_normalize(recipe: Recipe) -> Recipe:
     """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
     views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=views)
+    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=views, mixing=recipe.mixing)
 
 
 def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
-    """The recipe with one view reduced to its crop and the op `key` (of `View.keyed_ops`), which draws as before."""
+    """The recipe with one view reduced to its crop and the op `key` (of `View.keyed_ops`), which draws as before.
+
+    Nothing is mixed.
+    """
     old = recipe.views[view]
     keyed = dict(old.keyed_ops)
     kept: list[Any] = []
@@ -176,6 +193,16 @@ def _solos(recipe: Recipe, view: int) -> Iterator[tuple[str, Recipe]]:
     """(key, recipe) of each op of a view alone, the crop first."""
     for key, _ in sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop):
         yield key, only_op(recipe, view, key)
+
+
+def _draws(recipe: Recipe) -> bool:
+    return bool(recipe.mixing) or any(op.num_words for view in recipe.all_views for op in view.ops)
+
+
+def _size_name(recipe: Recipe, sizes: set[tuple[int, int] | None]) -> str:
+    """The size of a recipe's first view, where those of a sheet are of several `sizes`."""
+    size = recipe.all_views[0].out_size
+    return "" if len(sizes) == 1 or size is None else f", {size[1]}x{size[0]}"
 
 
 def _view_name(view: int, num_views: int) -> str:
@@ -229,20 +256,45 @@ def _batches(
         skips_bad=skips_bad,
         max_pixels=MAX_PIXELS,
     )
-    requests = (
-        request
-        for number, (epoch, sample_id) in enumerate(wanted)
-        for request in Block(epoch, np.array([sample_id])).requests(number, 1, batch_size=1)
-    )
+    blocks = _mixed_blocks(len(source), recipe, wanted, seed) if recipe.mixing else _blocks(wanted)
+    requests = (request for number, block in enumerate(blocks) for request in block.requests(number, 1, batch_size=1))
     return BatchMaker(settings, HostOutput(settings)).run(requests)
 
 
-def _cell(batch: Batch, view: int, only: str | None = None) -> Cell:
+def _blocks(wanted: Sequence[tuple[int, int]]) -> Iterator[Block]:
+    return (Block(epoch, np.array([sample_id])) for epoch, sample_id in wanted)
+
+
+def _mixed_blocks(num: int, recipe: Recipe, wanted: Sequence[tuple[int, int]], seed: int) -> Iterator[Block]:
+    """Each sample with the partner that it has in a shuffled epoch of all `num` samples."""
+    orders = {
+        epoch: order.sample_ids(np.arange(num, dtype=np.int64), num, seed, epoch, shuffle=True)
+        for epoch in {epoch for epoch, _ in wanted}
+    }
+    for epoch, sample_id in wanted:
+        yield mixed_block(
+            recipe,
+            seed,
+            epoch,
+            np.flatnonzero(orders[epoch] == sample_id),
+            num_positions=num,
+            num_batches=1,
+            batch_size=1,
+            world_size=1,
+            ids_at=orders[epoch].__getitem__,
+            is_sampled=False,
+        )
+
+
+def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> Cell:
     """One view of a batch of one; with the captions of the op `only` where that is named."""
     images: Any = batch.images[view] if isinstance(batch.images, tuple) else batch.images
     image: Pixels = images[0]
     keyed = batch.plan.recipe.all_views[view].keyed_ops
     texts = tuple(text for key, text in batch.plan.captions(0, view) if only in (None, key))
+    mixed = batch.plan.views[view][0]["mixing"] if batch.plan.recipe.mixing else None
+    if mixed is not None and mixed["kind"]:
+        texts += (source.name(int(mixed["partner"])).replace("\\", "/").rsplit("/", 1)[-1],)
     if not texts:
         draws = any(op.num_words for key, op in keyed if only in (None, key))
         texts = ("unchanged",) if draws else (f"{image.shape[1]}x{image.shape[0]} px",)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from augpipe import Loader, Recipe, SampleError, View, ops, recipes
+from augpipe import Loader, Recipe, SampleError, Schedule, View, ops, recipes
+from augpipe.cli.preview import preview
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.preview import Contents, by_op, draw_sheet, over_epochs, text
@@ -106,6 +107,67 @@ def test_captions_are_the_plans(folder: Path) -> None:
     for position, row in enumerate(contents.rows):
         assert row.cells[0].captions == tuple(words for _, words in plan.captions(position))
         assert row.cells[0].captions != row.cells[1].captions
+
+
+MIXED = Recipe(
+    name="mixed",
+    ops=(ops.RandomResizedCrop(size=24), ops.Flip()),
+    mixing=(ops.MixUp(alpha=1.0, p=0.4), ops.CutMix(p=0.4)),
+)
+
+
+def test_mixed_images_are_the_loaders_and_name_their_partner(folder: Path) -> None:
+    source = FolderSource(folder)
+    contents = over_epochs(source, MIXED, rows=6, cols=4, seed=SEED, epoch=3)
+    partners, num_alone = set(), 0
+    for column in range(4):
+        loader = Loader(folder, MIXED, batch_size=6, seed=SEED, framework="numpy", dtype="uint8", layout="NHWC")
+        loader.set_epoch(3 + column)
+        (batch,) = loader
+        position_of = {int(sample_id): position for position, sample_id in enumerate(batch.sample_ids)}
+        for row in contents.rows:
+            cell, position = row.cells[column], position_of[row.sample_id]
+            np.testing.assert_array_equal(cell.image, batch.images[position])
+            mixed = batch.plan.rows["mixing"][position]
+            if not mixed["kind"]:
+                num_alone += 1
+                continue
+            share, name = cell.captions[-2:]
+            assert share.startswith(f"{1 - mixed['weight']:.2f} of sample {mixed['partner']}")
+            assert source.name(int(mixed["partner"])).endswith(f"/{name}")
+            partners.add(name)
+    assert len(partners) > 2 and num_alone > 0
+
+
+def test_by_op_mixes_in_its_last_column_alone(folder: Path) -> None:
+    recipe = MIXED.model_copy(update={"ops": MIXED.ops[:1], "mixing": (ops.CutMix(),)})
+    contents = by_op(FolderSource(folder), recipe, rows=3, seed=SEED)
+    for row in contents.rows:
+        assert row.headings == ("original", "random_resized_crop", "all together")
+        assert row.cells[1].captions[0] == row.cells[0].captions[0]
+        assert row.cells[1].captions[1].endswith("pasted") and len(row.cells[0].captions) == 1
+
+
+def test_each_column_shows_the_recipe_of_its_epoch(folder: Path) -> None:
+    stages = {0: recipes.evaluation(size=16, scale=40), 5: recipes.evaluation(size=32, scale=40)}
+    contents = over_epochs(FolderSource(folder), Schedule.of(stages), rows=2, cols=3, seed=SEED, epoch=4)
+    for row in contents.rows:
+        assert row.headings == ("original", "epoch 4, 16x16", "epoch 5, 32x32", "epoch 6, 32x32")
+        assert [cell.image.shape for cell in row.cells] == [(16, 16, 3), (32, 32, 3), (32, 32, 3)]
+    for epoch, size in ((4, 16), (5, 32)):
+        (row,) = by_op(FolderSource(folder), Schedule.of(stages), rows=1, seed=SEED, epoch=epoch).rows
+        assert row.cells[0].image.shape == (size, size, 3)
+
+
+def test_the_command_takes_a_schedule(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Schedule.of({0: DEEP, 2: MIXED.model_copy(update={"ops": (*MIXED.ops, ops.Normalize())})}).dump(
+        tmp_path / "growing.toml"
+    )
+    sheet = tmp_path / "sheet.png"
+    preview(str(folder), recipe=str(tmp_path / "growing.toml"), out=sheet, rows=2, cols=3, epoch=1)
+    assert capsys.readouterr().out == f"{sheet}: 2 photographs, recipe growing\n"
+    with Image.open(sheet) as image:
+        assert image.width > 0
 
 
 def test_a_recipe_that_draws_nothing_needs_one_column(folder: Path) -> None:
