@@ -231,6 +231,8 @@ def summary(out: Path, manifest: "Manifest") -> list[str]:
     """What there is now, and where to look."""
     num_classes = len(manifest.classes)
     classes = f" of {count(num_classes, 'class')}" if num_classes else ""
+    if manifest.label_width:
+        classes = f", labels of {count(manifest.label_width, 'number')} each"
     lines = [f"{out}: {count(manifest.num_samples, 'photograph')}{classes}"]
     lines += [
         f"  {scale.name}: {count(len(scale.shards), 'shard')}, {decimal_bytes(scale.num_bytes)}"

@@ -20,7 +20,7 @@ from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.errors import SampleError
-from augpipe.source import Source
+from augpipe.source import Labels, Source, label_width_of, labels_of
 
 _MACHINE_TROUBLE = frozenset(
     [
@@ -144,7 +144,12 @@ def short_name(name: str, prefix: str) -> str:
     return printable(name).removeprefix(prefix)
 
 
-def _label(source: Source, sample_id: int) -> int:
+def _label(source: Source, sample_id: int) -> int | Labels:
+    if label_width_of(source):
+        (row,) = labels_of(source, np.array([sample_id]))
+        if not np.isfinite(row).all():
+            raise ValueError(f"its label {row.tolist()!r:.100} is not finite")
+        return np.asarray(row)
     label = int(source.label(sample_id))
     if not -1 <= label < len(source.classes):
         raise ValueError(f"its label {label} is none of the source's {len(source.classes)} classes")
@@ -154,7 +159,7 @@ def _label(source: Source, sample_id: int) -> int:
 def _add(
     writers: Mapping[str, ShardWriter],
     key: str,
-    label: int,
+    label: int | Labels,
     name: str,
     image: UprightImage,
     renditions: Mapping[str, Rendition],
@@ -175,7 +180,7 @@ def _add(
 
 def _count(
     tally: TallyBuilder,
-    label: int,
+    label: int | Labels,
     picture: UprightImage,
     renditions: Mapping[str, Rendition],
     settings: PrepareSettings,
@@ -192,7 +197,13 @@ def _count(
         notes.append(picture.profile)
     if any(rendition.image.height > image.height for rendition in renditions.values()):
         notes.append("enlarged")
-    tally.add(label, image.height, image.width, _channels(renditions[settings.largest].image), notes)
+    tally.add(
+        label if isinstance(label, int) else -1,
+        image.height,
+        image.width,
+        _channels(renditions[settings.largest].image),
+        notes,
+    )
 
 
 def _channels(image: Image.Image) -> ChannelSums:

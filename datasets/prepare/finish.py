@@ -5,6 +5,8 @@ import io
 import os
 from collections.abc import Iterator
 
+import numpy as np
+
 from augpipe.datasets.files.atomic import AtomicFile
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.chunk import ChunkResult, Reject
@@ -13,13 +15,14 @@ from augpipe.datasets.prepare.report import write_report
 from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
+from augpipe.source import Source, label_width_of, labels_of
 
 REJECTS_NAME = "rejects.csv"
 REPORT_NAME = "report.html"
 _MOST_SHOWN = 50
 
 
-def finish(folder: str, plan: RunPlan, classes: tuple[str, ...]) -> Manifest:
+def finish(folder: str, plan: RunPlan, source: Source) -> Manifest:
     """Write what stands beside the shards; the manifest comes last, so that a data set with a manifest is whole.
 
     Raises:
@@ -47,7 +50,7 @@ def finish(folder: str, plan: RunPlan, classes: tuple[str, ...]) -> Manifest:
             f"{none} be used: {shown[0].name}: {shown[0].reason}. "
             f"{printable(os.path.join(folder, REJECTS_NAME))} lists them all; remove the folder to start anew."
         )
-    manifest = _manifest(plan, classes, total, num_rejected, shards)
+    manifest = _manifest(plan, source, total, num_rejected, shards)
     write_report(os.path.join(folder, REPORT_NAME), folder, manifest, total, shown)
     manifest.save(folder)
     return manifest
@@ -65,8 +68,10 @@ def _results(folder: str, plan: RunPlan) -> Iterator[ChunkResult]:
 
 
 def _manifest(
-    plan: RunPlan, classes: tuple[str, ...], total: Tally, num_rejected: int, shards: dict[str, list[ShardInfo]]
+    plan: RunPlan, source: Source, total: Tally, num_rejected: int, shards: dict[str, list[ShardInfo]]
 ) -> Manifest:
+    classes, width = tuple(source.classes), label_width_of(source)
+    is_float = width > 0 and labels_of(source, np.empty(0, np.int64)).dtype == np.float32
     return Manifest(
         versions=plan.versions,
         num_samples=total.num,
@@ -74,6 +79,8 @@ def _manifest(
         scales=tuple(Scale(name=scale, shards=tuple(found)) for scale, found in shards.items()),
         classes=classes,
         class_counts=tuple(total.labels.get(label, 0) for label in range(len(classes))),
+        label_width=width,
+        label_dtype="float32" if is_float else "int64",
         mean=total.channels.mean,
         std=total.channels.std,
         histograms=total.manifest_histograms(),

@@ -34,7 +34,7 @@ from augpipe.datasets.prepare.run_plan import (
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.source import Source, is_source, require_classes
+from augpipe.source import Source, is_source
 
 
 def prepare(
@@ -79,7 +79,6 @@ def prepare(
         raise ValueError(
             f"source is a {type(source).__name__}. Give a source: augpipe.datasets.open.open_source(path) makes one."
         )
-    require_classes(source, "a set of shards", "Train from the source itself, or keep the numbers beside, by name")
     settings = PrepareSettings() if settings is None else settings
     if not isinstance(settings, PrepareSettings):
         raise ValueError(f"settings is a {type(settings).__name__}. Give PrepareSettings(scales=['512'], ...).")
@@ -118,7 +117,7 @@ def prepare(
         tasks = _tasks(todo, plan, folder, prefix, raises=on_error == "raise")
         with _swept(folder, plan):
             (engine or LocalEngine(num_usable_cores())).run(source, tasks, watcher)
-        manifest = finish(folder, plan, tuple(source.classes))
+        manifest = finish(folder, plan, source)
         remove_work_folder(folder, plan.num_shards)
     return manifest
 

@@ -77,9 +77,12 @@ def _summary(manifest: Manifest, tally: Tally) -> str:
     rows = [
         ("photographs", f"{manifest.num_samples:,}"),
         ("rejected", f"{manifest.num_rejected:,}"),
-        ("classes", f"{len(manifest.classes):,}"),
-        ("without a label", f"{tally.labels.get(-1, 0):,}"),
     ]
+    if manifest.label_width:
+        rows.append(("numbers in a label", f"{manifest.label_width:,}"))
+    else:
+        rows.append(("classes", f"{len(manifest.classes):,}"))
+        rows.append(("without a label", f"{tally.labels.get(-1, 0):,}"))
     rows += [
         (f"scale {scale.name}", f"{count(len(scale.shards), 'shard')}, {scale.num_bytes / 1e6:,.1f} MB")
         for scale in manifest.scales
@@ -126,7 +129,7 @@ def _thumbnail(data: bytes) -> bytes:
 
 
 def _classes(manifest: Manifest, tally: Tally) -> Iterator[str]:
-    if not manifest.classes:
+    if not manifest.classes or manifest.label_width:
         return
     counts = sorted(zip(manifest.class_counts, manifest.classes, strict=True), key=lambda row: -row[0])
     yield f"<h2>Classes ({len(counts):,}), by size</h2>"

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 import simplejpeg
 from PIL import features
 from pydantic import Field
@@ -96,7 +97,8 @@ def identify(source: Source, prefix: str) -> SourceIdentity:
         digest.update(f"{len(name)}:".encode() + name.encode("utf-8", "surrogateescape"))
     for sample_id in range(len(source)):
         try:
-            label = str(source.label(sample_id))
+            found = source.label(sample_id)
+            label = str(found.tolist() if isinstance(found, np.ndarray) else found)
         except ValueError:
             label = "damaged"  # rejected later, with the reason
         name = short_name(source.name(sample_id), prefix)

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ class Contents(NamedTuple):
     label: int
     height: int
     width: int
+    numbers: Any
+    """The .json's "label", a list where labels are several numbers."""
 
 
 def read_sample(group: bytes) -> Contents:
@@ -56,17 +58,19 @@ def read_sample(group: bytes) -> Contents:
     if at != len(group):
         raise ValueError(f"it takes {len(group)} bytes of the tar file, and its three files take {at}")
     label = _parse_label(bytes(contents[1]))
-    height, width = _parse_note(bytes(contents[2]))
+    height, width, numbers = _parse_note(bytes(contents[2]))
     key, _, extension = members[0].name.partition(".")
-    return Contents(key, extension, contents[0], label, height, width)
+    return Contents(key, extension, contents[0], label, height, width, numbers)
 
 
-def compare(sample: Contents, record: Record, key: str) -> None:
+def compare(sample: Contents, record: Record, key: str, numbers: list[int] | list[float] | None = None) -> None:
     """Refuse an index that says something else than the tar file.
 
     Raises:
         ValueError: what differs; the reason alone.
     """
+    if numbers is not None and sample.numbers != numbers:
+        raise ValueError(f"label is {numbers!r:.100} in the index and {sample.numbers!r:.100} in the tar file's .json")
     for what, indexed, stored in (
         ("the key", key, sample.key),
         ("format", extension_of(record.format), sample.extension),
@@ -120,7 +124,7 @@ def _parse_label(text: bytes) -> int:
     return int(text)
 
 
-def _parse_note(text: bytes) -> tuple[int, int]:
+def _parse_note(text: bytes) -> tuple[int, int, Any]:
     try:
         note = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -128,7 +132,7 @@ def _parse_note(text: bytes) -> tuple[int, int]:
     sides = (note.get("height"), note.get("width")) if isinstance(note, dict) else (None, None)
     if type(sides[0]) is not int or type(sides[1]) is not int:
         raise ValueError("its .json holds no height and width in pixels")
-    return sides[0], sides[1]
+    return sides[0], sides[1], note.get("label")
 
 
 def follow_each_other(records: npt.NDArray[np.void], shard_bytes: int, end_bytes: int) -> bool:

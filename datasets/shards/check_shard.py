@@ -20,9 +20,10 @@ from augpipe.datasets.shards.check_sample import (
     read_sample,
 )
 from augpipe.datasets.shards.index import ShardIndex, index_path
-from augpipe.datasets.shards.manifest import ShardInfo
+from augpipe.datasets.shards.manifest import Manifest, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
+from augpipe.source import Labels
 
 _CHUNK_BYTES = 1 << 20
 
@@ -62,7 +63,7 @@ class ShardCheck:
         scale: the scale's folder.
         shard: what the manifest says of it.
         first_id: the sample id of its first sample.
-        num_classes: labels are below this.
+        manifest: of the data set, which says what labels are.
         deep: decode every image.
         progress: told of the bytes read since it was told last; what it raises ends the check.
     """
@@ -74,7 +75,7 @@ class ShardCheck:
         shard: ShardInfo,
         *,
         first_id: int,
-        num_classes: int,
+        manifest: Manifest,
         deep: bool,
         progress: Callable[[int], None],
     ) -> None:
@@ -83,7 +84,9 @@ class ShardCheck:
         self._index_name = index_path(self._tar_name)
         self._shard = shard
         self._first_id = first_id
-        self._num_classes = num_classes
+        self._num_classes = len(manifest.classes)
+        self._label_width, self._label_dtype = manifest.label_width, manifest.label_dtype
+        self._label_rows: Labels | None = None
         self._deep = deep
         self._progress = progress
         self._faults: list[Fault] = []
@@ -143,6 +146,12 @@ class ShardCheck:
         if (index.shard_bytes, index.shard_sha256) != (shard.num_bytes, shard.sha256):
             self._add(name, "belongs to another tar file than the manifest's")
             is_trusted = False
+        if self._label_width:
+            try:
+                self._label_rows = index.label_rows(self._label_width, self._label_dtype)
+            except ValueError as error:
+                self._add(name, str(error))
+                is_trusted = False
         if not follow_each_other(index.records, index.shard_bytes, len(END)):
             self._add(name, "its samples do not follow each other from the tar file's begin to its end")
             is_trusted = False
@@ -217,7 +226,8 @@ class ShardCheck:
                     key = index.key(position)
                     check_crc(group, record)
                 sample = read_sample(group)
-                compare(sample, record, index.key(position))
+                rows = self._label_rows
+                compare(sample, record, index.key(position), None if rows is None else rows[position].tolist())
                 row_index = index.row_index(position)
             else:
                 sample = read_sample(group)

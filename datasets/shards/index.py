@@ -9,17 +9,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.files.mapped import map_file, will_need
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.shards.ustar import MAX_KEY_BYTES, check_key
 from augpipe.decoding.header import Format
+from augpipe.source import Labels
 
 MAGIC = b"AUGPIDX\0"
 VERSION = 2
 HEADER = struct.Struct("<8sIIQQQQ32sII4x")
-"""Magic, version, bytes a record, records, bytes of keys, bytes of row indexes, bytes of the shard, its SHA-256, CRC-32
-of records and keys, CRC-32 of the row indexes, zeros; a CRC-32 of these 92 bytes follows."""
+"""Magic, version, bytes a record, records, bytes of keys and labels of several numbers, bytes of row indexes, bytes of
+the shard, its SHA-256, CRC-32 of records, keys and labels, CRC-32 of the row indexes, zeros; a CRC-32 of these 92
+bytes follows."""
 HEADER_BYTES = HEADER.size + 4
 RECORD = struct.Struct("<QIiIIIIII")
 RECORD_DTYPE = np.dtype(
@@ -168,6 +171,22 @@ class ShardIndex:
         """
         return f"{self.key(position)}.{extension_of(self[position].format)}"
 
+    def label_rows(self, width: int, dtype: str) -> Labels:
+        """(N, `width`) labels of several numbers each, which the manifest speaks of: a read-only view of the file.
+
+        Raises:
+            ValueError: the index does not hold as many; the reason alone.
+        """
+        keys_end = self[self.num_samples - 1].key_end if self.num_samples else 0
+        held = self._content[HEADER_BYTES + self.num_samples * RECORD.size + keys_end : self._header.head_bytes]
+        kind = np.dtype(dtype).newbyteorder("<")
+        if len(held) != self.num_samples * width * kind.itemsize:
+            raise ValueError(
+                f"the index is damaged: its labels take {len(held)} bytes, and {self.num_samples} of "
+                f"{count(width, 'number')} of {dtype} take {self.num_samples * width * kind.itemsize}"
+            )
+        return np.frombuffer(held, kind).reshape(self.num_samples, width)
+
     def row_index_at(self, position: int) -> tuple[int, int]:
         """(start, stop) of a sample's row index in the index file; the same number twice where it has none.
 
@@ -240,7 +259,12 @@ class PackedIndex(NamedTuple):
 
 
 def pack_index(
-    records: Sequence[bytes], keys: Sequence[str], row_indexes: bytes, shard_bytes: int, shard_sha256: bytes
+    records: Sequence[bytes],
+    keys: Sequence[str],
+    row_indexes: bytes,
+    shard_bytes: int,
+    shard_sha256: bytes,
+    label_rows: bytes = b"",
 ) -> PackedIndex:
     """The bytes of an index file.
 
@@ -250,9 +274,10 @@ def pack_index(
         row_indexes: of all images, one after the other.
         shard_bytes: how long the tar file is.
         shard_sha256: 32 bytes, of the tar file.
+        label_rows: labels of several numbers, one record's after the other's.
     """
     assert len(records) == len(keys)
-    joined = "".join(keys).encode("ascii")
+    joined = "".join(keys).encode("ascii") + label_rows
     body = b"".join(records) + joined
     sums = zlib.crc32(body), zlib.crc32(row_indexes)
     numbers = len(records), len(joined), len(row_indexes), shard_bytes

@@ -108,6 +108,11 @@ class Manifest(Written):
     """Label -> class name."""
     class_counts: tuple[Count, ...] = ()
     """Label -> samples; those without a label are in none."""
+    label_width: Count = 0
+    """How many numbers each label is; 0: labels are classes. Else `classes` names the numbers, where they have names,
+    and no sample counts in `class_counts`."""
+    label_dtype: Literal["int64", "float32"] = "int64"
+    """Of those numbers, as the indexes hold them."""
     mean: PerChannel | None = None
     """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None
@@ -191,7 +196,8 @@ class Manifest(Written):
 
     def to_json(self) -> bytes:
         """The file's bytes: the same for the same values, in whatever order settings and histograms came."""
-        data = self.model_dump(mode="json")
+        # a data set of classes is written as it was before there were others
+        data = self.model_dump(mode="json", exclude=None if self.label_width else {"label_width", "label_dtype"})
         for name in ("versions", "histograms", "settings"):
             data[name] = json.loads(json.dumps(data[name], sort_keys=True))
         return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -23,6 +23,7 @@ from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
 from augpipe.datasets.shards.remote_shards import fetch_heads, read_checked, remote_indices, remote_shards
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, is_header_of
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
+from augpipe.source import Labels, as_label_rows
 
 _MAX_GROUP_BYTES = MAX_IMAGE_BYTES + MAX_NOTE_BYTES + 16 * BLOCK_BYTES
 """What a sample may take in a tar file."""
@@ -86,6 +87,7 @@ class ShardSource:
             self._remote = remote_shards(urls, chosen.shards, self._settings)
             self._remote_rows = remote_indices(index_urls, chosen.shards, self._settings)
         self._ends = list(accumulate(index.num_samples for index in self._indices))
+        self._rows = [self._label_rows(path, index) for path, index in zip(self._paths, self._indices, strict=True)]
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -150,20 +152,39 @@ class ShardSource:
         start, stop = self._indices[shard].row_index_at(position)
         return self._remote_rows.read(shard, stop - start, start)
 
-    def label(self, sample_id: int) -> int:
-        """The class, or -1 where there is none.
+    @property
+    def label_width(self) -> int:
+        """How many numbers each label is; 0 where it is a class."""
+        return self.manifest.label_width
+
+    def label(self, sample_id: int) -> int | Labels:
+        """The class, or -1 where there is none; (k,) numbers where labels are such.
 
         Raises:
             IndexError: no such sample.
             ValueError: the index is damaged there.
         """
         shard, position = self._find(sample_id)
+        if self.label_width:
+            return as_label_rows(self._rows[shard][position])
         record = self._indices[shard][position]
         self._check_label(record)
         return record.label
 
-    def labels(self) -> npt.NDArray[np.int64]:
-        """All labels as the indices have them, unchecked; int64 of shape (N,), a copy."""
+    def labels_of(self, sample_ids: npt.NDArray[np.int64]) -> Labels:
+        """(B,) int64, or (B, k) numbers: what `label` says of each."""
+        if not self.label_width:
+            return np.array([self.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+        found = np.empty((len(sample_ids), self.label_width), self.manifest.label_dtype)
+        for place, sample_id in enumerate(sample_ids.tolist()):
+            shard, position = self._find(sample_id)
+            found[place] = self._rows[shard][position]
+        return found
+
+    def labels(self) -> Labels:
+        """All labels as the indices have them, unchecked; (N,) int64 or (N, k), a copy."""
+        if self.label_width:
+            return as_label_rows(np.concatenate(self._rows))
         labels = np.empty(len(self), np.int64)
         first = 0
         for index, end in zip(self._indices, self._ends, strict=True):  # joined at the end they would be there twice
@@ -197,6 +218,15 @@ class ShardSource:
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The shard that a sample lies in, and its place there."""
         return find_sample(sample_id, self._ends)
+
+    def _label_rows(self, path: str, index: ShardIndex) -> Labels:
+        """The shard's labels of several numbers, (N, k); (0, 0) where labels are classes."""
+        if not self.label_width:
+            return np.empty((0, 0), np.int64)
+        try:
+            return index.label_rows(self.label_width, self.manifest.label_dtype)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}. augpipe verify lists all that is damaged.") from error
 
     def _check_label(self, record: Record) -> None:
         if not -1 <= record.label < len(self.classes):

@@ -87,7 +87,7 @@ def _checks(
                 scale.name,
                 shard,
                 first_id=first_id,
-                num_classes=len(manifest.classes),
+                manifest=manifest,
                 deep=deep,
                 progress=progress,
             )

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from augpipe.datasets.files.atomic import AtomicFile, write_atomically
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.shards.index import EXTENSIONS, MAX_ROW_BYTES, RECORD, Record, format_code, index_path, pack_index
@@ -16,6 +18,7 @@ from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
 from augpipe.decoding.header import Format
 from augpipe.decoding.probe import format_of
+from augpipe.source import Labels
 
 MAX_IMAGE_BYTES = 1 << 28
 """A longer image is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""
@@ -50,6 +53,7 @@ class ShardWriter:
         self._keys: dict[str, None] = {}
         self._key_bytes = 0
         self._row_indexes = bytearray()
+        self._label_rows: list[Labels] = []
         self._num_bytes = 0
 
     @property
@@ -62,13 +66,14 @@ class ShardWriter:
         """Bytes of the tar file so far, without its 1,024 bytes of end marks."""
         return self._num_bytes
 
-    def add(self, key: str, image: bytes, label: int, meta: Mapping[str, Any], row_index: bytes = b"") -> None:
+    def add(self, key: str, image: bytes, label: int | Labels, meta: Mapping[str, Any], row_index: bytes = b"") -> None:
         """Append a sample: `KEY.jpg` (or `.png`, ...), `KEY.cls` (the label in decimal digits) and `KEY.json` (`meta`).
 
         Args:
             key: as `ustar.sample_key` gives it, and no other sample of the shard has.
             image: the encoded image, in one of `formats.EXTENSIONS`.
-            label: the class, or -1.
+            label: the class, or -1; or (k,) int64 or float32 numbers, as many for each sample: they go into `meta`, as
+                "label", and `KEY.cls` is -1.
             meta: what JSON can hold; "height" and "width" in pixels (upright) must be there.
             row_index: of the image, where it has one.
 
@@ -80,6 +85,12 @@ class ShardWriter:
         if key in self._keys:
             raise ValueError(f"key={key!r} is in the shard already: no two samples of a shard share a key.")
         kind = _checked_format(key, image)
+        row: Labels | None = None
+        if isinstance(label, np.ndarray):
+            row, label = self._checked_row(key, label), -1
+            meta = {**meta, "label": row.tolist()}
+        elif self._label_rows:
+            raise ValueError(f"{key}: label is of another kind than those before it: all are classes, or rows of k.")
         if not -1 <= label <= _MAX_LABEL:
             raise ValueError(f"{key}: label={label}, and a label is a class number from 0, or -1 for none.")
         height, width = meta.get("height"), meta.get("width")
@@ -116,6 +127,8 @@ class ShardWriter:
         )
         self._records.append(RECORD.pack(*record))
         self._keys[key] = None
+        if row is not None:
+            self._label_rows.append(row)
         self._write(group)
 
     def close(self) -> ShardInfo:
@@ -128,7 +141,8 @@ class ShardWriter:
             self._write(END)
             self._file.commit()
         rows = bytes(self._row_indexes)
-        index = pack_index(self._records, tuple(self._keys), rows, self._num_bytes, self._sum.digest())
+        labels = b"".join(row.astype(row.dtype.newbyteorder("<")).tobytes() for row in self._label_rows)
+        index = pack_index(self._records, tuple(self._keys), rows, self._num_bytes, self._sum.digest(), labels)
         whole = index.head + index.rows
         write_atomically(index_path(self.path), whole)
         return ShardInfo(
@@ -145,6 +159,19 @@ class ShardWriter:
     def abort(self) -> None:
         """Remove what was written so far, unless the shard is closed."""
         self._file.discard()
+
+    def _checked_row(self, key: str, label: Labels) -> Labels:
+        if label.ndim != 1 or not len(label) or label.dtype not in (np.int64, np.float32):
+            raise ValueError(
+                f"{key}: label has shape {label.shape} and dtype {label.dtype}, and labels of several numbers are (k,) "
+                "int64 or float32."
+            )
+        if not np.isfinite(label).all():
+            raise ValueError(f"{key}: label={label.tolist()!r:.100} is not finite, and JSON has no such numbers.")
+        first = self._label_rows[0] if self._label_rows else label
+        if len(self._label_rows) != self.num_samples or (first.shape, first.dtype) != (label.shape, label.dtype):
+            raise ValueError(f"{key}: label is of another kind than those before it: all are classes, or rows of k.")
+        return label
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)

@@ -265,7 +265,7 @@ def test_recipes_are_frozen_and_compare_by_value() -> None:
 def test_a_changed_copy_is_worked_out_anew() -> None:
     recipe = Recipe(ops=(ops.CenterCrop(size=8), ops.Normalize()))
     view = recipe.all_views[0]
-    assert view.drawn_dtype.names is None and recipe.normalises
+    assert not view.drawn_dtype.names and recipe.normalises
     copied = recipe.model_copy(update={"ops": (ops.CenterCrop(size=9), ops.Flip())})
     assert copied.all_views[0].out_size == (9, 9) and not copied.normalises
     assert view.model_copy(update={"ops": copied.ops}).drawn_dtype.names == ("flip",)

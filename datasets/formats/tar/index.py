@@ -125,9 +125,15 @@ class TarIndexer:
                 raise ValueError(
                     f"its member {_shown(member.name)!r} is empty, and holds a label. Write it, or leave it out"
                 )
-            return text
+            if text != "-1" or "json" not in group.members:  # our shards have labels of several numbers in both
+                return text
+            label = self._label_in_json(file, group.members["json"])
+            return label if isinstance(label, list) else text
         if (member := group.members.get("json")) is None:
             return None
+        return self._label_in_json(file, member)
+
+    def _label_in_json(self, file: BinaryIO, member: Member) -> str | Numbers | None:
         text = _text(file, member, _MAX_JSON_BYTES)
         try:
             fields = json.loads(text)
