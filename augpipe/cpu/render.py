@@ -80,7 +80,7 @@ def check_image(image: npt.NDArray[Any]) -> None:
 
 
 def render(
-    images: Sequence[LocatedPixels],
+    images: Sequence[LocatedPixels] | npt.NDArray[np.int64],
     rows: Rows,
     out: npt.NDArray[np.generic],
     size: tuple[int, int],
@@ -90,25 +90,14 @@ def render(
     """Write finished images, one behind the other.
 
     Args:
-        images: RGBX pixels on the host.
+        images: RGBX pixels on the host, or their `pixel_table`.
         rows: (B,) `planning.kernel_rows.kernel_rows`, one an image.
         out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
         size: height and width of an output image, in pixels.
         form: dtype and layout.
         scratch: of the calling thread.
     """
-    render_table(pixel_table(images), rows, out, size, form, scratch)
-
-
-def render_table(
-    table: npt.NDArray[np.int64],
-    rows: Rows,
-    out: npt.NDArray[np.generic],
-    size: tuple[int, int],
-    form: OutputFormat,
-    scratch: Scratch,
-) -> None:
-    """Write finished images as `render` does, from a `pixel_table`."""
+    table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
     first = first_parts(rows)
     takes_more, end = first is not rows, len(table) * jobs_per_image(height)

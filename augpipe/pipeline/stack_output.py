@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS, render_table
+from augpipe.cpu.render import MAX_INDEXABLE_PIXELS, render
 from augpipe.gpu_ops.image.pixels import pack_stack
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.host_output import AT_A_TIME_BYTES, HostOutput
@@ -44,7 +44,7 @@ class StackOutput(HostOutput):
             for view, size in enumerate(batch.sizes):
                 num = size[0] * size[1] * 3
                 out, rows = batch.target[view][start * num : stop * num], batch.tables[view][start:stop]
-                render_table(table, rows, out, size, self._settings.form, self._scratch)
+                render(table, rows, out, size, self._settings.form, self._scratch)
 
 
 def stack_for(settings: Settings) -> Pixels | None:

@@ -285,13 +285,13 @@ def test_many_images_are_rendered_by_one_call_and_large_ones_in_pieces(monkeypat
     from augpipe.pipeline import stack_output
 
     num_rendered: list[int] = []
-    render_table = stack_output.render_table
+    render = stack_output.render
 
     def noted(table: Any, *rest: Any) -> None:
         num_rendered.append(len(table))
-        render_table(table, *rest)
+        render(table, *rest)
 
-    monkeypatch.setattr(stack_output, "render_table", noted)
+    monkeypatch.setattr(stack_output, "render", noted)
     expected = samples(make(ArraySource(STACK), batch_size=NUM))
     assert num_rendered == [NUM]
     num_rendered.clear()
