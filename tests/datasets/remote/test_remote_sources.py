@@ -15,6 +15,7 @@ pytest.importorskip("aiohttp")
 import fsspec
 
 from augpipe import Loader
+from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.parquet.source import ParquetSource
 from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.open import open_source, open_url
@@ -29,6 +30,7 @@ from augpipe.errors import SampleError
 from augpipe.recipes import evaluation
 from augpipe.source import Source
 from tests.augpipe.decoding.image_files import encoded, scene
+from tests.datasets.formats.source_checks import assert_labels
 from tests.datasets.formats.test_source_tar import put
 from tests.datasets.remote import misbehaving_server as faults
 from tests.datasets.remote.misbehaving_server import Server, quick, serving
@@ -83,6 +85,13 @@ def test_shards(server: Server, root: Path, where: str) -> None:
     assert source.name(0) == local.name(0).replace(str(root) + "/", server.url())
     assert [source.size(i) for i in range(12)] == [local.size(i) for i in range(12)]
     assert_same(pickle.loads(pickle.dumps(source)), local)
+
+
+def test_shards_with_labels_of_several_numbers(server: Server, root: Path) -> None:
+    labels = np.arange(24, dtype=np.float32).reshape(8, 3) / 7
+    images = ArraySource([scene(40, 50, number) for number in range(8)], labels)
+    prepare(images, root / "soft", PrepareSettings(scales=("32",)), engine=LocalEngine(1))
+    assert_labels(open_source(server.url("soft")), labels, np.float32, ())
 
 
 def test_a_sample_is_one_request_and_a_second_run_asks_for_the_manifest_alone(server: Server, tmp_path: Path) -> None:

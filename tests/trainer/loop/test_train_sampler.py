@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.sampling import Weighted
 from augpipe.trainer.config import make_config
+from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.data import open_sources, training_loader
+from augpipe.trainer.loop.sampler import training_sampler
 from augpipe.trainer.loop.world import World, open_world
 from tests.distributed.train_runs import checkpoints, config, contents, sample_ids, write_photos
 
@@ -58,6 +62,12 @@ def test_weights_of_classes(photos: Path, alone: World) -> None:
     assert set(classes) == {1}
     _, classes, _ = drawn(photos, alone, sampler="weighted", sampler_weights={last: 9.0}, sampler_num=200)
     assert 160 < classes[1] < 200 and classes[0] + classes[1] == 200
+
+
+def test_images_without_a_class_never_come() -> None:
+    source = ArraySource(np.zeros((4, 8, 8), np.uint8), [0, -1, 1, -1], ("a", "b"))
+    made = training_sampler(DataConfig(source="x", sampler="weighted", sampler_weights={"b": 3.0}), source)
+    assert isinstance(made, Weighted) and np.asarray(made.weights).tolist() == [1.0, 0.0, 3.0, 0.0]
 
 
 @pytest.mark.parametrize("form", ["txt", "npy"])
