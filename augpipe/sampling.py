@@ -229,7 +229,7 @@ class _ByQuota:
 
     def groups_of(self, sample_ids: Ints) -> Ints:
         groups = np.searchsorted(self._starts + self._lengths, sample_ids, side="right")
-        return np.asarray(self._quotas[groups] > 0, np.int64)  # the source tells its parts apart itself
+        return np.asarray(self._quotas[groups] > 0, np.int64)  # which part one lies in, the source itself knows
 
     def fingerprint(self) -> str:
         checksum = zlib.crc32(np.stack([self._lengths, self._quotas]).tobytes())

@@ -292,6 +292,6 @@ PAGES = {
                 "there('runs/third/config.toml', 'runs/third/metrics.csv', 'runs/third/checkpoints/step-*')",
             ),
         },
-        plain=("runs/first/config.toml",),
+        plain=("runs/first/config.toml", "[data]"),
     ),
 }
