@@ -14,6 +14,8 @@ from augpipe.trainer.config.tables import RunConfig, Section
 
 _WIDTH = 110
 _LEFT_OUT = "..."
+_MOST_LETTERS = 140
+"""Of the names of a table's fields in a message."""
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
@@ -134,7 +136,17 @@ def _unknown(path: list[str], depth: int, section: type[Section]) -> str:
     near += [names[name] for names in (own, every) if (name := nearest(last, list(names))) is not None]
     hint = f" Did you mean {near[0]}?" if near else ""
     table = f" of {prefix.rstrip('.')}" if prefix else ""
-    return f"there is no field {'.'.join(path[: depth + 1])}.{hint} Fields{table}: {', '.join(section.model_fields)}."
+    return f"there is no field {'.'.join(path[: depth + 1])}.{hint} Fields{table}: {_listed(section)}."
+
+
+def _listed(section: type[Section]) -> str:
+    """A table's fields; of many, as many as are read at a glance."""
+    names = list(section.model_fields)
+    num_shown = len(names)
+    while len(", ".join(names[:num_shown])) > _MOST_LETTERS:
+        num_shown -= 1
+    more = len(names) - num_shown
+    return ", ".join(names[:num_shown]) + (f" and {more} more (augpipe train --example has all)" if more else "")
 
 
 def _names(section: type[Section], prefix: str = "") -> Iterable[tuple[str, Any]]:
