@@ -1,4 +1,4 @@
-"""One region of one JPEG: header, stream, the MCUs that it needs, their levels, and its pixels.
+"""One region of one JPEG, at any DCT scale: header, stream, the MCUs that it needs, their levels, and its pixels.
 
 Of the rows of MCUs above the region, and of what lies beside it, codes are passed over and nothing is computed; nothing
 below it is looked at, but for the end of the file. All memory is the caller's `Workspace`; no more is written than was

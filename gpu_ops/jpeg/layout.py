@@ -59,8 +59,8 @@ many pixels a sample of the others has along each axis."""
     LAYER_ITEMS,
 ) = range(9)
 """A row of blocks in a row of MCUs: where its groups of coefficients begin, how many there are, its table, samples a
-side of a block, where its levels begin in the planes, bytes from row to row there, from one row of MCUs to the next, and
-from one MCU to the next."""
+side of a block, where its levels begin in the planes, bytes from row to row there, from one row of MCUs to the next,
+and from one MCU to the next."""
 
 MARGIN_BYTES = 32
 """Between planes, for what is written beside the first and last column; a multiple of 8, as rows are."""

@@ -1,8 +1,8 @@
-"""The inverse DCT of blocks side by side to 4x4, 2x2 or 1x1 samples, in the integers of libjpeg's reduced ones (jidctred).
+"""The inverse DCT of blocks side by side to 4x4, 2x2 or 1x1 samples, in the integers of libjpeg's reduced ones.
 
-They give averages of neighbouring samples of the whole transform, from which they leave out what matters least: the
-fifth row and column, and for 2x2 all that are even but the first. Memory, arguments and results are those of
-`transform.transform`, and so is what is said there of numbers that are not small.
+These (jidctred) give averages of neighbouring samples of the whole transform, and do without the coefficients that
+matter least there: those of the fifth row and column, and for 2x2 of all even ones but the first. Arguments are those
+of `transform.transform`, and what it says of numbers that are not small holds here.
 """
 
 import numpy as np

@@ -14,8 +14,8 @@ from augpipe.gpu_ops.jpeg.decode import decode_region
 from augpipe.gpu_ops.jpeg.header import TAKEN
 
 ADDRESS, NUM_BYTES, SIZE, REGION, POSITION, RESULT = 0, 1, 2, 5, 9, 10
-"""Where a job holds what, as int64: address and length of a file, its height, width and DCT factor, left, top, right and
-bottom of the region, its place in the batch, and what became of it."""
+"""Where a job holds what, as int64: address and length of a file, its height and width and the DCT factor, left, top,
+right and bottom of the region, its place in the batch, and what became of it."""
 
 ROWS, BATCH, HEIGHT, WIDTH = range(4)
 """Where a view holds what, as int64: the addresses of its table and of its images, and height and width of one."""

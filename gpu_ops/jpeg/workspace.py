@@ -231,8 +231,8 @@ class Workspace:
         self._memory, self._positions, self._predictors = self._of_sizes()
 
     def _of_sizes(self) -> tuple[tuple[Any, ...], ...]:
-        """The stream, intervals, coefficients, planes as words of 1 to 8 bytes, sums, doubled columns as words and bytes, and
-        stuffed zeros; the positions of each file; the predictors of each."""
+        """The stream, intervals, coefficients, planes as words of 1, 2, 4 and 8 bytes, sums, doubled columns as words
+        and bytes, and stuffed zeros; the positions of each file; the predictors of each."""
         sizes = self._sizes
         planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
         memory = (
