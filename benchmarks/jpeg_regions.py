@@ -1,7 +1,8 @@
 """What a region of a JPEG costs by our own decoder beside a whole decode by libjpeg-turbo, and what damage is not seen.
 
 Into RGBX, on one thread: whole, and what a RandomResizedCrop, and crops of 224 at a random place of scales 256 and 512
-that are turned by up to ten degrees, look at; all that with the photograph's row index, too, and making that.
+that are turned by up to ten degrees, look at; all that with the photograph's row index, too, and making that. Whole and
+the first of these rectangles at half the size, too, over libjpeg-turbo's whole decode at half the size.
 """
 
 import random
@@ -33,10 +34,19 @@ def whole_by_libjpeg(data: bytes, buffer: object | None = None, *, strict: bool 
     return pixels
 
 
-def regions_of(ops: tuple[Op, ...], sizes: list[tuple[int, int]]) -> list[Region]:
-    """What a recipe looks at of each image."""
+def whole_at_half(data: bytes, height: int, width: int, out: np.ndarray) -> None:
+    least = {"min_height": -(-height // 2), "min_width": -(-width // 2)}
+    num_bytes = least["min_height"] * least["min_width"] * 4
+    simplejpeg.decode_jpeg(
+        data, "RGBX", fastdct=False, fastupsample=False, buffer=out[:num_bytes], strict=True, **least
+    )
+
+
+def regions_of(ops: tuple[Op, ...], sizes: list[tuple[int, int]], factor: int = 1) -> list[Region]:
+    """What a recipe for 224 pixels a side, or 224/`factor`, looks at of each image at 1/`factor`."""
     drawn = plan(Recipe(ops=ops), range(len(sizes)), sizes=sizes)
-    boxes = source_regions([kernel_rows(drawn.rows)], [(224, 224)]).tolist()
+    tables = [kernel_rows(drawn.rows, np.full(len(sizes), factor))]
+    boxes = source_regions(tables, [(224 // factor, 224 // factor)]).tolist()
     return [(left, top, right, bottom) for left, top, right, bottom in boxes]
 
 
@@ -81,18 +91,23 @@ def main() -> None:
             whole_by_libjpeg(data, out[: height * width * 4])
         return len(files)
 
-    def ours(boxes: list[Region]) -> Callable[[], int]:
+    def libjpegs_halves() -> int:
+        for data, size in zip(files, sizes, strict=True):
+            whole_at_half(data, *size, out)
+        return len(files)
+
+    def ours(boxes: list[Region], factor: int = 1) -> Callable[[], int]:
         def contender() -> int:
             for file, size, box in zip(arrays, sizes, boxes, strict=True):
-                decoder.decode(file, *size, box, out)
+                decoder.decode(file, *size, box, out, factor=factor)
             return len(files)
 
         return contender
 
-    def by_index(boxes: list[Region]) -> Callable[[], int]:
+    def by_index(boxes: list[Region], factor: int = 1) -> Callable[[], int]:
         def contender() -> int:
             for data, file, index, size, box in zip(files, arrays, indexes, sizes, boxes, strict=True):
-                decoder.decode(file, *size, box, out, unpack(index, FileSum.of(data)))
+                decoder.decode(file, *size, box, out, unpack(index, FileSum.of(data)), factor=factor)
             return len(files)
 
         return contender
@@ -106,7 +121,13 @@ def main() -> None:
     contenders = {"libjpeg-turbo, whole": libjpegs, "row indexes": indexing}
     contenders |= {name: ours(boxes) for name, boxes in regions.items()}
     contenders |= {f"{name}, by row index": by_index(boxes) for name, boxes in regions.items() if name != "whole"}
-    seconds = in_turn(contenders, ROUNDS)
+    half = regions_of((RandomResizedCrop(size=112),), sizes, 2)
+    halves = {
+        "whole at 1/2": ours([(0, 0, -(-width // 2), -(-height // 2)) for height, width in sizes], 2),
+        "RandomResizedCrop at 1/2": ours(half, 2),
+        "RandomResizedCrop at 1/2, by row index": by_index(half, 2),
+    }
+    seconds = in_turn(contenders | halves | {"libjpeg-turbo, whole at 1/2": libjpegs_halves}, ROUNDS)
     areas = {
         name: sum((right - left) * (bottom - top) for left, top, right, bottom in boxes)
         for name, boxes in regions.items()
@@ -118,6 +139,9 @@ def main() -> None:
             "milliseconds": summary(seconds),
             "over libjpeg-turbo, whole": {
                 name: round(ratio(seconds, name, "libjpeg-turbo, whole"), 3) for name in contenders
+            },
+            "over libjpeg-turbo, whole at 1/2": {
+                name: round(ratio(seconds, name, "libjpeg-turbo, whole at 1/2"), 3) for name in halves
             },
             "bytes of a row index": round(sum(map(len, indexes)) / len(indexes)),
             "share of the pixels": {name: round(area / areas["whole"], 3) for name, area in areas.items()},

@@ -47,6 +47,7 @@ class RowIndexes:
         data: bytes | memoryview,
         height: int,
         width: int,
+        factor: int,
         region: tuple[int, int, int, int],
         out: Pixels,
     ) -> bool:
@@ -56,7 +57,7 @@ class RowIndexes:
             return False
         codes = np.frombuffer(data, np.uint8)
         known, file = self.find(sample_id, data)
-        if not decoder.decode(codes, height, width, region, out, known, self.max_points):
+        if not decoder.decode(codes, height, width, region, out, known, self.max_points, factor):
             return False
         self.keep(sample_id, file, known, decoder.points())
         return True

@@ -32,9 +32,10 @@ class Header:
     is_progressive: bool = False
     """Whether each of a JPEG's scans tells a little of all pixels, so that all of it has to be read."""
 
-    def may_crop(self, dct_factor: int) -> bool:
-        """Whether it is worth while to decode a region alone: by our own decoder, at full size."""
-        return self.may_scale and not self.is_progressive and dct_factor == 1
+    @property
+    def may_crop(self) -> bool:
+        """Whether it is worth while to decode a region alone: by our own decoder, at any DCT factor."""
+        return self.may_scale and not self.is_progressive
 
     @property
     def may_scale(self) -> bool:

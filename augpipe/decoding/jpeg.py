@@ -138,7 +138,7 @@ def decode_stored(
 ) -> npt.NDArray[np.uint8]:
     """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
 
-    Our own decoder takes what it can at full size, and leaves damaged files to libjpeg-turbo, which says why.
+    Our own decoder takes what it can, and leaves damaged files to libjpeg-turbo, which says why.
 
     Args:
         data: the file.
@@ -150,10 +150,10 @@ def decode_stored(
     Raises:
         ValueError: the reason, without the file's name.
     """
-    if dct_factor == 1:
-        pixels = np.empty(height * width * 4, np.uint8) if out is None else out
-        if decode_region(data, height, width, (0, 0, width, height), pixels):
-            return pixels.reshape(height, width, 4)
+    scaled_height, scaled_width = -(-height // dct_factor), -(-width // dct_factor)
+    pixels = np.empty(scaled_height * scaled_width * 4, np.uint8) if out is None else out
+    if decode_region(data, height, width, dct_factor, (0, 0, scaled_width, scaled_height), pixels):
+        return pixels.reshape(scaled_height, scaled_width, 4)
     return decode_by_libjpeg(data, height, width, dct_factor, out)
 
 
@@ -182,7 +182,12 @@ _local = _Local()
 
 
 def decode_region(
-    data: bytes | memoryview, height: int, width: int, region: Sequence[int], out: npt.NDArray[np.uint8]
+    data: bytes | memoryview,
+    height: int,
+    width: int,
+    dct_factor: int,
+    region: Sequence[int],
+    out: npt.NDArray[np.uint8],
 ) -> bool:
     """Decode a region of a JPEG as stored to RGBX by our own decoder; the GIL is released.
 
@@ -192,7 +197,9 @@ def decode_region(
         data: the file.
         height: rows that the header claims.
         width: columns that the header claims.
-        region: left, top, right, bottom in pixels, right and bottom excluded; not empty and within the image.
+        dct_factor: 1, 2, 4 or 8.
+        region: left, top, right, bottom in pixels at 1/`dct_factor`, right and bottom excluded; not empty and within
+            the image.
         out: flat bytes that exactly hold the result.
 
     Returns:
@@ -203,7 +210,8 @@ def decode_region(
     if decoder is None or out.ctypes.data % 4:
         return False
     left, top, right, bottom = region
-    return decoder.decode(np.frombuffer(data, np.uint8), height, width, (left, top, right, bottom), out)
+    codes = np.frombuffer(data, np.uint8)
+    return decoder.decode(codes, height, width, (left, top, right, bottom), out, factor=dct_factor)
 
 
 def own_decoder() -> "Workspace | None":

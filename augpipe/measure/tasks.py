@@ -58,10 +58,10 @@ def region_task(photographs: Sequence[StoredImage], source: Source, recipe: Reci
         def one(i: int) -> None:
             which = i % len(photographs)
             photograph, factor = photographs[which], int(factors[which])
-            if regions is None or not photograph.may_crop(factor):
+            if regions is None or not photograph.may_crop:
                 photograph.decode(scratch, factor)
                 return
-            part = photograph.region(regions[which], row_indexes)
+            part = photograph.region(factor, regions[which], row_indexes)
             part.decode_into(scratch.pixels(part.num_bytes))
 
         return spread(one, num, threads)

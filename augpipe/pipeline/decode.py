@@ -108,21 +108,21 @@ class Decoder:
         except ValueError as problem:
             raise self._sample_error(item, problem) from problem
         content = np.frombuffer(image.content, np.uint8)
-        return File(content, image.size, item.region, item.position, known), file_sum
+        return File(content, image.size, item.factor, item.region, item.position, known), file_sum
 
     def _decodable(self, item: Item, *, may_crop: bool) -> Decodable:
         if item.pixels is not None:
             return _packed(item.pixels)  # as DALI gave it
         image, cache = item.opened, self._cache
         goes_alone = may_crop and (cache is None or cache.is_on_host or not self._may_be_cached(item))
-        if goes_alone and image.may_crop(item.factor):
+        if goes_alone and image.may_crop:
             assert item.region is not None
-            return image.region(item.region, self._row_indexes)
+            return image.region(item.factor, item.region, self._row_indexes)
         return image.whole(item.factor)
 
     def _is_region_of_file(self, item: Item) -> bool:
         """Whether a region of it is decoded, and out of a file."""
-        return item.pixels is None and item.opened.may_crop(item.factor) and not self._may_be_cached(item)
+        return item.pixels is None and item.opened.may_crop and not self._may_be_cached(item)
 
     def _may_be_cached(self, item: Item) -> bool:
         return self._cache is not None and not self._cache.has_no_room_for(item.opened.sample_id, item.factor)

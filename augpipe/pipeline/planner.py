@@ -109,7 +109,7 @@ class Planner:
 
     def _wants_region(self, item: Item) -> bool:
         image = item.opened
-        return item.pixels is None and (self._wants_regions or image.may_crop(item.factor) or image.content is None)
+        return item.pixels is None and (self._wants_regions or image.may_crop or image.content is None)
 
     def _planned_items(self, batch: BatchInProgress, items: Sequence[Item]) -> PlannedSamples:
         images = [item.opened for item in items]

@@ -62,24 +62,26 @@ class StoredImage:
         """(height, width, 4) of the decoded pixels at 1/`factor`."""
         return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
 
-    def may_crop(self, factor: int) -> bool:
-        """Whether a region of it at 1/`factor` is worth decoding alone."""
-        return self.header is not None and self.header.may_crop(factor)
+    @property
+    def may_crop(self) -> bool:
+        """Whether a region of it is worth decoding alone."""
+        return self.header is not None and self.header.may_crop
 
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
-    def region(self, region: Sequence[int], row_indexes: RowIndexes) -> Decodable:
-        """A region, where `may_crop`.
+    def region(self, factor: int, region: Sequence[int], row_indexes: RowIndexes) -> Decodable:
+        """A region of it at 1/`factor`, where `may_crop`.
 
         Args:
-            region: left, top, right, bottom, in pixels of the image.
+            factor: 1, 2, 4 or 8.
+            region: left, top, right, bottom, in pixels at that scale.
             row_indexes: the loader's.
         """
         left, top, right, bottom = map(int, region)
-        decode_part = partial(self._decode_region, row_indexes, (left, top, right, bottom))
+        decode_part = partial(self._decode_region, row_indexes, factor, (left, top, right, bottom))
         return Decodable(height=bottom - top, width=right - left, first_x=left, first_y=top, decode=decode_part)
 
     def decode(self, scratch: Scratch, factor: int = 1) -> Pixels:
@@ -91,12 +93,14 @@ class StoredImage:
         height, width, channels = self.shape(factor)
         return self._decode_whole(factor, scratch.pixels(height * width * channels))
 
-    def _decode_region(self, row_indexes: RowIndexes, region: tuple[int, int, int, int], memory: Pixels) -> Pixels:
+    def _decode_region(
+        self, row_indexes: RowIndexes, factor: int, region: tuple[int, int, int, int], memory: Pixels
+    ) -> Pixels:
         assert self.content is not None and not isinstance(self.content, np.ndarray)
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
-        if not row_indexes.decode_region(self.sample_id, self.content, *self.size, region, memory):
-            whole = decode_by_libjpeg(memoryview(self.content), *self.size, 1, None)
+        if not row_indexes.decode_region(self.sample_id, self.content, *self.size, factor, region, memory):
+            whole = decode_by_libjpeg(memoryview(self.content), *self.size, factor, None)
             np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
         return pixels
 

@@ -148,5 +148,5 @@ def _entry_of(name: bytes, file: str) -> Entry:
         header = probe(content, max_pixels=MAX_PIXELS)
     except (OSError, ValueError):
         return Entry(name, 0, 0, b"")
-    index = row_index_of(content, header.height, header.width) if header.may_crop(1) else b""
+    index = row_index_of(content, header.height, header.width) if header.may_crop else b""
     return Entry(name, header.height, header.width, index) if index else Entry(name, 0, 0, b"")

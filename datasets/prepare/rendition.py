@@ -52,7 +52,7 @@ def render_scale(picture: UprightImage, scale: str, settings: PrepareSettings) -
         if original is not None and not gains(file, picture):
             file = original
     check_length(file)
-    has_rows = file is not original or (picture.header is not None and picture.header.may_crop(1))
+    has_rows = file is not original or (picture.header is not None and picture.header.may_crop)
     row_index = row_index_of(file, *target) if has_rows else b""
     return Rendition(file=file, image=image, is_kept=file is original, row_index=row_index)
 
@@ -69,7 +69,7 @@ def keep_file(content: bytes | Pixels, max_pixels: int) -> tuple[UprightImage, R
     check_length(content)
     pixels = decode(content, header)
     image = Image.frombuffer("RGBX", (header.width, header.height), pixels, "raw", "RGBX", 0, 1)
-    row_index = row_index_of(content, header.height, header.width) if header.may_crop(1) else b""
+    row_index = row_index_of(content, header.height, header.width) if header.may_crop else b""
     upright = UprightImage(image=image, kind=header.format, original=content, header=header, profile="none")
     return upright, Rendition(file=content, image=image, is_kept=True, row_index=row_index)
 

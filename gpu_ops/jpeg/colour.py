@@ -8,11 +8,15 @@ from numba import int16, int32, uint16, uint32, uint64
 
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.jpeg.bits import U
-from augpipe.gpu_ops.jpeg.header import HEIGHT, HORIZONTAL, IS_RGB, NUM_COMPONENTS, VERTICAL, WIDTH
+from augpipe.gpu_ops.jpeg.header import IS_RGB, NUM_COMPONENTS, VERTICAL
 from augpipe.gpu_ops.jpeg.layout import (
     END_SAMPLE,
-    LAYER_WORDS,
+    LAYER_BYTES,
     LEFT_SAMPLE,
+    REPEATS_X,
+    REPEATS_Y,
+    SCALED_HEIGHT,
+    SCALED_WIDTH,
     STOP_SAMPLE,
     TOP_SAMPLE,
     plane_start,
@@ -103,23 +107,24 @@ def repeat_edges(plane, start, row_bytes, extent, num_samples):
 def write_pixels(frame, extent, layers, region, planes, sums, doubled, chroma, out):
     """The region as rows of RGBX, from planes; `chroma` is the memory of `doubled`, (2, COLUMNS) uint16, as bytes."""
     left, top, right, bottom = region[0], region[1], region[2], region[3]
-    horizontal, vertical = frame[HORIZONTAL], frame[VERTICAL]
+    horizontal, vertical = extent[REPEATS_X], extent[REPEATS_Y]
     num = right - left
-    luma = plane_start(layers[0], extent, horizontal, vertical) + left
-    luma_bytes = layers[0][LAYER_WORDS] * 8
+    luma = plane_start(layers[0], extent) + left
+    luma_bytes = layers[0][LAYER_BYTES]
     if frame[NUM_COMPONENTS] == 1:
         for y in range(top, bottom):
             at = uint64(luma + y * luma_bytes)
             write_stored(planes, at, planes, at, planes, at, out, uint64((y - top) * num), num)
         return
-    chroma_bytes = layers[vertical][LAYER_WORDS] * 8
-    blue, red = plane_start(layers[vertical], extent, 1, 1), plane_start(layers[vertical + 1], extent, 1, 1)
+    first_chroma = layers[frame[VERTICAL]]
+    chroma_bytes = first_chroma[LAYER_BYTES]
+    blue, red = plane_start(first_chroma, extent), plane_start(layers[frame[VERTICAL] + 1], extent)
     if horizontal == 2:
         for start in (blue, red):
-            repeat_edges(planes, start, chroma_bytes, extent, (frame[WIDTH] + 1) >> 1)
+            repeat_edges(planes, start, chroma_bytes, extent, (extent[SCALED_WIDTH] + 1) >> 1)
     first = left >> (horizontal - 1)
     num_samples = ((right - 1) >> (horizontal - 1)) + 1 - first
-    last_row = (frame[HEIGHT] - 1) >> 1
+    last_row = (extent[SCALED_HEIGHT] - 1) >> 1
     for y in range(top, bottom):
         near, far = y, y
         if vertical == 2:

@@ -1,4 +1,4 @@
-"""One region of one JPEG: header, stream, the MCUs that it needs, their levels, and its pixels.
+"""One region of one JPEG, at any DCT scale: header, stream, the MCUs that it needs, their levels, and its pixels.
 
 Of the rows of MCUs above the region, and of what lies beside it, codes are passed over and nothing is computed; nothing
 below it is looked at, but for the end of the file. All memory is the caller's `Workspace`; no more is written than was
@@ -48,20 +48,24 @@ from augpipe.gpu_ops.jpeg.layout import (
     FIRST_COLUMN,
     FIRST_ROW,
     INTERVALS,
+    LAYER_BYTES,
     LAYER_GROUP,
     LAYER_GROUPS,
     LAYER_PLANE,
     LAYER_QUANTIZATION,
+    LAYER_SIZE,
     LAYER_STEP,
-    LAYER_WORDS,
     MCU_COLUMNS,
     MCU_ROWS,
     PLANES,
     POINTS,
+    SCALED_HEIGHT,
+    SCALED_WIDTH,
     STOP_COLUMN,
     STOP_ROW,
     STREAM,
     STUFFED,
+    choose_scale,
     find_extent,
     lay_out,
 )
@@ -77,8 +81,8 @@ from augpipe.gpu_ops.jpeg.points import (
     note_point,
     point_byte,
 )
+from augpipe.gpu_ops.jpeg.reduced import transform_to
 from augpipe.gpu_ops.jpeg.stream import COPIED_AT_ONCE, unstuffed
-from augpipe.gpu_ops.jpeg.transform import transform
 
 SMALL = 2
 """The workspace is too small: `needed` says how large it has to be."""
@@ -177,14 +181,15 @@ def decode_rows(
                 layer = layers[nth]
                 start = layer[LAYER_PLANE] + (row - extent[FIRST_ROW]) * layer[LAYER_STEP]
                 for group in range(layer[LAYER_GROUPS]):
-                    is_small = transform(
+                    is_small = transform_to(
+                        layer[LAYER_SIZE],
                         coefficients,
                         uint64(layer[LAYER_GROUP] + group * GROUP_ITEMS),
                         quantization[layer[LAYER_QUANTIZATION]],
                         between,
                         planes,
-                        uint64(start + group * LANES),
-                        uint64(layer[LAYER_WORDS]),
+                        uint64(start + group * LANES * layer[LAYER_SIZE]),
+                        uint64(layer[LAYER_BYTES]),
                     )
                     if not is_small:
                         return UNSOUND
@@ -214,18 +219,20 @@ def find_part(file, frame, extent, known, positions):
 @kernel()
 def decode_region(
     file, region, size, out, known, positions, predictors, frame, extent, reader, counts, values, quantization, symbols,
-    limits, pairs, skips, blocks, layers, between, needed, stream, intervals, coefficients, planes, plane_bytes, sums,
-    doubled, chroma, stuffed,
+    limits, pairs, skips, blocks, layers, between, needed, stream, intervals, coefficients, planes, sums, doubled,
+    chroma, stuffed,
 ):  # fmt: skip
-    """Decode; TAKEN, LEFT to libjpeg-turbo with `out` undefined, or SMALL. The arguments are a `Workspace`'s."""
+    """Decode; TAKEN, LEFT to libjpeg-turbo with `out` undefined, or SMALL. The arguments are a `Workspace`'s.
+
+    `region` counts pixels at the DCT scale; `size` is height and width before it, and the factor by which it divides.
+    """
     if read_header(file, frame, quantization, counts, values) == LEFT:
         return LEFT
-    height, width = frame[HEIGHT], frame[WIDTH]
     left, top, right, bottom = region[0], region[1], region[2], region[3]
-    if height != size[0] or width != size[1]:
+    if frame[HEIGHT] != size[0] or frame[WIDTH] != size[1] or not choose_scale(frame, size[2], extent):
         return LEFT
     is_empty = left == right and top == bottom
-    if not is_empty and not (0 <= left < right <= width and 0 <= top < bottom <= height):
+    if not is_empty and not (0 <= left < right <= extent[SCALED_WIDTH] and 0 <= top < bottom <= extent[SCALED_HEIGHT]):
         return LEFT
     if (right - left) * (bottom - top) > len(out):
         return LEFT
@@ -243,7 +250,7 @@ def decode_region(
     needed[INTERVALS] = num_intervals + 1
     needed[POINTS] = choose_steps(frame, extent, len(file), known)
     is_small = len(stream) < needed[STREAM] or len(intervals) < needed[INTERVALS]
-    is_small |= len(coefficients) < needed[COEFFICIENTS] or len(planes) < needed[PLANES]
+    is_small |= len(coefficients) < needed[COEFFICIENTS] or len(planes[3]) < needed[PLANES]
     is_small |= len(stuffed) < needed[STUFFED] or len(positions) < needed[POINTS] or len(predictors) < needed[POINTS]
     if is_small or len(sums) < needed[COLUMNS] or doubled.shape[1] < needed[COLUMNS]:
         return SMALL
@@ -260,5 +267,5 @@ def decode_region(
     if result == UNSOUND:
         return LEFT
     if not is_empty:
-        write_pixels(frame, extent, layers, region, plane_bytes, sums, doubled, chroma, out)
+        write_pixels(frame, extent, layers, region, planes[0], sums, doubled, chroma, out)
     return TAKEN

@@ -109,8 +109,7 @@ def read_frame(file, start, stop, frame):
                 return LEFT
     if num == 1:  # one component is not interleaved, however it says it is sampled
         frame[HORIZONTAL] = frame[VERTICAL] = 1
-    # libjpeg does not smooth so few columns
-    return LEFT if frame[HORIZONTAL] == 2 and frame[WIDTH] <= 4 else TAKEN
+    return TAKEN
 
 
 @kernel()

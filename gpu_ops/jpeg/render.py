@@ -13,9 +13,9 @@ from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.jpeg.decode import decode_region
 from augpipe.gpu_ops.jpeg.header import TAKEN
 
-ADDRESS, NUM_BYTES, SIZE, REGION, POSITION, RESULT = 0, 1, 2, 4, 8, 9
-"""Where a job holds what, as int64: address and length of a file, its height and width, left, top, right and bottom of
-the region, its place in the batch, and what became of it."""
+ADDRESS, NUM_BYTES, SIZE, REGION, POSITION, RESULT = 0, 1, 2, 5, 9, 10
+"""Where a job holds what, as int64: address and length of a file, its height and width and the DCT factor, left, top,
+right and bottom of the region, its place in the batch, and what became of it."""
 
 ROWS, BATCH, HEIGHT, WIDTH = range(4)
 """Where a view holds what, as int64: the addresses of its table and of its images, and height and width of one."""
@@ -49,7 +49,7 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
     """Decode and render; whatever is not TAKEN was not rendered.
 
     Args:
-        jobs: (n, 10) int64, one a file; RESULT is written: TAKEN, LEFT or SMALL, as `decode_region` says.
+        jobs: (n, 11) int64, one a file; RESULT is written: TAKEN, LEFT or SMALL, as `decode_region` says.
         views: (v, 4) int64.
         planar: see `run_jobs`.
         like: arrays of the types that files, tables and images are of.

@@ -11,7 +11,17 @@ from augpipe.gpu_ops.jpeg.decode import SMALL, decode_region
 from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
 from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HAS_EXIF, HEIGHT, LEFT, TAKEN, WIDTH, read_header
 from augpipe.gpu_ops.jpeg.huffman import NUM_TABLES, PAIR_BITS, SKIP_BITS, SYMBOL_BITS
-from augpipe.gpu_ops.jpeg.layout import COEFFICIENTS, COLUMNS, INTERVALS, PLANES, POINTS, STREAM, STUFFED
+from augpipe.gpu_ops.jpeg.layout import (
+    COEFFICIENTS,
+    COLUMNS,
+    EXTENT_ITEMS,
+    INTERVALS,
+    LAYER_ITEMS,
+    PLANES,
+    POINTS,
+    STREAM,
+    STUFFED,
+)
 from augpipe.gpu_ops.jpeg.points import KNOWN_ITEMS, POINTS_A_ROW
 from augpipe.gpu_ops.jpeg.render import RESULT, render_files
 from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS
@@ -48,8 +58,10 @@ class File(NamedTuple):
     """(n,) uint8, the whole file."""
     size: tuple[int, int]
     """Height and width in pixels, as another reader of the header found."""
+    factor: int
+    """The DCT factor that it is decoded at: 1, 2, 4 or 8."""
     region: Sequence[int]
-    """Left, top, right, bottom of what its views look at."""
+    """Left, top, right, bottom of what its views look at, at 1/`factor`."""
     position: int
     """Its place in the batch."""
     known: Points
@@ -83,11 +95,11 @@ class Workspace:
 
     def __init__(self, empty: Callable[[int, type[np.generic]], npt.NDArray[Any]] = np.empty) -> None:
         self._empty = empty
-        self._region, self._size = np.zeros(4, np.int64), np.zeros(2, np.int64)
+        self._region, self._size = np.zeros(4, np.int64), np.zeros(3, np.int64)
         self._needed, self._known = np.zeros(7, np.int64), np.zeros((MAX_FILES, KNOWN_ITEMS), np.int64)
         self._tables = (
             np.zeros(FRAME_ITEMS, np.int64),
-            np.zeros(10, np.int64),
+            np.zeros(EXTENT_ITEMS, np.int64),
             np.zeros(READER_ITEMS, np.int64),
             np.zeros((NUM_TABLES, 17), np.uint8),
             np.zeros((NUM_TABLES, 256), np.uint8),
@@ -97,7 +109,7 @@ class Workspace:
             np.zeros(NUM_TABLES // 2 << PAIR_BITS, np.uint64),
             np.zeros(NUM_TABLES // 2 << SKIP_BITS, np.uint16),
             np.zeros((6, 6), np.int64),
-            np.zeros((4, 6), np.int64),
+            np.zeros((4, LAYER_ITEMS), np.int64),
             np.zeros(BETWEEN_ITEMS, np.int32),
         )
         frame, _, _, counts, values, quantization, *_ = self._tables
@@ -125,6 +137,7 @@ class Workspace:
         out: npt.NDArray[np.uint8],
         known: Points = NO_POINTS,
         max_points: int = 0,
+        factor: int = 1,
     ) -> bool:
         """Decode a region to RGBX as libjpeg-turbo would, without the GIL, from one thread at a time.
 
@@ -132,17 +145,18 @@ class Workspace:
             file: (n,) uint8, the whole file.
             height: in pixels, as another reader of the header found; one that says otherwise is not decoded.
             width: likewise.
-            region: left, top, right, bottom in pixels, right and bottom excluded. Where it is empty all codes are
-                read, and nothing is written.
+            region: left, top, right, bottom in pixels at 1/`factor`, right and bottom excluded. Where it is empty all
+                codes are read, and nothing is written.
             out: (4 * pixels of the region,) uint8 or more, C-contiguous, filled; its address is a multiple of 4.
             known: points of this very file, which are made use of.
             max_points: how many points may be noted of a file of which none are known.
+            factor: 1, 2, 4 or 8: the inverse DCT at 1/`factor` of the size.
 
         Returns:
             False where the file is to be left to libjpeg-turbo, since it is of another kind, or damaged; what `out`
             holds then is undefined.
         """
-        self._region[:], self._size[:] = region, (height, width)
+        self._region[:], self._size[:] = region, (height, width, factor)
         pixels = out[: len(out) // 4 * 4].view(np.uint32)
         file = _read_only(file)
         while True:
@@ -180,8 +194,8 @@ class Workspace:
         self._set_known([file.known for file in files], max_points)
         jobs = np.array(
             [
-                (file.content.ctypes.data, len(file.content), *file.size, *file.region, file.position, LEFT)
-                for file in files
+                (content.ctypes.data, len(content), *size, factor, *region, position, LEFT)
+                for content, size, factor, region, position, _ in files
             ],
             np.int64,
         )
@@ -217,17 +231,16 @@ class Workspace:
         self._sizes = [held if held >= need else need * 5 // 4 for held, need in zip(self._sizes, needed, strict=True)]
         self._memory, self._positions, self._predictors = self._of_sizes()
 
-    def _of_sizes(self) -> tuple[tuple[npt.NDArray[Any], ...], ...]:
-        """The stream, intervals, coefficients, planes as words and bytes, sums, doubled columns as words and bytes, and
-        stuffed zeros; the positions of each file; the predictors of each."""
+    def _of_sizes(self) -> tuple[tuple[Any, ...], ...]:
+        """The stream, intervals, coefficients, planes as words of 1, 2, 4 and 8 bytes, sums, doubled columns as words
+        and bytes, and stuffed zeros; the positions of each file; the predictors of each."""
         sizes = self._sizes
         planes, doubled = self._empty(sizes[PLANES], np.uint64), self._empty(2 * sizes[COLUMNS], np.uint16)
         memory = (
             self._empty(sizes[STREAM], np.uint8),
             self._empty(sizes[INTERVALS], np.int64),
             self._empty(sizes[COEFFICIENTS], np.int16),
-            planes,
-            planes.view(np.uint8),
+            tuple(planes.view(dtype) for dtype in (np.uint8, np.uint16, np.uint32, np.uint64)),
             self._empty(sizes[COLUMNS], np.int16),
             doubled.reshape(2, -1),
             doubled.view(np.uint8).reshape(2, -1),

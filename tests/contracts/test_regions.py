@@ -80,14 +80,16 @@ def test_ranks(backend: Backend) -> None:
 # Files that are not what they say
 
 
-def test_damage_below_the_region_is_not_noticed(backend: Backend) -> None:
-    """Where it is decoded at full size; what is decoded at half of it is decoded whole."""
+@pytest.mark.parametrize("recipe", [MIDDLE, CENTRE], ids=lambda recipe: recipe.name)
+def test_damage_below_the_region_is_not_noticed(backend: Backend, recipe: Recipe) -> None:
+    """Be it decoded at full size or at half of it."""
     sound = encoded(noise(100, 140), "JPEG", restart_marker_rows=1)
     last = sound.rindex(b"\xff\xd5") + 2
     bad = sound[:last] + b"\xff\0" * 30 + sound[last + 60 :]  # no code is of ones alone
     with pytest.raises(SampleError), decoding_whole():
-        list(plain([bad], MIDDLE))
-    assert backend.assert_as_plain(backend.loader([*FILES[:3], bad], MIDDLE), plain([*FILES[:3], sound], MIDDLE)) == 4
+        list(plain([bad], recipe))
+    found, expected = backend.loader([*FILES[:3], bad], recipe), plain([*FILES[:3], sound], recipe)
+    assert backend.assert_as_plain(found, expected) == 4
 
 
 ZOOMS_IN_TWO = Recipe(name="zooms in two", ops=(MultiResolutionCrop(size=4, scales=(13, 100)),))

@@ -16,22 +16,36 @@ from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points, Workspace
 from tests.augpipe.decoding.image_files import encoded, scene
 
 Pixels = npt.NDArray[np.uint8]
+Region = tuple[int, int, int, int]
+FACTORS = (1, 2, 4, 8)
 WORKSPACE = Workspace()
 
 
-def libjpegs(data: bytes) -> Pixels:
-    pixels: Pixels = simplejpeg.decode_jpeg(data, "RGBX", fastdct=False, fastupsample=False, strict=True)
+def libjpegs(data: bytes, factor: int = 1) -> Pixels:
+    """At 1/`factor`; the smallest scale that gives that size is this one wherever a side has eight pixels."""
+    height, width = simplejpeg.decode_jpeg_header(data)[:2] if factor > 1 else (0, 0)
+    least = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
+    pixels: Pixels = simplejpeg.decode_jpeg(data, "RGBX", fastdct=False, fastupsample=False, strict=True, **least)
     return pixels
 
 
 def ours(
-    data: bytes, height: int, width: int, region: tuple[int, int, int, int] | None = None, *points: Any
+    data: bytes, height: int, width: int, region: Region | None = None, *points: Any, factor: int = 1
 ) -> Pixels | None:
-    left, top, right, bottom = region or (0, 0, width, height)
+    left, top, right, bottom = region or (0, 0, -(-width // factor), -(-height // factor))
     out = np.zeros((bottom - top, right - left, 4), np.uint8)
     file = np.frombuffer(data, np.uint8)
-    is_taken = WORKSPACE.decode(file, height, width, (left, top, right, bottom), out.reshape(-1), *points)
+    flat = out.reshape(-1)
+    is_taken = WORKSPACE.decode(file, height, width, (left, top, right, bottom), flat, *points, factor=factor)
     return out if is_taken else None
+
+
+def is_left(data: bytes, height: int, width: int, factor: int) -> bool:
+    """Whether it is, at this scale, to libjpeg-turbo: where that does not smooth chroma, or may take another scale."""
+    subsampling = simplejpeg.decode_jpeg_header(data)[3]
+    is_smoothed = subsampling in ("422", "440") or (subsampling == "420" and factor == 1)
+    is_narrow = subsampling != "440" and -(-width // factor) <= 4
+    return (is_smoothed and (is_narrow or factor == 8)) or (factor > 1 and max(height, width) < 8)
 
 
 def points_of(data: bytes, height: int, width: int, max_points: int) -> Points:
@@ -67,24 +81,26 @@ def jpegs(draw: st.DrawFn) -> tuple[bytes, int, int]:
 
 
 @given(jpegs(), st.data())
-@settings(max_examples=150)
-def test_any_region_of_any_kind_is_libjpegs(made: tuple[bytes, int, int], data: st.DataObject) -> None:
+@settings(max_examples=200)
+def test_any_region_of_any_kind_at_any_scale_is_libjpegs(made: tuple[bytes, int, int], data: st.DataObject) -> None:
     file, height, width = made
-    expected = libjpegs(file)
-    is_narrow = width <= 4 and simplejpeg.decode_jpeg_header(file)[3] in ("422", "420")
-    regions = []
-    for _ in range(4):
-        left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
-        regions.append((left, top, data.draw(st.integers(left + 1, width)), data.draw(st.integers(top + 1, height))))
-    if is_narrow:  # libjpeg does not smooth these
+    if is_left(file, height, width, 1):
         assert ours(file, height, width) is None
         return
     max_points = data.draw(st.sampled_from([0, 1, 2, 5, 20, 100_000]))
     all_points, growing = points_of(file, height, width, max_points), NO_POINTS
-    for left, top, right, bottom in regions:
+    for _ in range(5):
+        factor = data.draw(st.sampled_from(FACTORS))
+        if is_left(file, height, width, factor):
+            assert ours(file, height, width, factor=factor) is None
+            continue
+        expected = libjpegs(file, factor)
+        last_y, last_x = -(-height // factor), -(-width // factor)
+        left, top = data.draw(st.integers(0, last_x - 1)), data.draw(st.integers(0, last_y - 1))
+        right, bottom = data.draw(st.integers(left + 1, last_x)), data.draw(st.integers(top + 1, last_y))
         part = expected[top:bottom, left:right]
         for points in (NO_POINTS, all_points, growing):
-            found = ours(file, height, width, (left, top, right, bottom), points, max_points)
+            found = ours(file, height, width, (left, top, right, bottom), points, max_points, factor=factor)
             assert found is not None
             np.testing.assert_array_equal(found, part)
         assert kept().num_rows >= growing.num_rows
@@ -142,15 +158,44 @@ def test_photographs(photos_dir: Path) -> None:
     rng = np.random.default_rng(5)
     for path in sorted(photos_dir.iterdir()):
         file = path.read_bytes()
-        expected = libjpegs(file)
-        height, width = expected.shape[:2]
-        found = ours(file, height, width)
-        assert found is not None and np.array_equal(found, expected), path.name
-        (left, right), (top, bottom) = np.sort(rng.integers(0, width + 1, 2)), np.sort(rng.integers(0, height + 1, 2))
-        if left < right and top < bottom:
-            for points in (NO_POINTS, points_of(file, height, width, 1000)):
-                part = ours(file, height, width, (left, top, right, bottom), points)
-                assert part is not None and np.array_equal(part, expected[top:bottom, left:right]), path.name
+        height, width = simplejpeg.decode_jpeg_header(file)[:2]
+        all_points = points_of(file, height, width, 1000)
+        for factor in FACTORS:
+            if is_left(file, height, width, factor):
+                continue
+            expected = libjpegs(file, factor)
+            found = ours(file, height, width, factor=factor)
+            assert found is not None and np.array_equal(found, expected), path.name
+            rows, columns = (np.sort(rng.integers(0, side + 1, 2)) for side in expected.shape[:2])
+            (top, bottom), (left, right) = rows.tolist(), columns.tolist()
+            if left < right and top < bottom:
+                for points in (NO_POINTS, all_points):
+                    part = ours(file, height, width, (left, top, right, bottom), points, factor=factor)
+                    assert part is not None and np.array_equal(part, expected[top:bottom, left:right]), path.name
+
+
+@pytest.mark.parametrize(
+    ("dc", "is_taken"), [(681, True), (682, False), (-683, True), (-684, False)], ids=lambda value: str(value)
+)
+def test_means_that_libjpegs_table_of_levels_has_no_place_for(dc: int, is_taken: bool) -> None:
+    """Beyond four times 128, at 1/8: blocks with means of `dc` / 8, whose quantization was made six times as large."""
+    image = np.full((8, 8), 128 + dc // 8, np.uint8)
+    image[:, : dc % 8] += 1  # a DC coefficient is eight times the mean
+    data = simplejpeg.encode_jpeg(np.tile(image, (2, 2))[..., None].copy(), 100, "GRAY")
+    at = data.index(b"\xff\xdb") + 5
+    assert data[at] == 1
+    larger = data[:at] + bytes([6]) + data[at + 1 :]
+    found, expected = ours(larger, 16, 16, factor=8), libjpegs(larger, 8)
+    clamped = 255 if dc > 0 else 0
+    assert (expected[..., 0] == clamped).all() == is_taken
+    assert (found is not None) == is_taken
+    assert found is None or np.array_equal(found, expected)
+
+
+def test_a_factor_that_is_none_is_not_decoded() -> None:
+    assert ours(PLAIN, 40, 50, (0, 0, 5, 5), factor=2) is not None
+    for factor in (-1, 0, 3, 5, 16):
+        assert ours(PLAIN, 40, 50, (0, 0, 5, 5), factor=factor) is None
 
 
 IMAGE = scene(40, 50)
@@ -224,9 +269,9 @@ from tests.gpu_ops.test_jpeg import libjpegs
 from tests.guard_pages import guarded
 from tests.augpipe.decoding.image_files import encoded, scene
 
-def verdict(data):
+def verdict(data, factor):
     try:
-        return libjpegs(data)
+        return libjpegs(data, factor)
     except (ValueError, KeyError):
         return None
 
@@ -252,17 +297,17 @@ def check_group(workspace, group, is_at_end):
     rows, images = guarded(len(group), KERNEL_ROW, is_at_end), guarded(len(group) * 4 * 5 * 3, np.float32, is_at_end)
     files, verdicts, expected = [], [], images.reshape(len(group), -1).copy()
     expected[:] = images[:] = -1
-    most = max((right - left) * (bottom - top) for _, _, (left, top, right, bottom), _ in group)
+    most = max((right - left) * (bottom - top) for _, _, _, (left, top, right, bottom), _ in group)
     largest = guarded(4 * most, np.uint8, is_at_end)
-    for nth, (data, size, region, points) in enumerate(group):
+    for nth, (data, size, factor, region, points) in enumerate(group):
         file = guarded(len(data), np.uint8, is_at_end)
         file[:] = np.frombuffer(data, np.uint8)
         rows[nth] = row_of(region)[0]
-        verdicts.append(workspace.decode(file, *size, region, largest, points))
+        verdicts.append(workspace.decode(file, *size, region, largest, points, factor=factor))
         if verdicts[-1]:
             table = np.array([(largest.ctypes.data, region[2] - region[0], *region[:2])], np.int64)
             run_jobs(table, rows[nth : nth + 1].copy(), expected[nth], 4, 5, True, 0, 1)
-        files.append(File(file, size, region, nth, points))
+        files.append(File(file, size, factor, region, nth, points))
     assert workspace.render(files, [View(rows, images, 4, 5)], largest, planar=True) == verdicts
     assert images.tobytes() == expected.tobytes()
     return sum(verdicts)
@@ -276,15 +321,17 @@ by_forged_points = [0, 0]
 kinds = [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"restart_marker_blocks": 3}, {"optimize": True}]
 for turn in range(num // 100):
     height, width = chance.randint(1, 90), chance.randint(1, 90)
+    factor = (1, 2, 4, 8)[turn // 10 % 4]
+    rows, columns = -(-height // factor), -(-width // factor)
     sound = encoded(scene(height, width, turn), "JPEG", quality=chance.randint(1, 100), **kinds[turn // 2 % len(kinds)])
     is_at_end = turn % 2 == 1
     workspace = workspaces[is_at_end]
-    memory, out = guarded(len(sound), np.uint8, is_at_end), guarded(height * width * 4, np.uint8, is_at_end)
+    memory, out = guarded(len(sound), np.uint8, is_at_end), guarded(rows * columns * 4, np.uint8, is_at_end)
     all_codes, max_points = (0, 0, 0, 0), chance.choice([9, 9999])
     workspace.decode(np.frombuffer(sound, np.uint8), height, width, all_codes, out, max_points=max_points)
     points = workspace.points()
     points = points._replace(positions=points.positions.copy(), predictors=points.predictors.copy())
-    group = [(sound, (height, width), (0, 0, width, height), points)]
+    group = [(sound, (height, width), factor, (0, 0, columns, rows), points)]
     for _ in range(100):
         data = bytearray(sound)
         way = chance.random()
@@ -298,16 +345,17 @@ for turn in range(num // 100):
                 data[chance.randrange(len(data))] = chance.randrange(256)
         file = memory[len(memory) - len(data) :] if is_at_end else memory[: len(data)]
         file[:] = data
-        left, top = chance.randrange(width), chance.randrange(height)
-        region = left, top, chance.randint(left + 1, width), chance.randint(top + 1, height)
-        workspace.decode(file, height, width, region, out)
-        group.append((bytes(data), (height, width), region, forged(points) if chance.random() < 0.5 else NO_POINTS))
-        by_forged_points[workspace.decode(file, height, width, region, out, forged(points))] += 1
-        is_taken = workspace.decode(file, height, width, (0, 0, width, height), out)
+        left, top = chance.randrange(columns), chance.randrange(rows)
+        region = left, top, chance.randint(left + 1, columns), chance.randint(top + 1, rows)
+        workspace.decode(file, height, width, region, out, factor=factor)
+        some_points = forged(points) if chance.random() < 0.5 else NO_POINTS
+        group.append((bytes(data), (height, width), factor, region, some_points))
+        by_forged_points[workspace.decode(file, height, width, region, out, forged(points), factor=factor)] += 1
+        is_taken = workspace.decode(file, height, width, (0, 0, columns, rows), out, factor=factor)
         found["taken" if is_taken else "left"] += 1
         if is_taken:
-            expected = verdict(bytes(data))
-            assert expected is not None and np.array_equal(out.reshape(height, width, 4), expected)
+            expected = verdict(bytes(data), factor)
+            assert expected is not None and np.array_equal(out.reshape(rows, columns, 4), expected)
     in_groups.append(check_group(workspace, group[:MAX_FILES], is_at_end))
 print(found, by_forged_points, in_groups)
 assert len(set(in_groups)) > MAX_FILES // 2

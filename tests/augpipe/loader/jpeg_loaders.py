@@ -72,7 +72,7 @@ def make(contents: Sequence[Any], recipe: Recipe, **options: Any) -> Loader:
 @contextmanager
 def decoding_whole() -> Iterator[None]:
     """Loaders within decode no region alone."""
-    with patch.object(StoredImage, "may_crop", lambda *_: False):
+    with patch.object(StoredImage, "may_crop", False):
         yield
 
 
@@ -103,7 +103,7 @@ class Decodes:
         self._whole: list[int] = []
         self._regions: list[int] = []
         self.factors: set[int] = set()
-        """DCT factors of whole images so far."""
+        """DCT factors of images and regions so far."""
         decode, decode_region = stored_image.decode, RowIndexes.decode_region
         by_libjpeg, render = stored_image.decode_by_libjpeg, Workspace.render
 
@@ -112,10 +112,13 @@ class Decodes:
             self.factors.add(dct_factor)
             return decode(content, header, dct_factor=dct_factor, **options)
 
-        def region(indexes: Any, sample_id: int, content: Any, height: int, width: int, box: Any, out: Any) -> bool:
-            is_taken = decode_region(indexes, sample_id, content, height, width, box, out)
+        def region(
+            indexes: Any, sample_id: int, content: Any, height: int, width: int, factor: int, box: Any, out: Any
+        ) -> bool:
+            is_taken = decode_region(indexes, sample_id, content, height, width, factor, box, out)
             if is_taken:
                 self._regions.append((box[2] - box[0]) * (box[3] - box[1]))
+                self.factors.add(factor)
             return is_taken
 
         def left_to_libjpeg(data: memoryview, height: int, width: int, *args: Any) -> Any:
@@ -124,9 +127,10 @@ class Decodes:
 
         def rendered(workspace: Any, files: Sequence[Any], *args: Any, **options: Any) -> list[bool]:
             are_taken = render(workspace, files, *args, **options)
-            self._regions += [
-                file.region_bytes // 4 for file, is_taken in zip(files, are_taken, strict=True) if is_taken
-            ]
+            for file, is_taken in zip(files, are_taken, strict=True):
+                if is_taken:
+                    self._regions.append(file.region_bytes // 4)
+                    self.factors.add(file.factor)
             return are_taken
 
         monkeypatch.setattr(Workspace, "render", rendered)
@@ -135,7 +139,7 @@ class Decodes:
         monkeypatch.setattr(RowIndexes, "decode_region", region)
 
     def look(self) -> tuple[list[int], list[int]]:
-        """(whole images, regions): how many pixels each had before it was scaled."""
+        """(whole images, regions): how many pixels each image had before it was scaled, and each region after it."""
         found = self._whole[:], self._regions[:]
         self._whole.clear()
         self._regions.clear()

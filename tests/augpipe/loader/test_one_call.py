@@ -19,8 +19,8 @@ from tests.augpipe.loader.loader_sources import TEXT, MemorySource, Sample, samp
 
 pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
-ORDINARY = jpeg_files(24, [(60, 80), (89, 83), (70, 64), (90, 70), (75, 90)])
-"""None is so large that it is decoded at a DCT scale."""
+ORDINARY = jpeg_files(24, [(60, 80), (89, 83), (170, 164), (90, 70), (275, 290)])
+"""Some are so large that they are decoded at a DCT scale."""
 OTHERS = [*jpeg_kinds().values(), *other_kinds().values(), scene(50, 60, 3), scene(50, 60, 4)[..., :1]]
 MIXED: list[Any] = [content for pair in zip(ORDINARY, OTHERS, strict=False) for content in pair]
 """Every second one of a kind that our own decoder may not take."""
@@ -34,17 +34,19 @@ LEVELS = Recipe(border="constant", views=(View(ops=TURNED), View(ops=(CenterCrop
 
 
 class Calls:
-    """A spy on the compiled call: how many files each was given, and how many it took."""
+    """A spy on the compiled call: how many files each was given, how many it took, and at which DCT factors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given: list[int] = []
         self.taken: list[int] = []
+        self.factors: set[int] = set()
         render = Workspace.render
 
         def spy(workspace: Workspace, files: Sequence[File], *args: Any, **options: Any) -> list[bool]:
             are_taken = render(workspace, files, *args, **options)
             self.given.append(len(files))
             self.taken.append(sum(are_taken))
+            self.factors |= {file.factor for file, is_taken in zip(files, are_taken, strict=True) if is_taken}
             return are_taken
 
         monkeypatch.setattr(Workspace, "render", spy)
@@ -84,7 +86,11 @@ def test_mixed_images_are_what_each_is_alone(
     if options.get("dtype") in ("float16", "bfloat16"):  # rounded afterwards, so they take the other way
         assert not calls.given
     else:
-        assert max(calls.taken) >= 2 and sum(calls.taken) > (20 if "cache" in options else 3 * len(ORDINARY))
+        assert (
+            calls.factors >= {1, 2}
+            and max(calls.taken) >= 2
+            and sum(calls.taken) > (20 if "cache" in options else 3 * len(ORDINARY))
+        )
 
 
 @pytest.mark.parametrize("recipe", [ONE_VIEW, THREE_VIEWS], ids=["one view", "three views"])
