@@ -25,7 +25,7 @@ import statistics
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -122,7 +122,7 @@ EXPERIMENTS = {
         weight_decay=0.0005,
         rank_batch=64,
         epochs=6,
-        num_images=50_000,
+        num_images=20_000,
         seeds=4,
         types=FEW_BITS,
         divide_after=(0.6, 0.85),
@@ -297,9 +297,12 @@ def report(name: str, of: Experiment, runs: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=EXPERIMENTS)
+    parser.add_argument("--types", nargs="+", help="run these alone for now; the table has what is there")
     parser.add_argument("--kept", type=Path, help="folder for finished runs; default: a temporary one of today")
     chosen = parser.parse_args()
     of = EXPERIMENTS[chosen.dataset]
+    if chosen.types:
+        of = replace(of, types=tuple(chosen.types))
     if "AUGPIPE_DATA" not in os.environ:
         raise SystemExit("Set AUGPIPE_DATA to the folder that holds mnist.npz and cifar10_jpg.tar.gz.")
     kept = chosen.kept or Path(tempfile.gettempdir()) / f"augpipe-dettmers-{datetime.now(UTC):%Y-%m-%d}"
@@ -308,7 +311,12 @@ def main() -> None:
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     torch.multiprocessing.spawn(work, (server.port, chosen.dataset, of, str(kept)), nprocs=WORLD_SIZE)
     runs = [json.loads(path.read_text()) for path in sorted(kept.glob(f"{chosen.dataset}-*.json"))]
-    report(chosen.dataset, of, runs)
+    found = {run["codec"] for run in runs}
+    report(
+        chosen.dataset,
+        replace(of, types=tuple(name for name in EXPERIMENTS[chosen.dataset].types if name in found)),
+        runs,
+    )
 
 
 if __name__ == "__main__":
