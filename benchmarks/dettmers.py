@@ -298,9 +298,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=EXPERIMENTS)
     parser.add_argument("--types", nargs="+", help="run these alone for now; the table has what is there")
+    parser.add_argument("--seeds", type=int, help="how many; the experiment's own number by default")
     parser.add_argument("--kept", type=Path, help="folder for finished runs; default: a temporary one of today")
     chosen = parser.parse_args()
     of = EXPERIMENTS[chosen.dataset]
+    if chosen.seeds:
+        of = replace(of, seeds=chosen.seeds)
     if chosen.types:
         of = replace(of, types=tuple(chosen.types))
     if "AUGPIPE_DATA" not in os.environ:
@@ -312,11 +315,9 @@ def main() -> None:
     torch.multiprocessing.spawn(work, (server.port, chosen.dataset, of, str(kept)), nprocs=WORLD_SIZE)
     runs = [json.loads(path.read_text()) for path in sorted(kept.glob(f"{chosen.dataset}-*.json"))]
     found = {run["codec"] for run in runs}
-    report(
-        chosen.dataset,
-        replace(of, types=tuple(name for name in EXPERIMENTS[chosen.dataset].types if name in found)),
-        runs,
-    )
+    types = tuple(name for name in EXPERIMENTS[chosen.dataset].types if name in found)
+    if "fp32" in types:  # what the others are compared with
+        report(chosen.dataset, replace(of, types=types), runs)
 
 
 if __name__ == "__main__":
