@@ -217,7 +217,7 @@ def bytes_a_number(name: str, way: Way, step: Step) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=float, default=1.0, help="share of each network's steps; less for a trial")
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=["mnist-mlp", "small-cnn"])
     parser.add_argument("--no-save", action="store_true", help="print and keep nothing: for a trial")
     options = parser.parse_args()
     if "AUGPIPE_DATA" not in os.environ:
