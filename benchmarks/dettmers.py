@@ -9,17 +9,23 @@ and schedule, is chosen so that two cores are done within an hour: the errors ar
     python benchmarks/dettmers.py mnist
     python benchmarks/dettmers.py cifar10
 
+The same question for four bits and for one, both with error feedback, beside fp32; in runs of a minute or so:
+
+    python benchmarks/dettmers.py mnist_few_bits
+    python benchmarks/dettmers.py cifar10_few_bits
+
 Each finished run is kept beside the results at once; started again, only what is missing is run.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,6 +42,9 @@ from augpipe.trainer import strategy
 
 WORLD_SIZE = 2
 TYPES = ("fp32", "dynamic-tree", "linear", "mantissa", "static-tree")
+FEEDBACK = " + error feedback"
+FEW_BITS = ("fp32", f"nf4{FEEDBACK}", f"one-bit{FEEDBACK}")
+"""A codec's name, and whether what its payloads leave out is sent later."""
 EVALUATION_BATCH = 1000
 
 
@@ -43,6 +52,8 @@ EVALUATION_BATCH = 1000
 class Experiment:
     """What is trained, how, and how long."""
 
+    data: str = ""
+    """The key in `DATA`; empty for the experiment's own name."""
     network: str
     optimizer: str
     lr: float
@@ -85,6 +96,35 @@ EXPERIMENTS = {
         num_images=20_000,
         seeds=4,
         types=("fp32", "dynamic-tree"),
+        divide_after=(0.6, 0.85),
+        warm_up=1,
+    ),
+    "mnist_few_bits": Experiment(
+        data="mnist",
+        network="mnist-mlp",
+        optimizer="rmsprop",
+        lr=0.0005,
+        momentum=0.0,
+        weight_decay=0.0,
+        rank_batch=128,
+        epochs=3,
+        num_images=60_000,
+        seeds=4,
+        types=FEW_BITS,
+        divide_after=(0.7,),
+    ),
+    "cifar10_few_bits": Experiment(
+        data="cifar10",
+        network="small-cnn",
+        optimizer="sgd",
+        lr=0.05,
+        momentum=0.9,
+        weight_decay=0.0005,
+        rank_batch=64,
+        epochs=3,
+        num_images=20_000,
+        seeds=4,
+        types=FEW_BITS,
         divide_after=(0.6, 0.85),
         warm_up=1,
     ),
@@ -156,7 +196,9 @@ def train(of: Experiment, codec: str, seed: int, data: dict[str, torch.Tensor]) 
     """One run; the test error after each epoch."""
     torch.manual_seed(seed)
     network = build(of.network, num_classes=10)
-    sync = strategy("butterfly", network, optimizer_of(of), codec=codec)
+    codec_name = codec.removesuffix(FEEDBACK)
+    feedback = codec_name != codec
+    sync = strategy("butterfly", network, optimizer_of(of), codec=codec_name, error_feedback=feedback)
     torch.manual_seed(1_000_003 * (seed + 1) + dist.get_rank())  # dropout differs between ranks, not between codecs
     some = torch.randperm(len(data["train_labels"]), generator=torch.Generator().manual_seed(0))[: of.num_images]
     images, labels = data["train_images"][some], data["train_labels"][some]
@@ -178,7 +220,13 @@ def train(of: Experiment, codec: str, seed: int, data: dict[str, torch.Tensor]) 
         errors.append(test_error(network, data))
     assert done == num
     sync.close()
-    return {"codec": codec, "seed": seed, "errors": errors, "seconds": round(time.perf_counter() - start, 1)}
+    return {
+        "codec": codec,
+        "seed": seed,
+        "errors": errors,
+        "bytes a step": round(sum(sync.meter.total.values()) / num),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
 
 
 def work(rank: int, port: int, name: str, of: Experiment, kept: str) -> None:
@@ -186,19 +234,19 @@ def work(rank: int, port: int, name: str, of: Experiment, kept: str) -> None:
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, WORLD_SIZE, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD_SIZE)
-    data = DATA[name](Path(os.environ["AUGPIPE_DATA"]))
-    for seed in range(of.seeds):
-        for codec in of.types:
-            path = Path(kept) / f"{name}-{codec}-{seed}.json"
-            waiting = torch.tensor(0 if path.exists() else 1)
-            dist.broadcast(waiting, src=0)
-            if not int(waiting):
-                continue
-            run = train(of, codec, seed, data)
-            if rank == 0:
-                path.write_text(json.dumps(run))
-                print(f"{name} {codec:13} seed {seed}: {100 * run['errors'][-1]:.2f} % in {run['seconds']:.0f} s")
-            dist.barrier()
+    data = DATA[of.data or name](Path(os.environ["AUGPIPE_DATA"]))
+    for seed, codec in itertools.product(range(of.seeds), of.types):
+        path = Path(kept) / f"{name}-{codec.replace(' ', '')}-{seed}.json"
+        waiting = torch.tensor(0 if path.exists() else 1)
+        dist.broadcast(waiting, src=0)
+        if not int(waiting):
+            continue
+        run = train(of, codec, seed, data)
+        if rank == 0:
+            path.write_text(json.dumps(run))
+            took = f"{run['seconds']:.0f} s"
+            print(f"{name} {codec:24} seed {seed}: {100 * run['errors'][-1]:.2f} % in {took}", flush=True)
+        dist.barrier()
     dist.destroy_process_group()
 
 
@@ -219,7 +267,11 @@ def report(name: str, of: Experiment, runs: list[dict[str, Any]]) -> None:
             "99 % confidence, +- %": round(100 * half, 3),
             "best over the epochs, mean, %": round(100 * statistics.mean(best[codec]), 3),
             "over fp32": round(statistics.mean(last[codec]) / statistics.mean(last["fp32"]), 4),
+            "accuracy over fp32's": round((1 - statistics.mean(last[codec])) / (1 - statistics.mean(last["fp32"])), 5),
         }
+        sent = [run["bytes a step"] for run in runs if run["codec"] == codec and "bytes a step" in run]
+        if sent:
+            table[codec]["bytes that rank 0 sends a step"] = round(statistics.mean(sent))
     tests = {}
     for what, groups in {"last epoch": last, "best epoch": best}.items():
         if of.seeds > 1:
@@ -245,9 +297,15 @@ def report(name: str, of: Experiment, runs: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=EXPERIMENTS)
+    parser.add_argument("--types", nargs="+", help="run these alone for now; the table has what is there")
+    parser.add_argument("--seeds", type=int, help="how many; the experiment's own number by default")
     parser.add_argument("--kept", type=Path, help="folder for finished runs; default: a temporary one of today")
     chosen = parser.parse_args()
     of = EXPERIMENTS[chosen.dataset]
+    if chosen.seeds:
+        of = replace(of, seeds=chosen.seeds)
+    if chosen.types:
+        of = replace(of, types=tuple(chosen.types))
     if "AUGPIPE_DATA" not in os.environ:
         raise SystemExit("Set AUGPIPE_DATA to the folder that holds mnist.npz and cifar10_jpg.tar.gz.")
     kept = chosen.kept or Path(tempfile.gettempdir()) / f"augpipe-dettmers-{datetime.now(UTC):%Y-%m-%d}"
@@ -256,7 +314,10 @@ def main() -> None:
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     torch.multiprocessing.spawn(work, (server.port, chosen.dataset, of, str(kept)), nprocs=WORLD_SIZE)
     runs = [json.loads(path.read_text()) for path in sorted(kept.glob(f"{chosen.dataset}-*.json"))]
-    report(chosen.dataset, of, runs)
+    found = {run["codec"] for run in runs}
+    types = tuple(name for name in EXPERIMENTS[chosen.dataset].types if name in found)
+    if "fp32" in types:  # what the others are compared with
+        report(chosen.dataset, replace(of, types=types), runs)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,14 @@ from augpipe.trainer.codecs import Codec, codec
 
 NUM = 25_600_000
 SLICE = 131_072
-CASES = [("dynamic-tree", 256), ("dynamic-tree", 4096), ("bf16", 256), ("one-bit", 256), ("one-bit", 4096)]
+CASES = [
+    ("dynamic-tree", 256),
+    ("dynamic-tree", 4096),
+    ("nf4", 256),
+    ("bf16", 256),
+    ("one-bit", 256),
+    ("one-bit", 4096),
+]
 GOAL = "goal: at least 600 GB/s of float32"
 
 

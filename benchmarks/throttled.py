@@ -4,9 +4,10 @@
 
 Needs root, and `ip` and `tc` of iproute2; without them it says so and does nothing. One exchange: from the start of a
 backward pass that costs nothing to averaged gradients on all ranks, by torch's DistributedDataParallel (fp32, and with
-torch's fp16 hook), by DDP with the butterfly hook, and by the strategy `butterfly`, both with 8 bits. Whole steps:
-butterfly and lazy with SGD and momentum, the network's computing played by sleeping. Contenders take turns; a
-round's time is that of the slowest rank. Parameters have ResNet-50's shapes, scaled to --num.
+torch's fp16 and PowerSGD hooks), by DDP with the butterfly hook, and by the strategy `butterfly`, both with 8 bits, and
+with 4 and 1 and error feedback. Whole steps: butterfly and lazy with SGD and momentum, the network's computing played
+by sleeping. Contenders take turns; a round's time is that of the slowest rank. Parameters have ResNet-50's shapes,
+scaled to --num. A contender takes about a GB of memory in all: choose some with --only, or fewer gradients.
 """
 
 import argparse
@@ -19,11 +20,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 GOALS = {200.0: (0.28, 0.56), 1000.0: (0.40, 0.75)}
 """By Mbit/s: the 8-bit butterfly's time over DDP's in fp32, and over DDP's with the fp16 hook, at most."""
+GOAL_4_BITS = {200.0: 0.62}
+"""By Mbit/s: the time of the butterfly in 4 bits with error feedback over that in 8 bits without, at most."""
+FEW_BITS = {"4 bits": "nf4", "1 bit": "one-bit"}
 TIMEOUT_S = 120
 Contender = tuple[Callable[[], None], Callable[[], None], Callable[[], None]]
 """Do it once, finish what is pending, and close."""
@@ -116,6 +121,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     import torch.distributed as dist
     from torch import Tensor, nn
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
     from torch.nn.parallel import DistributedDataParallel
 
     from augpipe.trainer import butterfly_hook, strategy
@@ -167,7 +173,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def nothing() -> None:
         pass
 
-    def ddp(hook: tuple[object, Callable[..., object]] | None, *, is_ours: bool = False) -> Contender:
+    def ddp(hook: tuple[object, Callable[..., object]] | None, *, is_ours: bool = False, warm_up: int = 0) -> Contender:
         # ours as docs/sync.md says; torch's as it is by default
         settings = {"bucket_cap_mb": options.mib if is_ours else options.ddp_mib, "gradient_as_bucket_view": is_ours}
         model = DistributedDataParallel(Layers(0.0), **settings)
@@ -178,15 +184,24 @@ def worker(rank: int, options: argparse.Namespace) -> None:
             model(start).sum().backward()
             model.zero_grad()
 
+        for _ in range(warm_up):
+            once()
+
         def close() -> None:
             if hook is not None and hasattr(hook[0], "close"):
                 hook[0].close()
 
         return once, nothing, close
 
+    def power_sgd(matrix_rank: int) -> Contender:
+        # torch sends the first gradients as they are, at least two; its default is a thousand
+        state = PowerSGDState(None, matrix_approximation_rank=matrix_rank, start_powerSGD_iter=2)
+        return ddp((state, powerSGD_hook), warm_up=3)
+
     def ours(name: str, optimizer: Callable[..., torch.optim.Optimizer], compute_s: float, codec: str) -> Contender:
         model = Layers(compute_s)
-        sync = strategy(name, model, optimizer, codec=codec, bucket_bytes=int(options.mib * 2**20), timeout_s=TIMEOUT_S)
+        settings = {"bucket_bytes": int(options.mib * 2**20), "timeout_s": TIMEOUT_S}
+        sync = strategy(name, model, optimizer, codec=codec, error_feedback=codec in FEW_BITS.values(), **settings)
 
         def once() -> None:
             sync.module(start).sum().backward()
@@ -197,20 +212,32 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def momentum(parameters: object) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
+    def exchange_of(codec: str) -> Contender:
+        return ours("butterfly", lambda p: Nothing(p, lr=0.0), 0.0, codec)
+
+    def hook_of(codec: str) -> Contender:
+        made = butterfly_hook(codec=codec, error_feedback=codec in FEW_BITS.values(), timeout_s=TIMEOUT_S)
+        return ddp(made, is_ours=True)
+
     contenders: dict[str, Callable[[], Contender]] = {
         "DDP fp32": lambda: ddp(None),
         "DDP fp16 hook": lambda: ddp((None, fp16_compress_hook)),
-        "DDP butterfly hook, 8 bits": lambda: ddp(
-            butterfly_hook(codec=options.codec, timeout_s=TIMEOUT_S), is_ours=True
-        ),
-        "butterfly, 8 bits": lambda: ours("butterfly", lambda p: Nothing(p, lr=0.0), 0.0, options.codec),
+        **{f"DDP PowerSGD hook, rank {one}": partial(power_sgd, one) for one in (1, 2, 4)},
+        "DDP butterfly hook, 8 bits": lambda: hook_of(options.codec),
+        "butterfly, 8 bits": lambda: exchange_of(options.codec),
+        **{f"DDP butterfly hook, {bits}": partial(hook_of, codec) for bits, codec in FEW_BITS.items()},
+        **{f"butterfly, {bits}": partial(exchange_of, codec) for bits, codec in FEW_BITS.items()},
         "step of butterfly, 8 bits": lambda: ours("butterfly", momentum, options.compute_s, options.codec),
         "step of lazy, 8 bits": lambda: ours("lazy", momentum, options.compute_s, options.codec),
+        "step of butterfly, 4 bits": lambda: ours("butterfly", momentum, options.compute_s, FEW_BITS["4 bits"]),
+        "step of lazy, 4 bits": lambda: ours("lazy", momentum, options.compute_s, FEW_BITS["4 bits"]),
         "step of butterfly, fp32": lambda: ours("butterfly", momentum, options.compute_s, "fp32"),
         "step of lazy, fp32": lambda: ours("lazy", momentum, options.compute_s, "fp32"),
     }
     if options.only:
-        contenders = {name: make for name, make in contenders.items() if any(part in name for part in options.only)}
+        contenders = {
+            name: make for name, make in contenders.items() if any(_is_asked(name, part) for part in options.only)
+        }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     sent: dict[str, float] = {}
     for whole_steps in (False, True):  # not all at once: each has buffers as large as the gradients
@@ -237,6 +264,10 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     dist.barrier()
     sys.stdout.flush()
     os._exit(0)
+
+
+def _is_asked(name: str, part: str) -> bool:
+    return name == part[1:] if part.startswith("=") else part in name
 
 
 def _sent_bytes() -> int:
@@ -308,7 +339,9 @@ def main() -> None:
     parser.add_argument("--codec", default="dynamic-tree")
     parser.add_argument("--mib", type=float, default=4.0, help="buckets of ours, in MiB")
     parser.add_argument("--ddp-mib", type=float, default=25.0, help="DDP's bucket_cap_mb, but with our hook")
-    parser.add_argument("--only", nargs="*", help="contenders whose name has one of these parts")
+    parser.add_argument(
+        "--only", nargs="*", help="contenders whose name has one of these parts; a leading = asks for the whole name"
+    )
     parser.add_argument("--limit-s", type=float, default=900.0, help="seconds after which a bandwidth is given up")
     parser.add_argument("--name", default="throttled", help="of the kept result")
     parser.add_argument("--no-save", action="store_true")
@@ -339,13 +372,17 @@ def main() -> None:
             goal = GOALS.get(mbit)
             if None not in against:
                 print(f"  {name} / fp32 {against[0]:.3f}, / fp16 {against[1]:.3f}" + (f"; goal {goal}" if goal else ""))
-        for kind in ("8 bits", "fp32"):
+        few = ratio(seconds, "butterfly, 4 bits", ours)
+        if few is not None:
+            print(f"  butterfly, 4 bits / 8 bits {few:.3f}; goal {GOAL_4_BITS.get(mbit)}")
+        for kind in ("8 bits", "4 bits", "fp32"):
             lazy = ratio(seconds, f"step of lazy, {kind}", f"step of butterfly, {kind}")
             if lazy is not None:
                 print(f"  whole steps, {kind}: lazy / butterfly {lazy:.3f}; goal at most 1")
         found[f"{mbit:g} Mbit/s"] = result | {
             "butterfly_over_ddp_fp32": ratio(seconds, ours, fp32),
             "butterfly_over_ddp_fp16": ratio(seconds, ours, fp16),
+            "4_bits_over_8_bits": few,
             "lazy_over_butterfly": ratio(seconds, "step of lazy, 8 bits", "step of butterfly, 8 bits"),
         }
     even = {theirs: break_even(medians, ours, theirs) for theirs in (fp32, fp16)}

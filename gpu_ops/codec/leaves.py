@@ -22,6 +22,9 @@ SIGN_SHIFT = np.int32(31)
 MIRROR = np.int32(127)
 """Codes are sorted by value: magnitude k of the negative side is code 127 - k, which is 127 ^ k."""
 
+HEADER_BYTES = 8
+"""Of the payloads whose size does not say how many numbers they hold: they begin with it, int64."""
+
 ZERO = np.int32(0)
 ONE = np.float32(1.0)
 SMALLEST_BFLOAT16_INFINITY = np.int32(0x7F80)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from augpipe.gpu_ops.codec.leaves import INFINITE, magnitude_bits
+from augpipe.gpu_ops.codec.leaves import HEADER_BYTES, INFINITE, magnitude_bits
 from augpipe.gpu_ops.codec.memory import (
     load_byte,
     load_float,
@@ -17,7 +17,6 @@ from augpipe.gpu_ops.codec.memory import (
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
-HEADER_BYTES = 8
 MEANS_BYTES = 8
 """The bytes of a block's scales: the mean of its numbers >= 0, then that of those below, float32 both."""
 

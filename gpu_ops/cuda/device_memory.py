@@ -76,7 +76,7 @@ def _store(item: Any, num: int = 1) -> Any:
     return as_intrinsic(storer, ["address", *(f"value_{i}" for i in range(num))])
 
 
-load_u8 = _load(types.uint8, types.uint32)
+load_u8, load_u16 = _load(types.uint8, types.uint32), _load(types.uint16, types.uint32)
 load_u32, load_i32, load_i64 = _load(types.uint32), _load(types.int32), _load(types.int64)
 load_f32 = _load(types.float32)
 store_u8, store_u16, store_u32 = _store(types.uint8), _store(types.uint16), _store(types.uint32)

@@ -46,7 +46,8 @@ load_f32 = load_changing_f32 = _load(ctypes.c_float, np.float32)
 store_u8, store_u16, store_u32 = _store(ctypes.c_uint8), _store(ctypes.c_uint16), _store(ctypes.c_uint32)
 store_f32, store_f32_pair = _store(ctypes.c_float), _store(ctypes.c_float, 2)
 
-load_changing_u8, load_changing_u16 = load_u8, _load(ctypes.c_uint16, np.uint32)
+load_u16 = load_changing_u16 = _load(ctypes.c_uint16, np.uint32)
+load_changing_u8 = load_u8
 load_changing_i32, load_changing_four_f32 = load_i32, _load_several(ctypes.c_float, np.float32, 4)
 load_two_i32, load_four_i32 = _load_several(ctypes.c_int32, np.int32, 2), _load_several(ctypes.c_int32, np.int32, 4)
 store_i32, store_two_i32 = _store(ctypes.c_int32), _store(ctypes.c_int32, 2)

@@ -1,5 +1,6 @@
 """Cases of encoded exchanges: same weights everywhere, bytes by the formula, exempt tensors, residuals, NaN."""
 
+import itertools
 import math
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.distributed.sync_models import (
     weights,
 )
 
-CODECS = ["bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "one-bit"]
+CODECS = ["bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "nf4", "one-bit"]
 
 
 def bit_identical(rank: int, world_size: int) -> None:
@@ -120,13 +121,16 @@ def exempt_tensors_are_exact(rank: int, world_size: int) -> None:
 
 
 def bytes_by_formula(rank: int, world_size: int) -> None:
-    """2(K-1)/K N (1 + 4/256) a rank and step on average over the ranks; no rank more than a slice's rounding beyond."""
-    used = codec("dynamic-tree", block=256)
+    """2(K-1)/K N (1 + 4/256) a rank and step on average over the ranks; no rank more than a slice's rounding beyond.
+
+    In four bits a half for the 1, and a header of eight bytes for each slice.
+    """
     num = sum(parameter.numel() for parameter in network().parameters() if parameter.ndim > 1)
-    formula = butterfly_bytes(num, world_size, lambda n: n + 4 * n / 256)
-    for name in ("butterfly", "lazy", "ddp"):
+    for name, codec_name in itertools.product(("butterfly", "lazy", "ddp"), ("dynamic-tree", "nf4")):
+        code_bytes, header = {"dynamic-tree": (1.0, 0), "nf4": (0.5, 8)}[codec_name]
+        formula = butterfly_bytes(num, world_size, lambda n: n) * (code_bytes + 4 / 256)
         model = network()
-        sync = build(name, model, codec=used, bucket_bytes=2**20)
+        sync = build(name, model, codec=codec(codec_name, block=256), bucket_bytes=2**20)
         sent = train_step(sync, batches(rank, 1)[0]).bytes_sent
         sync.flush()
         late = sync.meter.since_last()
@@ -134,8 +138,8 @@ def bytes_by_formula(rank: int, world_size: int) -> None:
         everyones = torch.zeros(world_size)
         everyones[rank] = payload
         torch.distributed.all_reduce(everyones)
-        # each of K slices may have a last, short block: 4 bytes at most
-        assert formula <= float(everyones.mean()) <= formula + 2 * world_size * 4
+        # each of K slices may have a last, short block: 4 bytes at most, and of half bytes one
+        assert formula <= float(everyones.mean()) <= formula + 2 * world_size * (4 + header + (header > 0))
         assert abs(payload - formula) < 64 * 2 * world_size
         assert sync.meter.total["control"] < 200 * world_size * 4
         sync.close()

@@ -47,7 +47,7 @@ def exact(rank: int, world_size: int) -> None:
 def encoded(rank: int, world_size: int) -> None:
     """Near to fp32, and the same on all ranks."""
     expected = trained(rank, None)
-    for codec in ("bf16", "dynamic-tree", "one-bit"):
+    for codec in ("bf16", "dynamic-tree", "nf4", "one-bit"):
         found = trained(rank, codec, accumulate=1)
         assert_same_everywhere(found)
         assert 0 < (found - expected).abs().max() < 0.25

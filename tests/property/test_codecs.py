@@ -149,7 +149,7 @@ def test_a_payload_says_how_many_numbers_it_holds(name: str, num: int, block: in
         np.testing.assert_array_equal(decoded, zeros)
 
 
-@pytest.mark.parametrize("name", ["bf16", "dynamic-tree", "linear", "one-bit"])
+@pytest.mark.parametrize("name", ["bf16", "dynamic-tree", "linear", "nf4", "one-bit"])
 @given(seed=st.integers(0, 2**32 - 1), num_steps=st.integers(1, 8), block=BLOCKS)
 def test_error_feedback_loses_nothing(name: str, seed: int, num_steps: int, block: int | None) -> None:
     tested = codec(name, block=block)

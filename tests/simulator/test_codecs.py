@@ -120,8 +120,9 @@ def assert_decoded_alike(tested: Codec, messages: Sequence[Sequence[np.ndarray]]
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("broken", [False, True])
-def test_codes(block: int | None, broken: bool, start: int) -> None:
-    tested, xs = made("dynamic-tree", block), [numbers(size, broken=broken) for size in SIZES]
+@pytest.mark.parametrize("name", ["dynamic-tree", "nf4"])
+def test_codes(name: str, block: int | None, broken: bool, start: int) -> None:
+    tested, xs = made(name, block), [numbers(size, broken=broken) for size in SIZES]
     payloads, count = encoded(tested, xs, start)
     assert count == sum((~np.isfinite(x)).sum() for x in xs)
     for payload, x in zip(payloads, xs, strict=True):
@@ -130,7 +131,7 @@ def test_codes(block: int | None, broken: bool, start: int) -> None:
     assert_decoded_alike(tested, [payloads, others, payloads], start)
 
 
-@pytest.mark.parametrize("name", CODEBOOKS)
+@pytest.mark.parametrize("name", [*CODEBOOKS, "nf4"])
 @pytest.mark.parametrize("factor", [1e-42, 1.0, 1e37])
 def test_every_codebook(name: str, factor: float) -> None:
     """Also of nothing but denormal numbers, and of the largest ones."""
@@ -153,7 +154,7 @@ def test_whole_types(name: str, start: int) -> None:
     assert_decoded_alike(tested, [payloads, [tested.encode(x[::-1].copy()) for x in map(np.nan_to_num, xs)]], start)
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "linear", "one-bit"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "linear", "nf4", "one-bit"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_what_is_not_finite_is_counted_wherever_it_stands(name: str, value: float) -> None:
     """A thread takes eight numbers, each of them in a register of its own."""
@@ -182,9 +183,10 @@ def test_one_bit(block: int | None, broken: bool, factor: float, start: int) -> 
     assert_decoded_alike(tested, [payloads, [tested.encode(-x) for x in xs]], start)
 
 
-def test_a_header_that_says_another_number() -> None:
+@pytest.mark.parametrize("name", ["nf4", "one-bit"])
+def test_a_header_that_says_another_number(name: str) -> None:
     """The host does not read it: what is decoded is NaN."""
-    tested = made("one-bit", 32)
+    tested = made(name, 32)
     payload, out = torch.from_numpy(tested.encode(numbers(33))), torch.zeros(34)
     tested.decode_on_device([Slice(*memories([out]), tuple(memories([payload])))], False)
     assert tested.num_bytes(34) == len(payload) and out.isnan().all()
@@ -207,7 +209,7 @@ def found(unit: BucketExchange) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("residuals", [False, True])
-@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree"])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree", "nf4"])
 def test_an_exchange_on_a_device(name: str, residuals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on the CPU: values, residuals, norms, flags and counts; the host waits once a step, and launches stay few."""
     on_the_cpu = ranks_of_a_bucket(name, residuals=residuals)

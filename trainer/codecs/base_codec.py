@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.codec.leaves import HEADER_BYTES
 from augpipe.trainer.codecs.arrays import Array, Memory, Slice, empty_like, flat, is_tensor, payload_of, same_place
 
 
@@ -143,6 +144,26 @@ class Codec(ABC):
     def shares_scale(self) -> bool:
         """Whether numbers share a scale."""
         return True
+
+
+def num_in_header(codec: Codec, payload: Memory) -> int:
+    """How many numbers a payload's first eight bytes say, int64; `ValueError` where that does not go with its size."""
+    if payload.num >= HEADER_BYTES:
+        head = payload.owner[:HEADER_BYTES]
+        num = int.from_bytes((head.cpu().numpy() if is_tensor(head) else head).tobytes(), "little", signed=True)
+        if num >= 0 and codec.num_bytes(num) == payload.num:
+            return num
+    raise ValueError(
+        f"payload has {payload.num} bytes, and its header does not say that many numbers with {codec.name}, "
+        f"block={codec.block}. It was cut, or encoded by another codec."
+    )
+
+
+def check_header(codec: Codec, payload: Memory, num: int) -> None:
+    """`ValueError` where a payload's header says another number than `num`."""
+    held = num_in_header(codec, payload)
+    if held != num:
+        raise ValueError(f"payload holds {held} numbers and out {num}: sizes must agree.")
 
 
 def blocks_of(num: int, block: int | None) -> int:

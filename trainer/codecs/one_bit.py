@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES, decode_signs, encode_signs
-from augpipe.trainer.codecs.arrays import Memory, Slice, is_tensor
-from augpipe.trainer.codecs.base_codec import Codec, blocks_of
+from augpipe.gpu_ops.codec.leaves import HEADER_BYTES
+from augpipe.gpu_ops.codec.one_bit import MEANS_BYTES, decode_signs, encode_signs
+from augpipe.trainer.codecs.arrays import Memory, Slice
+from augpipe.trainer.codecs.base_codec import Codec, blocks_of, check_header, num_in_header
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,7 @@ class OneBitCodec(Codec):
 
     def num_values(self, payload: Memory) -> int:
         """What the payload says, if that goes with its length."""
-        if payload.num >= HEADER_BYTES:
-            head = payload.owner[:HEADER_BYTES]
-            num = int.from_bytes((head.cpu().numpy() if is_tensor(head) else head).tobytes(), "little", signed=True)
-            if num >= 0 and self.num_bytes(num) == payload.num:
-                return num
-        raise ValueError(
-            f"payload has {payload.num} bytes, and its header does not say that many numbers with {self.name}, "
-            f"block={self.block}. It was cut, or encoded by another codec."
-        )
+        return num_in_header(self, payload)
 
     def encode_memory(self, values: Memory, payload: Memory) -> int:
         """Means and signs."""
@@ -49,10 +42,7 @@ class OneBitCodec(Codec):
 
     def decode_memory(self, payload: Memory, values: Memory, add: bool) -> None:
         """One of two means for each bit."""
-        if self.num_values(payload) != values.num:
-            raise ValueError(
-                f"payload holds {self.num_values(payload)} numbers and out {values.num}: sizes must agree."
-            )
+        check_header(self, payload, values.num)
         decode_signs(payload.address, values.address, values.num, self.block or max(values.num, 1), add)
 
     def encode_on_device(self, slices: Sequence[Slice]) -> Any:

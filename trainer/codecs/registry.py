@@ -5,6 +5,7 @@ from collections.abc import Callable
 from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.codebooks import CODEBOOKS
 from augpipe.trainer.codecs.eight_bit import EightBitCodec
+from augpipe.trainer.codecs.four_bit import FourBitCodec
 from augpipe.trainer.codecs.one_bit import OneBitCodec
 from augpipe.trainer.codecs.whole import Bfloat16Codec, Float32Codec
 
@@ -20,6 +21,7 @@ def _registry() -> dict[str, Callable[[int | None], Codec]]:
     }
     for name in CODEBOOKS:
         made[name] = lambda block, name=name: EightBitCodec(name, block)  # type: ignore[misc]
+    made["nf4"] = lambda block: FourBitCodec(block=block)
     made["one-bit"] = lambda block: OneBitCodec(block=block)
     return made
 

@@ -235,7 +235,7 @@ class SyncConfig(Section):
     """ddp: torch's own; butterfly: each rank sums its share of the gradient; lazy: each rank also keeps its share of
     the optimizer and sends updates, which are waited for only where they are used."""
     codec: str = "fp32"
-    """What is sent: fp32, bf16, dynamic-tree, dynamic-map, linear, mantissa, static-tree, one-bit."""
+    """What is sent: fp32, bf16, dynamic-tree, dynamic-map, linear, mantissa, static-tree, nf4, one-bit."""
     bucket_bytes: int | None = Field(default=None, ge=1)
     """Gradients that travel together, in bytes of float32; unset: 4 MiB, or 25 MiB for ddp without a codec."""
     error_feedback: bool = False

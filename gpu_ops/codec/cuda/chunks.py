@@ -182,6 +182,20 @@ def write_bytes(address, left, word):
         write_byte(address + 3, left - 3, word, 24)
 
 
+@function()
+def write_header(address, num):
+    """How many numbers a payload holds, int64 at any address."""
+    write_bytes(address, np.int32(4), np.uint32(num & 0xFFFFFFFF))
+    write_bytes(address + 4, np.int32(4), np.uint32(num >> 32))
+
+
+@function("boolean")
+def is_header_of(address, num):
+    """Whether the header at `address` says `num`."""
+    low, high = bytes_at(address, np.int32(4)), bytes_at(address + 4, np.int32(4))
+    return low == np.uint32(num & 0xFFFFFFFF) and high == np.uint32(num >> 32)
+
+
 @function("int32")
 def largest_of_fours(near, far):
     """The bits of the largest magnitude of a lane's eight numbers, given by theirs."""
@@ -203,12 +217,22 @@ def count_infinite(count, four):
         add_to(count, num)
 
 
-def chunk_decoder(scales_of: Callable[..., Any], four_decoded: Callable[..., Any]) -> Any:
+@function("int64")
+def same_place(i, nth, block):
+    """Where the code of number `i` stands among all codes: it is the `i`-th."""
+    return i
+
+
+def chunk_decoder(
+    scales_of: Callable[..., Any], four_decoded: Callable[..., Any], place_of: Callable[..., Any] = same_place
+) -> Any:
     """A function that decodes a lane's part of a chunk: a slice's messages, whose rows begin at `row`, in turn.
 
     Args:
         scales_of: (address, nth, num) -> what block `nth` of a payload of `num` numbers has for all its numbers.
-        four_decoded: (codes, i, left, scales, levels) -> the four numbers from `i` on; anything beyond the `left` ones.
+        four_decoded: (codes, place, left, scales, levels) -> the four numbers whose codes stand from `place` on;
+            anything beyond the `left` ones.
+        place_of: (i, nth, block) -> where the code of number `i`, of block `nth`, stands among all codes.
     """
 
     @function()
@@ -217,13 +241,13 @@ def chunk_decoder(scales_of: Callable[..., Any], four_decoded: Callable[..., Any
         nth, first, left = chunk_of(warp, num, block, chunks)
         at = np.int32(np.int32(4) * np.int32(lane))
         i, left_near, left_far = first + np.int64(at), np.int32(left - at), np.int32(left - at - FAR)
-        values = load_i64(row) + i * 4
+        values, place = load_i64(row) + i * 4, place_of(i, nth, block)
         near, far = four_sums_at(values, left_near, add), four_sums_at(values + FAR * 4, left_far, add)
         last = row + messages * ROW_BYTES
         while left > 0 and row < last:
             scales, codes = scales_of(load_i64(row + 8), nth, num), load_i64(row + 16)
-            near = sum_of_fours(near, four_decoded(codes, i, left_near, scales, levels))
-            far = sum_of_fours(far, four_decoded(codes, i + FAR, left_far, scales, levels))
+            near = sum_of_fours(near, four_decoded(codes, place, left_near, scales, levels))
+            far = sum_of_fours(far, four_decoded(codes, place + FAR, left_far, scales, levels))
             row += ROW_BYTES
         write_four(values, left_near, near)
         write_four(values + FAR * 4, left_far, far)

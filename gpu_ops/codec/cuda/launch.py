@@ -12,6 +12,7 @@ from typing import Any
 from numba import cuda
 
 from augpipe.gpu_ops.codec.cuda import codes as codec_codes
+from augpipe.gpu_ops.codec.cuda import four_bit as codec_four_bit
 from augpipe.gpu_ops.codec.cuda import one_bit as codec_one_bit
 from augpipe.gpu_ops.codec.cuda.chunks import CHUNK, LAUNCH_BOUNDS, THREADS, WARPS
 from augpipe.gpu_ops.image.cuda.launch import _compiled, _launch, _lock
@@ -22,6 +23,8 @@ CODEC_KERNELS: dict[str, tuple[Callable[..., None], str]] = {
     "decode_codes": (codec_codes.decode_codes, f"void({', '.join(['int64'] * 6)})"),
     "encode_bfloat16": (codec_codes.encode_bfloat16, f"void({', '.join(['int64'] * 2)})"),
     "decode_bfloat16": (codec_codes.decode_bfloat16, f"void({', '.join(['int64'] * 6)})"),
+    "encode_nibbles": (codec_four_bit.encode_nibbles, f"void({', '.join(['int64'] * 5)})"),
+    "decode_nibbles": (codec_four_bit.decode_nibbles, f"void({', '.join(['int64'] * 6)})"),
     "encode_signs": (codec_one_bit.encode_signs, f"void({', '.join(['int64'] * 5)})"),
     "join_partials": (codec_one_bit.join_partials, f"void({', '.join(['int64'] * 4)})"),
     "decode_signs": (codec_one_bit.decode_signs, f"void({', '.join(['int64'] * 6)})"),
@@ -60,7 +63,7 @@ class Slices:
 
     @property
     def num_absmax(self) -> int:
-        """How many int32 of scratch `encode_codes` takes, zeros before."""
+        """How many int32 of scratch `encode_codes` and `encode_nibbles` take, zeros before."""
         return self.num_blocks if self.chunks > 1 else 0
 
     @property
@@ -125,6 +128,14 @@ def encode_codes(launch: Launch, count: int, scratch: int, entries: int, first_b
     if chunks > 1:
         _queue("largest_magnitudes", launch, chunks, scratch, block, chunks)
     _queue("encode_codes", launch, chunks, count, scratch, block, chunks, entries, first_bucket, num_buckets)
+
+
+def encode_nibbles(launch: Launch, count: int, scratch: int) -> None:
+    """Queue the encoding to four bits; `count` and `scratch` as for `encode_codes`."""
+    block, chunks = launch.slices.block, launch.slices.chunks
+    if chunks > 1:
+        _queue("largest_magnitudes", launch, chunks, scratch, block, chunks)
+    _queue("encode_nibbles", launch, chunks, count, scratch, block, chunks)
 
 
 def encode_bfloat16(launch: Launch, count: int) -> None:

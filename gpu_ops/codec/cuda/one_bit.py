@@ -22,13 +22,16 @@ from augpipe.gpu_ops.codec.cuda.chunks import (
     chunk_of,
     count_infinite,
     four_at,
+    is_header_of,
     largest_of_fours,
     largest_of_warp,
     sum_of_warp,
     write_bytes,
+    write_header,
 )
 from augpipe.gpu_ops.codec.cuda.codes import checked_divisor
-from augpipe.gpu_ops.codec.one_bit import HEADER_BYTES, MEANS_BYTES
+from augpipe.gpu_ops.codec.leaves import HEADER_BYTES
+from augpipe.gpu_ops.codec.one_bit import MEANS_BYTES
 from augpipe.gpu_ops.cuda.functions import function
 from augpipe.gpu_ops.cuda.memory import (
     WARP,
@@ -138,8 +141,7 @@ def encode_signs(slices, count, partials, block, chunks):
     lane = np.int32(cuda.threadIdx.x)
     values, means, signs, num = load_i64(row), load_i64(row + 8), load_i64(row + 16), load_i64(row + 24)
     if warp == 0 and lane == 0:
-        write_bytes(means - HEADER_BYTES, np.int32(4), np.uint32(num & 0xFFFFFFFF))
-        write_bytes(means - HEADER_BYTES + 4, np.int32(4), np.uint32(num >> 32))
+        write_header(means - HEADER_BYTES, num)
     nth, first, left = chunk_of(warp, num, block, chunks)
     if left > 0:
         at = np.int32(np.int32(4) * lane)
@@ -196,8 +198,7 @@ def chosen(signs, above, below):
 @function("float32", "float32")
 def means_of(address, nth, num):
     """The two means of a block; NaN where the header says another number than `num`."""
-    low, high = bytes_at(address - HEADER_BYTES, np.int32(4)), bytes_at(address - HEADER_BYTES + 4, np.int32(4))
-    is_ours = low == np.uint32(num & 0xFFFFFFFF) and high == np.uint32(num >> 32)
+    is_ours = is_header_of(address - HEADER_BYTES, num)
     above = np.int32(bytes_at(address + nth * MEANS_BYTES, np.int32(4)))
     below = np.int32(bytes_at(address + nth * MEANS_BYTES + 4, np.int32(4)))
     return float32_of(above if is_ours else NAN_BITS), float32_of(below if is_ours else NAN_BITS)

@@ -10,7 +10,13 @@ from augpipe.gpu_ops.codec.cuda.launch import CODEC_KERNELS, compile_ptx_of  # n
 from augpipe.gpu_ops.image.cuda import ptx as tools  # noqa: E402 - loads numba.cuda
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
-NUM_SHUFFLES = {"largest_magnitudes": 5, "encode_codes": 5, "encode_signs": 20, "join_partials": 20}
+NUM_SHUFFLES = {
+    "largest_magnitudes": 5,
+    "encode_codes": 5,
+    "encode_nibbles": 5,
+    "encode_signs": 20,
+    "join_partials": 20,
+}
 """Five for each number that a warp reduces; other kernels need none."""
 VECTORS = {
     "largest_magnitudes": {("ld.global.nc.", 128)},
@@ -18,11 +24,13 @@ VECTORS = {
     "decode_codes": {("ld.global.", 128), ("st.global.", 128)},
     "encode_bfloat16": {("ld.global.nc.", 128), ("st.global.", 64)},
     "decode_bfloat16": {("ld.global.nc.", 64), ("ld.global.", 128), ("st.global.", 128)},
+    "encode_nibbles": {("ld.global.nc.", 128)},
+    "decode_nibbles": {("ld.global.", 128), ("st.global.", 128)},
     "encode_signs": {("ld.global.nc.", 128)},
     "join_partials": set(),
     "decode_signs": {("ld.global.", 128), ("st.global.", 128)},
 }
-"""Bits that one instruction moves: four numbers, or four bfloat16. Four codes are one uint32."""
+"""Bits that one instruction moves: four numbers, or four bfloat16. Four codes of eight bits are one uint32."""
 LARGEST_NUM_REGISTERS = 64
 
 

@@ -30,9 +30,10 @@ def test_the_residual_is_what_decoding_left_out() -> None:
     np.testing.assert_array_equal(feedback.residual("b"), x - feedback.codec.decode(payload))
 
 
-def test_one_bit_comes_to_the_mean_with_feedback_alone() -> None:
-    """Repeating one gradient: its mean arrives with error feedback, and the same two levels for ever without."""
-    tested, x = codec("one-bit"), gradients(512)
+@pytest.mark.parametrize("name", ["nf4", "one-bit"])
+def test_the_mean_arrives_with_feedback_alone(name: str) -> None:
+    """Repeating one gradient: its mean arrives with error feedback, and the same few levels for ever without."""
+    tested, x = codec(name), gradients(512)
     feedback, steps = ErrorFeedback(tested), 200
     received = np.zeros(512)
     for _ in range(steps):
@@ -42,7 +43,7 @@ def test_one_bit_comes_to_the_mean_with_feedback_alone() -> None:
     assert with_feedback < without / 10
 
 
-@pytest.mark.parametrize("name", ["dynamic-tree", "bf16", "one-bit"])
+@pytest.mark.parametrize("name", ["dynamic-tree", "bf16", "nf4", "one-bit"])
 def test_a_block_that_is_not_finite_leaves_its_residual(name: str) -> None:
     feedback, x = ErrorFeedback(codec(name, block=64)), gradients(256)
     encoded(feedback, "a", x)

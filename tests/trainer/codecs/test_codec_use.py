@@ -18,7 +18,7 @@ from augpipe.trainer.codecs import Codec, arrays, base_codec, codec, names
 from augpipe.trainer.codecs.eight_bit import EightBitCodec
 
 ROOT = Path(__file__).resolve().parents[3]
-ALL = ("fp32", "bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "one-bit")
+ALL = ("fp32", "bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "nf4", "one-bit")
 
 
 def gradients(num: int, seed: int = 0) -> np.ndarray:
