@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from threading import Lock
 
-CLASSES = ("gradients", "weights", "exempt", "control")
-"""gradients: encoded gradients, and their encoded means on the way back; weights: slices of updated weights or encoded
+CLASSES = ("gradients", "weights", "exempt", "activations", "deltas", "control")
+"""activations, deltas: features of split layers on the way forward, their error deltas on the way back; gradients: encoded gradients, and their encoded means on the way back; weights: slices of updated weights or encoded
 updates; exempt: one-dimensional tensors that go uncompressed, either way; control: masks, norms, flags, padding."""
 
 
