@@ -4,8 +4,9 @@ from collections.abc import Callable
 from threading import Lock
 
 CLASSES = ("gradients", "weights", "exempt", "activations", "deltas", "control")
-"""activations, deltas: features of split layers on the way forward, their error deltas on the way back; gradients: encoded gradients, and their encoded means on the way back; weights: slices of updated weights or encoded
-updates; exempt: one-dimensional tensors that go uncompressed, either way; control: masks, norms, flags, padding."""
+"""gradients: encoded gradients, and their encoded means on the way back; weights: slices of updated weights or encoded
+updates; exempt: one-dimensional tensors that go uncompressed, either way; activations, deltas: features of split layers
+on the way forward, and their error deltas on the way back; control: masks, norms, flags, padding."""
 
 
 class Meter:

@@ -55,8 +55,8 @@ class ForwardPass:
             raise ValueError("split layers were called outside of their network: call the network that split returned.")
         if len(x) != self._rows[self.link.rank]:
             raise ValueError(
-                f"split layers got {len(x)} rows, and the network {self._rows[self.link.rank]} images: only layers that "
-                "see one row an image can be split. Leave this one out of layers."
+                f"split layers got {len(x)} rows, and the network {self._rows[self.link.rank]} images: only layers "
+                "that see one row an image can be split. Leave this one out of layers."
             )
         return self._rows
 

@@ -32,7 +32,7 @@ GIVES: dict[Kind, Layout] = {"column": "columns", "row": "partial"}
 
 
 def even_cuts(num: int, parts: int) -> tuple[int, ...]:
-    """`parts` + 1 offsets that cut `num` into shares which differ by at most one; some are empty where `num` is less."""
+    """`parts` + 1 offsets that cut `num` into shares which differ by at most one; some may be empty."""
     return tuple(k * num // parts for k in range(parts + 1))
 
 

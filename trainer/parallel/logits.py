@@ -1,4 +1,4 @@
-"""Logits that stay split by classes, and what is asked of logits, whole or split: the loss, and the likeliest classes."""
+"""Logits that stay split by classes, and what is asked of logits, whole or split: losses and likeliest classes."""
 
 from dataclasses import dataclass
 from typing import Any

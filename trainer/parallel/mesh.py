@@ -4,9 +4,12 @@ layers are split."""
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from augpipe.checks.plural import count
 
 AXES = ("data", "model")
 
@@ -48,6 +51,12 @@ class Mesh:
         """This rank's place on the model axis: which part of a split layer it holds."""
         return self.device_mesh.get_local_rank("model")
 
+    @property
+    def device(self) -> torch.device:
+        """Where this rank trains: CUDA's current device, or the CPU."""
+        is_cuda = self.device_mesh.device_type == "cuda"
+        return torch.device("cuda", torch.cuda.current_device()) if is_cuda else torch.device("cpu")
+
     def __deepcopy__(self, _memo: Any) -> "Mesh":
         return self
 
@@ -71,7 +80,7 @@ def make_mesh(model: int = 1, *, device_type: str = "cpu") -> Mesh:
     if isinstance(model, bool) or not isinstance(model, int) or model < 1 or world_size % model:
         fitting = [str(m) for m in range(1, world_size + 1) if world_size % m == 0]
         raise ValueError(
-            f"model={model!r} does not divide the run's {world_size} rank{'s' if world_size > 1 else ''}: the model axis "
-            f"can have {', '.join(fitting)}. Choose one of these, or start another number of ranks."
+            f"model={model!r} does not divide the run's {count(world_size, 'rank')}: the model axis can have "
+            f"{', '.join(fitting)}. Choose one of these, or start another number of ranks."
         )
     return Mesh(device_mesh=init_device_mesh(device_type, (world_size // model, model), mesh_dim_names=AXES))

@@ -76,8 +76,8 @@ def choose_layers(model: nn.Module, layers: str | Sequence[str], size: int) -> l
             chosen = list(known)
         else:
             raise ValueError(
-                f"layers='auto' is for this package's convolutional networks and for torch.nn.Sequential, and this is a "
-                f"{type(model).__name__}. Name layers: {_listed(known)}."
+                "layers='auto' is for this package's convolutional networks and for torch.nn.Sequential, and this is "
+                f"a {type(model).__name__}. Name layers: {_listed(known)}."
             )
     else:
         patterns = [layers] if isinstance(layers, str) else list(layers)
@@ -107,8 +107,8 @@ def _check(model: nn.Module, name: str, layer: nn.Module, size: int) -> None:
     if least < size:
         what = "rows of places" if isinstance(layer, LocallyConnected2d) else "features"
         raise ValueError(
-            f"layer {name} has {least} {what}, too few to be split in {size}: leave it out of layers, or choose a smaller "
-            "model axis."
+            f"layer {name} has {least} {what}, too few to be split in {size}: leave it out of layers, or choose a "
+            "smaller model axis."
         )
     own = {id(parameter) for parameter in layer.parameters()}
     for other, module in model.named_modules():

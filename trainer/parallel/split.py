@@ -169,8 +169,7 @@ def split(
     """
     names = choose_layers(model, layers, mesh.model_size)
     codecs = [codec_by_name(one) if isinstance(one, str) else one for one in (activations, deltas)]
-    device = next(model.parameters()).device
-    issuer = Issuer("model axis", device)
+    issuer = Issuer("model axis", mesh.device)
     group = own_group(mesh.model, timeout_s=timeout_s, waits_itself=True)
     link = Link(group, issuer, activations=codecs[0], deltas=codecs[1], timeout_s=timeout_s, small=small)
     passes = ForwardPass(link)
