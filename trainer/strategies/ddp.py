@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from augpipe.trainer.codecs.base_codec import Codec
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
 from augpipe.trainer.strategies.alone import Alone
@@ -46,6 +47,7 @@ class Ddp(Alone):
         group: ProcessGroup,
         find_unused_parameters: bool,
         timeout_s: float,
+        issuer: Issuer | None,
         left_to_others: list[str],
     ) -> None:
         super().__init__(model, optimizer, names, clip_norm=clip_norm)
@@ -68,7 +70,12 @@ class Ddp(Alone):
         self._hook_state: ButterflyState | None = None
         if codec.name != "fp32":
             self._hook_state, hook = butterfly_hook(
-                codec, group=group, exempt_1d=exempt_1d, error_feedback=error_feedback, timeout_s=timeout_s
+                codec,
+                group=group,
+                exempt_1d=exempt_1d,
+                error_feedback=error_feedback,
+                timeout_s=timeout_s,
+                issuer=issuer,
             )
             self._ddp.register_comm_hook(self._hook_state, hook)
             self.meter = self._hook_state.meter
