@@ -138,9 +138,7 @@ def test_one_rank_alone_steps_as_a_plain_loop_to_the_last_bit(
             optimizer.zero_grad()
         values.append([parameter.detach() for parameter in model.parameters()])
     assert [report.found_inf for report in reports] == [amp and step == 2 for step in range(6)]
-    assert [report.non_finite for report in reports] == [
-        7 * 5 + 5 + 5 * 3 + 3 if amp and step == 2 else 0 for step in range(6)
-    ]
+    assert [report.non_finite for report in reports] == [58 * (amp and step == 2) for step in range(6)]
     assert all(torch.equal(mine, plain) for mine, plain in zip(*values, strict=True))
 
 
@@ -234,7 +232,7 @@ def test_gradients_are_dropped_once_they_are_used() -> None:
     assert report.grad_norm == pytest.approx(6**0.5) and report.non_finite == 0
     assert all(parameter.grad is None for parameter in model.parameters())
     (model.weight * torch.tensor([[1.0, math.nan], [math.inf, 1.0]])).sum().backward()
-    assert alone.step().non_finite == 4  # what clipping by a norm of NaN leaves
+    assert alone.step().non_finite == 2  # before clipping by a norm of NaN, which leaves none
 
 
 class Lars(SGD):
