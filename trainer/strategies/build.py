@@ -11,6 +11,7 @@ from torch.distributed import ProcessGroup
 from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.ranks import describe, handshake, own_group, world_size_of
 from augpipe.trainer.strategies.alone import Alone
 from augpipe.trainer.strategies.butterfly import Butterfly
@@ -40,6 +41,7 @@ def strategy(
     find_unused_parameters: bool = False,
     timeout_s: float = 300.0,
     wait: Literal["use", "model"] = "use",
+    issuer: Issuer | None = None,
 ) -> Strategy:
     """Wrap `model` for training on all ranks of `group`; called by all of them at the same point.
 
@@ -64,6 +66,8 @@ def strategy(
         timeout_s: seconds after which an exchange that a rank takes no part in is an error.
         wait: under lazy, "use": each parameter is awaited where it is next read; "model": all of them when the model is
             next called, for models under torch.compile.
+        issuer: the thread that issues the collectives, where the process has others on this device, of another strategy
+            or its own; None for one of the strategy's own. It is left open. DDP without a codec issues its own.
 
     Raises:
         ValueError: an argument, a parameter or the optimizer does not fit.
@@ -135,6 +139,7 @@ def strategy(
             group=own,
             find_unused_parameters=find_unused_parameters,
             timeout_s=timeout_s,
+            issuer=issuer,
             left_to_others=[known for known, parameter in model.named_parameters() if parameter in others],
         )
     exchange = GroupExchange(
@@ -145,6 +150,7 @@ def strategy(
         timeout_s=timeout_s,
         error_feedback=error_feedback,
         with_norm=clip_norm is not None,
+        issuer=issuer,
     )
 
     def strangers() -> Iterator[nn.Parameter]:
