@@ -181,7 +181,7 @@ def replace_chains(
         assert first is not None
         members = [(name.rpartition(".")[2], model.get_submodule(name)) for name, _ in chain]
         first.chain = Chain(members, passes, last=layout, scheme=scheme)
-    for name in sequentials:
+    for name in sorted(sequentials, reverse=True):  # the network itself last
         sequential = model.get_submodule(name)
         assert isinstance(sequential, nn.Sequential)
         if not name:
