@@ -335,7 +335,7 @@ def reading_waits_for_both(rank: int, world_size: int) -> None:
 
 
 def states(rank: int, world_size: int) -> None:
-    """A run goes on from its own state, from a full one and from all ranks' merged, to the last bit."""
+    """A run goes on from its own state, from a full one and from all ranks' merged."""
     mesh = mesh_of(rank, world_size, 2)
     how: dict[str, Any] = {"clip_norm": 0.5}
     for name in NAMES:
@@ -364,7 +364,11 @@ def states(rank: int, world_size: int) -> None:
             ends.append([parameter.detach().clone() for parameter in model.parameters()])
             if source is not sources[-1]:
                 sync.close()
-        assert all(torch.equal(a, b) for end in ends[1:] for a, b in zip(ends[0], end, strict=True)), name
+        # DDP lays its buckets out anew after the first step, and adds in another order then
+        off = 0.0 if name != "ddp" else TOLERANCE
+        for end in ends[1:]:
+            for there, here in zip(ends[0], end, strict=True):
+                torch.testing.assert_close(there, here, rtol=off, atol=off)
         with pytest.raises(ValueError, match=f"shards of model rank {1 - mesh.model_rank}, and this is model rank"):
             sync.load_state_dict(everyones[rank ^ 1])
         with pytest.raises(ValueError, match="split among 1 model ranks, and this one's is split among 2"):
