@@ -64,8 +64,9 @@ class Pending:
                 raise TimeoutError("what is to be issued before it did not end")
             if self._error is not None:
                 raise self._error
-            # under NCCL this also makes the current stream wait
-            self._work.wait(timedelta(seconds=self._timeout_s))
+            if self._work is not None:
+                # under NCCL this also makes the current stream wait
+                self._work.wait(timedelta(seconds=self._timeout_s))
         except Exception as error:
             raise not_answered(self._issuer.name, self._what, self._timeout_s, error) from error
         finally:
@@ -100,9 +101,9 @@ class Issuer:
 
         Args:
             what: names it in messages, after "waited for the".
-            issue: begins the collective and returns its work, as with async_op=True. On a CUDA device what it reads
-                and writes belongs to the caller's current stream: the collective waits for what that has queued, and
-                memory is to be kept until `wait`.
+            issue: begins the collective and returns its work, as with async_op=True; or carries it out, and returns
+                None. On a CUDA device what it reads and writes belongs to the caller's current stream: the collective
+                waits for what that has queued, and memory is to be kept until `wait`.
             timeout_s: how long `wait` waits at most, first for the issuing and then for the collective.
         """
         pending = Pending(self, what, issue, timeout_s)

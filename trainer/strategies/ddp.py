@@ -1,4 +1,4 @@
-"""The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec is asked for."""
+"""The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec or an issuer is given."""
 
 import time
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class Ddp(Alone):
         )
         self.module: nn.Module = self._ddp
         self._hook_state: ButterflyState | None = None
-        if codec.name != "fp32":
+        if codec.name != "fp32" or issuer is not None:
             self._hook_state, hook = butterfly_hook(
                 codec,
                 group=group,
@@ -78,6 +78,8 @@ class Ddp(Alone):
                 issuer=issuer,
             )
             self._ddp.register_comm_hook(self._hook_state, hook)
+            if issuer is not None:
+                self._hook_state.start(device)  # now, when nothing of the others is under way
             self.meter = self._hook_state.meter
         # what torch's all-reduce moves; it cannot be counted from outside
         num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in names)

@@ -82,7 +82,7 @@ class ButterflyState:
         if world_size_of(self._group) == 1:
             future.set_result(buffer)
             return future
-        exchange = self._exchange = self._exchange or self._start(buffer.device)
+        exchange = self._exchange or self.start(buffer.device)
         if given.index() == 0:
             self._begin_backward()
             if self._is_spoilt:
@@ -108,7 +108,8 @@ class ButterflyState:
                 self._send(2 * number - 1, sources, places, is_exempt=True, is_last=is_last)
         return future
 
-    def _start(self, device: torch.device) -> GroupExchange:
+    def start(self, device: torch.device) -> GroupExchange:
+        """Meet the other ranks; done by the first exchange, where nobody did it before."""
         group = own_group(self._group, timeout_s=self._timeout_s, waits_itself=True)
         settings = {
             "strategy": "butterfly hook",
@@ -129,6 +130,7 @@ class ButterflyState:
             issuer=self._issuer,
         )
         self._threads: ExchangeThreads = exchange.start(self)
+        self._exchange = exchange
         return exchange
 
     def _send(self, number: int, sources: Sources, addresses: list[int], *, is_exempt: bool, is_last: bool) -> None:
