@@ -64,7 +64,7 @@ def _without_memory(kind: type[nn.Module]) -> Iterator[None]:
         with torch.device("meta"):
             original(self, *args, **kwargs)
 
-    kind.__init__ = build  # type: ignore[assignment]
+    kind.__init__ = build  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -81,11 +81,11 @@ class _Operation:
     """Of the generator, before it."""
 
 
-class _Fills(TorchDispatchMode):
+class _Fills(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its __init_subclass__ without types
     """Notes what is done in place to tensors without memory; the generator goes on as if they had some."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._operations: dict[int, tuple[Any, torch.Size, list[_Operation]]] = {}
         """By storage, which is kept so that none takes its place."""
 

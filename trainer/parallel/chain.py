@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
@@ -125,22 +126,20 @@ class Chain:
         if self._last == "columns":
             ordered = result if len(pieces) == 1 else result[_by_rank(pieces, result.device)]
             return SplitLogits(values=ordered, cuts=self._cuts, rows=rows, link=link)
-        return result.unflatten(2, sizes) if sizes else result
+        return result.view(*result.shape[:2], *sizes) if sizes else result
 
     def bytes_sent(self, rows: Sequence[int], rank: int, num_bytes: Callable[[str, int, int], int]) -> dict[str, int]:
         """What a rank sends in a forward and a backward pass over `rows` images of each rank, by class.
 
-        `num_bytes(class, num, largest)` is the size of a message of num values, of an exchange whose largest message
+        `num_bytes(class, largest, num)` is the size of a message of num values, of an exchange whose largest message
         has so many.
         """
         found = {"activations": 0, "deltas": 0}
         for run in self.runs:
             for piece in cut_pieces(rows, self._num_pieces):
                 for payload_class, hop in (("activations", run.hop), ("deltas", run.hop.adjoint)):
-                    largest = hop.largest(piece.rows)
-                    found[payload_class] += hop.bytes_sent(
-                        rank, piece.rows, lambda num, of=payload_class, most=largest: num_bytes(of, num, most)
-                    )
+                    size_of = partial(num_bytes, payload_class, hop.largest(piece.rows))
+                    found[payload_class] += hop.bytes_sent(rank, piece.rows, size_of)
         return found
 
     def _computed(self, run: Run, pieces: Sequence[Piece], crossings: Sequence[Crossing]) -> Iterator[Tensor]:

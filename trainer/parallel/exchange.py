@@ -1,5 +1,6 @@
 """Exchanges of features as autograd sees them: begun in one place and ended in another, forward and backward."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,15 +27,14 @@ class Crossing:
 
     def begin(self, x: Tensor) -> "Crossing":
         """Begin with features in the hop's source layout."""
-        self._token = _Begin.apply(x, self)
+        self._token = _begin(x, self)
         return self
 
     def end(self) -> Tensor:
         """The features in the hop's target layout."""
         assert self._token is not None
         token, self._token = self._token, None
-        result: Tensor = _End.apply(token, self)
-        return result
+        return _end(token, self)
 
     def send(self, x: Tensor, *, back: bool) -> None:
         """Hand features, or deltas, to the link."""
@@ -57,7 +57,7 @@ class _Begin(torch.autograd.Function):
         return x.new_empty(0)
 
     @staticmethod
-    def backward(ctx: Any, _token: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, _token: Tensor) -> tuple[Tensor, None]:
         return ctx.crossing.receive(), None
 
 
@@ -68,7 +68,7 @@ class _End(torch.autograd.Function):
         return crossing.receive()
 
     @staticmethod
-    def backward(ctx: Any, deltas: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, deltas: Tensor) -> tuple[Tensor, None]:
         ctx.crossing.send(deltas, back=True)
         return deltas.new_empty(0), None
 
@@ -80,8 +80,13 @@ class _Scaled(torch.autograd.Function):
         return parameter.view_as(parameter)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient * ctx.factor, None
+
+
+_begin: Callable[..., Tensor] = _Begin.apply
+_end: Callable[..., Tensor] = _End.apply
+_scaled: Callable[..., Tensor] = _Scaled.apply
 
 
 def with_mean_gradient(parameter: Tensor, size: int) -> Tensor:
@@ -90,4 +95,4 @@ def with_mean_gradient(parameter: Tensor, size: int) -> Tensor:
     Elsewhere a gradient is that of one rank's loss, and the strategy takes the mean over ranks; a shard has seen the
     losses of all ranks of its model axis.
     """
-    return parameter if size == 1 else _Scaled.apply(parameter, 1.0 / size)
+    return parameter if size == 1 else _scaled(parameter, 1.0 / size)

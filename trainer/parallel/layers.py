@@ -95,6 +95,8 @@ class SplitLocallyConnected2d(nn.Module):
     kind: Kind = "column"
     chain: "Chain | None" = None
     """The chain that begins with this layer."""
+    weight: nn.Parameter
+    bias: nn.Parameter
 
     def __init__(self, layer: LocallyConnected2d, kind: Kind, rank: int, size: int) -> None:
         super().__init__()
@@ -121,13 +123,13 @@ class SplitLocallyConnected2d(nn.Module):
 
     def compute(self, x: Tensor) -> Tensor:
         """(rows, in_channels, places) to (rows, out_channels, its places)."""
-        images = x.unflatten(2, (self.height, self.width))
+        images = x.view(*x.shape[:2], self.height, self.width)
         margin = self.kernel // 2
         start, stop = self._rows
         above, below = max(margin - start, 0), max(stop + margin - self.height, 0)
         looked_at = images[:, :, max(start - margin, 0) : stop + margin]
         patches = functional.unfold(functional.pad(looked_at, (margin, margin, above, below)), self.kernel)
-        weight, bias = (with_mean_gradient(one, self.size) for one in (self.weight, self.bias))
+        weight, bias = with_mean_gradient(self.weight, self.size), with_mean_gradient(self.bias, self.size)
         sums = torch.bmm(patches.permute(2, 0, 1), weight.transpose(1, 2)).permute(1, 2, 0)
         return sums + bias.flatten(1)
 

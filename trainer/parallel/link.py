@@ -100,7 +100,7 @@ class Link:
         if hop.target == "gathered":
             return [x] * self.size
         if hop.target == "own":
-            return list(torch.split(x, rows))
+            return list(torch.split(x, list(rows)))
         widths = [stop - start for start, stop in zip(hop.cuts, hop.cuts[1:], strict=False)]
         return list(torch.split(x, widths, -1))
 
@@ -110,7 +110,7 @@ class Link:
             travelling.pending.wait()
         hop, own = travelling.hop, travelling.own
         parts = []
-        for other, message in enumerate(torch.split(travelling.received, travelling.received_bytes)):
+        for other, message in enumerate(torch.split(travelling.received, list(travelling.received_bytes))):
             if other == self.rank:
                 parts.append(own)
                 continue

@@ -1,5 +1,6 @@
 """Logits that stay split by classes, and what is asked of logits, whole or split: losses and likeliest classes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class SplitLogits:
 
     def of_own(self, everyones: Tensor) -> Tensor:
         """Of what stands there for all images, this rank's."""
-        return torch.split(everyones, self.rows)[self.link.rank]
+        return torch.split(everyones, list(self.rows))[self.link.rank]
 
     def detach(self) -> "SplitLogits":
         """The same without autograd's history."""
@@ -64,7 +65,7 @@ def cross_entropy(logits: Tensor | SplitLogits, labels: Tensor, *, label_smoothi
         label_smoothing: share of the target that is spread over all classes.
     """
     if isinstance(logits, SplitLogits):
-        losses: Tensor = _SplitCrossEntropy.apply(logits.values, logits, labels, label_smoothing)
+        losses: Tensor = _split_cross_entropy(logits.values, logits, labels, label_smoothing)
         return losses
     return functional.cross_entropy(logits, labels, reduction="none", label_smoothing=label_smoothing)
 
@@ -109,10 +110,13 @@ class _SplitCrossEntropy(torch.autograd.Function):
         return logits.of_own(losses).clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         shares, place, is_own = ctx.saved_tensors
         smoothing = ctx.label_smoothing
         deltas = shares - smoothing / ctx.logits.num_classes
         deltas.scatter_add_(1, place, -(1.0 - smoothing) * is_own[:, None].to(deltas.dtype))
         deltas *= ctx.logits.of_all(gradient)[:, None]
         return deltas.to(ctx.dtype), None, None, None
+
+
+_split_cross_entropy: Callable[..., Tensor] = _SplitCrossEntropy.apply

@@ -164,6 +164,7 @@ def replace_chains(
     for name in dropouts:
         if name.rpartition(".")[0] in sequentials:
             dropout = model.get_submodule(name)
+            assert isinstance(dropout, nn.Dropout)
             split_dropout = SplitDropout(dropout.p, dropouts.index(name), seed)
             split_dropout.training = dropout.training
             _replace(model, name, split_dropout)
@@ -180,10 +181,13 @@ def replace_chains(
         assert first is not None
         members = [(name.rpartition(".")[2], model.get_submodule(name)) for name, _ in chain]
         first.chain = Chain(members, passes, last=layout, scheme=scheme)
-    for name in sequentials:
-        if name:
-            _replace(model, name, SplitSequential(model.get_submodule(name), passes))
-    return SplitSequential(model, passes) if "" in sequentials else model
+    for name in sorted(sequentials, reverse=True):  # the network itself last
+        sequential = model.get_submodule(name)
+        assert isinstance(sequential, nn.Sequential)
+        if not name:
+            return SplitSequential(sequential, passes)
+        _replace(model, name, SplitSequential(sequential, passes))
+    return model
 
 
 def _replace(model: nn.Module, name: str, module: nn.Module) -> None:

@@ -105,7 +105,7 @@ class Split:
     def bytes_sent(self, rows: Sequence[int], dtype: torch.dtype = torch.float32) -> dict[str, int]:
         """What this rank sends in a forward and a backward pass over `rows` images of each rank, by class."""
 
-        def num_bytes(payload_class: str, num: int, largest: int) -> int:
+        def num_bytes(payload_class: str, largest: int, num: int) -> int:
             return message_bytes(num, self._link.codec_for(payload_class, largest, dtype), dtype)
 
         found = {"activations": 0, "deltas": 0}
