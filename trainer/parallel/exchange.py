@@ -75,13 +75,16 @@ class _End(torch.autograd.Function):
 
 class _Scaled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parameter: Tensor, factor: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: float, is_own: bool) -> Tensor:
         ctx.factor = factor
-        return parameter.view_as(parameter)
+        if not is_own:
+            return x.view_as(x)
+        ctx.mark_dirty(x)  # the very tensor, which whoever gets it may change in place
+        return x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.factor, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient * ctx.factor, None, None
 
 
 _begin: Callable[..., Tensor] = _Begin.apply
@@ -89,10 +92,9 @@ _end: Callable[..., Tensor] = _End.apply
 _scaled: Callable[..., Tensor] = _Scaled.apply
 
 
-def with_mean_gradient(parameter: Tensor, size: int) -> Tensor:
-    """The parameter, whose gradient becomes the mean over the `size` ranks whose images it has seen.
+def with_scaled_gradient(x: Tensor, factor: float, *, is_own: bool = False) -> Tensor:
+    """`x`, whose gradient is multiplied by `factor` on its way back.
 
-    Elsewhere a gradient is that of one rank's loss, and the strategy takes the mean over ranks; a shard has seen the
-    losses of all ranks of its model axis.
+    The caller's own new tensor may be changed in place afterwards, anybody else's may not.
     """
-    return parameter if size == 1 else _scaled(parameter, 1.0 / size)
+    return x if factor == 1.0 else _scaled(x, factor, is_own)

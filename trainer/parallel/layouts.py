@@ -10,6 +10,7 @@ Integers only. Of `rows` images of a group of M ranks and `width` features of ea
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Layout = Literal["own", "gathered", "columns", "partial"]
@@ -70,7 +71,7 @@ class Hop:
 
     def message(self, sender: int, receiver: int, rows: Sequence[int]) -> tuple[int, int]:
         """(rows, features) of what one rank sends to another."""
-        widths = [stop - start for start, stop in zip(self.cuts, self.cuts[1:], strict=False)]
+        widths = [stop - start for start, stop in pairwise(self.cuts)]
         whole, total = self.cuts[-1], sum(rows)
         match self.source, self.target:
             case "own", "gathered":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ class Link:
             return [x] * self.size
         if hop.target == "own":
             return list(torch.split(x, list(rows)))
-        widths = [stop - start for start, stop in zip(hop.cuts, hop.cuts[1:], strict=False)]
+        widths = [stop - start for start, stop in pairwise(hop.cuts)]
         return list(torch.split(x, widths, -1))
 
     def end(self, travelling: Travelling) -> Tensor:
