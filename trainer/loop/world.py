@@ -31,7 +31,7 @@ class World:
     """Gloo, all ranks: small numbers in memory, apart from the gradients' group so that neither waits for the other."""
     saving: dist.ProcessGroup
     """Gloo, all ranks: what checkpoints are agreed over, from a thread in the background."""
-    mesh: Mesh | None
+    mesh: Mesh | None = None
     """The ranks as data × model ranks; None where no layer is split."""
     store: Store
     """A key-value store that all ranks reach; a copy of the connection, for one thread."""
