@@ -396,12 +396,45 @@ def nothing_to_share(rank: int, world_size: int) -> None:
     split = Split(model, mesh)
     with pytest.raises(ValueError, match="split knows the parameters, groups and issuer itself"):
         build("butterfly", model, split, issuer=split.issuer)
-    for frozen, what in ((("0", "3"), "outside of the split layers"), (("2",), "in the split layers")):
+    model[2].requires_grad_(False)
+    with pytest.raises(ValueError, match="no split layer has a trainable parameter"):
+        build("butterfly", model, Split(model, mesh))
+
+
+def nothing_but_shards(rank: int, world_size: int) -> None:
+    """Where all that trains is split, every strategy steps alike, and states are taken up."""
+    mesh = mesh_of(rank, world_size, 2)
+    for name in NAMES:
         model = network()
-        for name in frozen:
-            model.get_submodule(name).requires_grad_(False)
-        with pytest.raises(ValueError, match=f"no trainable parameter {what}"):
-            build("butterfly", model, Split(model, mesh))
+        fill(model, 0, mesh.model_rank)
+        for rest in (model[0], model[3]):
+            rest.requires_grad_(False)
+        split = Split(model, mesh)
+        before = [parameter.detach().clone() for parameter in split.parameters]
+        sync = build(name, model, split, clip_norm=1e6)
+        sync.set_lr(0.5)
+        with sync.no_sync():
+            pass
+        loss = sum((p * gradient(p, number, 0, 0, rank)).sum() for number, p in enumerate(split.parameters))
+        loss.backward()  # type: ignore[union-attr]
+        report = sync.step()
+        sync.flush()
+        squares = 0.0
+        for model_rank in range(2):
+            for number, (first, shard) in enumerate(zip(before, split.parameters, strict=True)):
+                mean = sum(gradient(first, number, 0, 0, of) for of in (model_rank, model_rank + 2)) / 2
+                squares += float(torch.as_tensor(mean).double().square().sum())
+                if model_rank == mesh.model_rank:
+                    moved = first - 0.025 * (mean + 1e-3 * first)
+                    torch.testing.assert_close(shard.detach(), moved, rtol=TOLERANCE, atol=TOLERANCE)
+        assert report.grad_norm == pytest.approx(math.sqrt(squares), rel=1e-6)
+        everyones: list[Any] = [None] * world_size
+        dist.all_gather_object(everyones, copy.deepcopy(sync.state_dict()))
+        for state in (sync.full_optimizer_state(), merge(everyones)):
+            assert sorted(state["shards"]) == [0, 1] and state["rest"] is None
+            sync.load_state_dict(state)
+        sync.close()
+        split.issuer.close()
 
 
 CASES = {
@@ -417,6 +450,7 @@ CASES = {
         "reading_waits_for_both",
         "states",
         "nothing_to_share",
+        "nothing_but_shards",
         "ranks_that_split_otherwise",
     ],
 }

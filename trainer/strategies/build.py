@@ -193,11 +193,8 @@ def _hybrid(
     """Two strategies and what they have in common; under ddp the shards go by the butterfly."""
     trainable = {parameter for parameter in model.parameters() if parameter.requires_grad}
     rest, shards = trainable - set(split.parameters), trainable & set(split.parameters)
-    for parameters, what in ((rest, "outside of the split layers"), (shards, "in the split layers")):
-        if not parameters:
-            raise ValueError(
-                f"the network has no trainable parameter {what}: nothing to share out. Train without split layers."
-            )
+    if not shards:
+        raise ValueError("no split layer has a trainable parameter: nothing to share out. Train without split layers.")
     group = own_group(None, timeout_s=options["timeout_s"])
     settings = {"strategy": name, "split parameters": list(split.parameters.values())} | split.settings
     handshake(settings, {}, group, timeout_s=options["timeout_s"])
@@ -206,7 +203,7 @@ def _hybrid(
     destroy_group(group)
     options = options | {"issuer": split.issuer}
     return Hybrid(
-        strategy(name, model, optimizer, parameters=rest, **options),
+        strategy(name, model, optimizer, parameters=rest, **options) if rest else None,
         strategy(
             "butterfly" if name == "ddp" else name,
             model,

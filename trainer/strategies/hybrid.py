@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -91,17 +91,26 @@ class JoinedOptimizer(Optimizer):
 class Hybrid:
     """A `Strategy` of two: `rest` over all ranks, `shards` over those that hold the same ones; one decides for both.
 
+    Where all that trains is split there is no rest.
     The clip norm is that of the whole gradient, of which each model rank knows its shards' part. Something that is not
     finite anywhere leaves the step out everywhere.
     """
 
     def __init__(
-        self, rest: Strategy, shards: Strategy, split: SplitLike, *, clip_norm: float | None, timeout_s: float
+        self,
+        rest: Strategy | None,
+        shards: Strategy,
+        split: SplitLike,
+        *,
+        clip_norm: float | None,
+        timeout_s: float,
     ) -> None:
-        self.module: nn.Module = rest.module
-        self.optimizer: Optimizer = JoinedOptimizer(rest.optimizer, shards.optimizer)
-        self.meter = Meter(rest.meter, shards.meter, split.meter)
-        self._parts = (rest, shards)
+        self._rest = rest
+        self._shards = shards
+        self._parts = [shards] if rest is None else [rest, shards]
+        self.module: nn.Module = self._parts[0].module
+        self.optimizer: Optimizer = JoinedOptimizer(*(part.optimizer for part in self._parts))
+        self.meter = Meter(*(part.meter for part in self._parts), split.meter)
         self._split = split
         self._clip_norm = clip_norm
         self._timeout_s = timeout_s
@@ -110,8 +119,9 @@ class Hybrid:
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Gradients add up without any exchange of them; activations and deltas travel all the same."""
-        rest, shards = self._parts
-        with rest.no_sync(), shards.no_sync():
+        with ExitStack() as held:
+            for part in self._parts:
+                held.enter_context(part.no_sync())
             yield
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
@@ -123,10 +133,9 @@ class Hybrid:
 
         Without clipping or a scaler nobody needs to know of the other model ranks' shards.
         """
-        rest, shards = (part.collect(scaled) for part in self._parts)
-        found = [rest, shards]
+        found = [part.collect(scaled) for part in self._parts]
         if self._clip_norm is not None or scaled:
-            found = [rest, *self._of_model_axis(shards)]
+            found += self._of_model_axis(found.pop())
         return Found(
             square_sum=math.fsum(one.square_sum for one in found),
             num_bad=sum(one.num_bad for one in found),
@@ -175,16 +184,17 @@ class Hybrid:
 
     def state_dict(self) -> dict[str, Any]:
         """Both states of this rank; that of its shards under its place on the model axis."""
-        rest, shards = self._parts
-        return self._state(rest.state_dict(), {self._split.mesh.model_rank: shards.state_dict()})
+        rest = None if self._rest is None else self._rest.state_dict()
+        return self._state(rest, {self._split.mesh.model_rank: self._shards.state_dict()})
 
-    def _state(self, rest: dict[str, Any], shards: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    def _state(self, rest: dict[str, Any] | None, shards: dict[int, dict[str, Any]]) -> dict[str, Any]:
         model_size = self._split.mesh.model_size
         return {"format": FORMAT, "kind": "split", "model_size": model_size, "rest": rest, "shards": shards}
 
     def full_optimizer_state(self) -> dict[str, Any]:
         """Both states, whole, with the shards of all model ranks, on every rank; for as many model ranks."""
-        rest, shards = (part.full_optimizer_state() for part in self._parts)
+        rest = None if self._rest is None else self._rest.full_optimizer_state()
+        shards = self._shards.full_optimizer_state()
         mesh = self._split.mesh
         everyones: list[Any] = [None] * mesh.model_size
         self._split.issuer.submit(
@@ -209,14 +219,12 @@ class Hybrid:
                 f"the state has the shards of model rank {', '.join(map(str, known))}, and this is model rank "
                 f"{mesh.model_rank}. Use the state of this rank, merge(all states) or full_optimizer_state()."
             )
-        rest, shards = self._parts
-        rest.load_state_dict(state["rest"])
-        shards.load_state_dict(state["shards"][mesh.model_rank])
+        if self._rest is not None:
+            self._rest.load_state_dict(state["rest"])
+        self._shards.load_state_dict(known[mesh.model_rank])
 
     def close(self) -> None:
         """Close both; the issuer goes on, since the network needs it whenever it is called."""
-        rest, shards = self._parts
-        try:
-            shards.close()
-        finally:
-            rest.close()
+        with ExitStack() as held:
+            for part in self._parts:
+                held.callback(part.close)

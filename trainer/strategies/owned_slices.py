@@ -120,7 +120,7 @@ def merge(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         model_ranks = sorted({rank for shard in shards for rank in shard["shards"]})
         return {
             **first,
-            "rest": merge([shard["rest"] for shard in shards]),
+            "rest": None if first["rest"] is None else merge([shard["rest"] for shard in shards]),
             "shards": {
                 rank: merge([shard["shards"][rank] for shard in shards if rank in shard["shards"]])
                 for rank in model_ranks
