@@ -1,6 +1,6 @@
 """Model-data parallelism: bytes by the formulas, memory of a rank, a million classes, and steps on throttled links.
 
-    python benchmarks/parallel.py bytes     # AlexNet's bytes a rank and step, over 2 to 64 ranks; seconds
+    python benchmarks/parallel.py bytes     # AlexNet's bytes a rank and step, over 2 to 128 ranks; seconds
     python benchmarks/parallel.py memory    # weights, gradients and momentum of a rank of four; two minutes, 8 GB
     python benchmarks/parallel.py classes   # a step of a layer of a million classes on four ranks of 2.5 GiB each
     sudo python benchmarks/parallel.py steps [--mbit 200 1000] [--rounds 5]   # as throttled.py, with real computing
@@ -31,7 +31,7 @@ TIMEOUT_S = 300.0
 def run_bytes(options: argparse.Namespace) -> dict[str, object]:
     """Of a rank and step: gradients of what is not split, by the butterfly, and features and deltas."""
     table = []
-    for num_ranks, batch in [(4, 128), *((2**n, 64) for n in range(1, 7))]:
+    for num_ranks, batch in [(4, 128), *((2**n, 64) for n in range(1, 8))]:
         row: dict[str, object] = {"ranks": num_ranks, "batch": batch}
         for name in ("fp32", "dynamic-tree"):
             row[f"data parallel, {name}"], row[f"hybrid, {name}"], kinds = alexnet_bytes(num_ranks, batch, name)
@@ -62,30 +62,20 @@ def alexnet_bytes(num_ranks: int, batch: int, codec_name: str) -> tuple[float, f
     used = codec(codec_name)
     with torch.device("meta"):
         model = build("alexnet", num_classes=1000)
-    whole = sum(parameter.numel() for parameter in model.parameters())
-    chains = find_chains(model, choose_layers(model, "auto", num_ranks))
-    sent, split_by = 0, []
+        whole = sum(parameter.numel() for parameter in model.parameters())
+        names = choose_layers(model, "auto", num_ranks)
+        passes = ForwardPass(SimpleNamespace(rank=0, size=num_ranks, ranks=range(num_ranks)))
+        replace_chains(model, find_chains(model, names), passes, last=["own"], scheme="gather", seed=0)
+    layers = [module for module in model.modules() if isinstance(module, SplitLayer)]
+    sent = 0
     for rank in range(num_ranks):
-        with torch.device("meta"):
-            model = build("alexnet", num_classes=1000)
-            passes = ForwardPass(SimpleNamespace(rank=rank, size=num_ranks, ranks=range(num_ranks)))
-            replace_chains(
-                model,
-                find_chains(model, [name for chain in chains for name, layer in chain if "Linear" in str(layer)]),
-                passes,
-                last=["own"],
-                scheme="gather",
-                seed=0,
-            )
-        layers = [module for module in model.modules() if isinstance(module, SplitLayer)]
-        split_by = [layer.kind for layer in layers]
         sizes = layers[0].chain.bytes_sent([batch] * num_ranks, rank, lambda _class, _most, num: used.num_bytes(num))
         sent += sum(sizes.values())
     rest = sum(parameter.numel() for parameter in model.features.parameters())
     return (
         butterfly_bytes(whole, num_ranks, used.num_bytes),
         butterfly_bytes(rest, num_ranks, used.num_bytes) + sent / num_ranks,
-        split_by,
+        [layer.kind for layer in layers],
     )
 
 

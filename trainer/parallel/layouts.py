@@ -65,9 +65,17 @@ class Hop:
         return height * width * self.depth
 
     def largest(self, rows: Sequence[int]) -> int:
-        """Numbers of the largest message."""
-        ranks = range(len(rows))
-        return max(self.num_values(sender, receiver, rows) for sender in ranks for receiver in ranks)
+        """Numbers of the largest message, one to itself among them."""
+        sender, receiver = rows.index(max(rows)), self._widest
+        if self.source == "columns" or self.target == "own":
+            sender, receiver = receiver, sender
+        return self.num_values(sender, receiver, rows)
+
+    @property
+    def _widest(self) -> int:
+        """The rank with the most columns."""
+        widths = [stop - start for start, stop in pairwise(self.cuts)]
+        return widths.index(max(widths))
 
     def message(self, sender: int, receiver: int, rows: Sequence[int]) -> tuple[int, int]:
         """(rows, features) of what one rank sends to another."""

@@ -44,6 +44,7 @@ def test_deltas_go_the_way_back(ways: tuple[str, str], width: int, rows: list[in
     for sender, receiver in product(range(size), repeat=2):
         assert hop.num_values(sender, receiver, rows) == hop.adjoint.num_values(receiver, sender, rows)
     assert hop.adjoint.adjoint == hop
+    assert hop.largest(rows) == max(hop.num_values(one, other, rows) for one, other in product(range(size), repeat=2))
 
 
 @pytest.mark.parametrize("ways", ADJOINT)
