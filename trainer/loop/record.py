@@ -95,7 +95,7 @@ class Recorder:
             sums.exposed_s += done.result.report.exposed_s
             sent = done.result.report.bytes_sent
             sums.sent_bytes += sum(sent.values())
-            sums.activation_bytes += sent["activations"] + sent["deltas"]
+            sums.activation_bytes += sent.get("activations", 0) + sent.get("deltas", 0)
             sums.loss_sum += totals.loss_sum
             sums.num_correct += totals.num_correct
             sums.num_samples += totals.num_samples
