@@ -246,6 +246,17 @@ PAGES = {
             ),
         },
     ),
+    "docs/parallel.md": Page(
+        instead={
+            'init_process_group("gloo")': 'init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, '
+            "world_size=1)",
+            "make_mesh(model=2)": "make_mesh(model=1)",
+            'model("alexnet"': 'model("alexnet", fc_widths=(64, 64)',
+            "in loader:": "in [(torch.rand(2, 3, 64, 64), torch.tensor([1, 2]))]:",
+        },
+        needs={"torchrun": "a run of four ranks"},
+        then={"import torch": ("report.bytes_sent['activations'] == 0 and 'classifier.6' in str(made)",)},
+    ),
     "docs/remote.md": Page(
         needs={"from augpipe import": "the network", "from augpipe.datasets": "the network"},
         plain=("https://data.example.org",),

@@ -244,6 +244,26 @@ class SyncConfig(Section):
     """Send 1-D tensors (biases, normalisation) as float32 whatever the codec."""
 
 
+class ParallelConfig(Section):
+    """The `[parallel]` table: fully connected layers that are split among ranks, beside the data (Deep Image, 3.2)."""
+
+    model: int = Field(default=1, ge=1)
+    """Ranks among which a layer is split; it divides the number of ranks, and those next to each other share. 1: no
+    layer is split."""
+    layers: tuple[str, ...] = ()
+    """Which layers are split, by names and patterns, as ["classifier.*"]; empty: the fully connected ones of this
+    package's networks."""
+    scheme: Literal["gather", "rotate"] = "gather"
+    """gather: a batch's features are exchanged at once; rotate: in as many pieces as there are model ranks, each
+    exchanged while another is computed."""
+    activations: str = "fp32"
+    """The codec of the features that are exchanged; see sync.codec."""
+    deltas: str = "fp32"
+    """That of their error deltas on the way back."""
+    logits: Literal["whole", "split"] = "whole"
+    """split: the network's outputs stay with the ranks that made them, and the loss is computed where they are."""
+
+
 class CheckpointConfig(Section):
     """The `[checkpoint]` table."""
 
@@ -315,6 +335,8 @@ class RunConfig(Section):
     """The moving average of the weights."""
     sync: SyncConfig = SyncConfig()
     """How ranks agree."""
+    parallel: ParallelConfig = ParallelConfig()
+    """Layers that are split among ranks."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """Checkpoints."""
     faults: FaultsConfig = FaultsConfig()

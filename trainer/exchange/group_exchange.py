@@ -12,6 +12,7 @@ from torch.distributed import ProcessGroup
 from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.error_feedback import ErrorFeedback
 from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.exchange.ranks import destroy_group
@@ -33,6 +34,7 @@ class GroupExchange:
         error_feedback: bool = False,
         with_norm: bool = False,
         meter: Meter | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self.group = group
         self.rank = dist.get_rank(group)
@@ -46,12 +48,15 @@ class GroupExchange:
         self._timeout_s = timeout_s
         self._error_feedback = error_feedback
         self._with_norm = with_norm
+        self._issuer = issuer
         self._cuts: dict[Phase, dict[int, tuple[int, ...]]] = {"reduce": {}, "gather": {}}
         """The cuts of the buckets that have residuals in a phase."""
 
     def start(self, handler: BucketHandler) -> ExchangeThreads:
         """The threads; they end with `close`."""
-        self.threads = ExchangeThreads(self._name, self.group, handler, device=self.device, timeout_s=self._timeout_s)
+        self.threads = ExchangeThreads(
+            self._name, self.group, handler, device=self.device, timeout_s=self._timeout_s, issuer=self._issuer
+        )
         return self.threads
 
     def bucket(

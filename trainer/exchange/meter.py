@@ -3,37 +3,38 @@
 from collections.abc import Callable
 from threading import Lock
 
-CLASSES = ("gradients", "weights", "exempt", "control")
+CLASSES = ("gradients", "weights", "exempt", "activations", "deltas", "control")
 """gradients: encoded gradients, and their encoded means on the way back; weights: slices of updated weights or encoded
-updates; exempt: one-dimensional tensors that go uncompressed, either way; control: masks, norms, flags, padding."""
+updates; exempt: one-dimensional tensors that go uncompressed, either way; activations: features that split layers
+exchange; deltas: their error deltas on the way back; control: masks, norms, flags, padding."""
 
 
 class Meter:
     """Payload bytes that this rank handed to other ranks; what TCP adds is not in it. Safe to use from several
-    threads."""
+    threads. What `parts` count is in it, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *parts: "Meter") -> None:
         self._lock = Lock()
-        self._total = dict.fromkeys(CLASSES, 0)
-        self._reported = dict(self._total)
+        self._parts = parts
+        self._own = dict.fromkeys(CLASSES, 0)
+        self._reported = dict(self._own)
 
     def add(self, payload_class: str, num_bytes: int) -> None:
         """Count `num_bytes` sent."""
         with self._lock:
-            self._total[payload_class] += num_bytes
+            self._own[payload_class] += num_bytes
 
     @property
     def total(self) -> dict[str, int]:
         """Bytes since construction, by class."""
+        totals = [part.total for part in self._parts]
         with self._lock:
-            return dict(self._total)
+            return {name: num + sum(total[name] for total in totals) for name, num in self._own.items()}
 
     def since_last(self) -> dict[str, int]:
         """Bytes since this was last called, by class."""
-        with self._lock:
-            step = {name: self._total[name] - self._reported[name] for name in CLASSES}
-            self._reported = dict(self._total)
-        return step
+        before, self._reported = self._reported, self.total
+        return {name: num - before[name] for name, num in self._reported.items()}
 
 
 def butterfly_bytes(num: int, world_size: int, num_bytes: Callable[[int], int]) -> float:

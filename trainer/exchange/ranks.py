@@ -18,6 +18,10 @@ def world_size_of(group: ProcessGroup | None) -> int:
     return dist.get_world_size(group)
 
 
+_of_some: list[ProcessGroup] = []
+"""The groups of some of the ranks that were made here."""
+
+
 def own_group(like: ProcessGroup | None, *, timeout_s: float, waits_itself: bool = False) -> ProcessGroup:
     """A new group of the same ranks and backend: collectives in it cannot mix with those of others.
 
@@ -47,16 +51,20 @@ def own_group(like: ProcessGroup | None, *, timeout_s: float, waits_itself: bool
             f"handshake: waited for ranks {', '.join(map(str, ranks))}, at most {timeout_s:g} s, and got: {error}. "
             "A rank has died or has not reached this point."
         ) from error
+    if not everyone:
+        _of_some.append(group)
     return group
 
 
 def destroy_group(group: ProcessGroup) -> None:
     """Destroy a group made by `own_group`, unless another one could get its name.
 
-    torch names a group of some of the ranks after them: once it is destroyed the next one of the same ranks would meet
-    under the old one's keys, and fail to connect. Such groups live until the process group of all ranks is destroyed.
+    torch names a group of some of the ranks after them and the number of groups that there are. Once it is destroyed
+    the next one of the same ranks would meet under the old one's keys, and fail to connect; and once any other group is
+    destroyed, the next one could be called as one that there is. Where there are such groups, all live until the
+    process group of all ranks is destroyed.
     """
-    if dist.is_initialized() and dist.get_world_size(group) == dist.get_world_size():
+    if not _of_some and dist.is_initialized() and dist.get_world_size(group) == dist.get_world_size():
         dist.destroy_process_group(group)
 
 

@@ -159,5 +159,5 @@ def lazy(buckets: Sequence[Bucket], world_size: int) -> Exchange:
 
 
 MODES: dict[str, Callable[[Sequence[Bucket], int], Exchange]] = {"butterfly": butterfly, "lazy": lazy}
-"""A mode makes an exchange of buckets. Hybrid parallelism joins here (the fully connected layers' buckets left out,
-their activations exchanged instead), and so do parameter servers (owners that are not among the senders)."""
+"""A mode makes an exchange of buckets. Split layers take two exchanges, of a group each; parameter servers would join
+here (owners that are not among the senders)."""

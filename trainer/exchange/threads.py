@@ -2,24 +2,22 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from operator import attrgetter
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.errors import SyncError, not_answered
+from augpipe.trainer.exchange.issuer import JOIN_S, Issuer, on_own_stream
 from augpipe.trainer.exchange.schedule import Phase
-
-JOIN_S = 5.0
-"""How long `close` waits for a thread that may sit in a collective whose other ranks are gone."""
 
 
 class BucketHandler(Protocol):
@@ -53,13 +51,28 @@ class _Task:
     """What `issue` returned: what to wait for, or what was asked for."""
 
 
+class _Stage(NamedTuple):
+    """What one thread does with each task."""
+
+    before: Callable[[_Task], Event] | None
+    """What must have happened."""
+    act: Callable[[_Task], None]
+    after: Callable[[_Task], Event]
+    """What has happened then."""
+    aim: str
+    """What for, in a message."""
+
+
 class ExchangeThreads:
     """Carries out collectives in the order in which they begin, which is that of the schedule, the same on all ranks.
 
-    Each of five threads walks the same list: one packs for reductions; one issues every collective, in one process
-    group, in the list's order, and waits for nothing but packing; one awaits reductions and adds up; one packs for
-    gathers, each when its bucket is reduced; one awaits gathers and unpacks. While one bucket is on the link the next
-    is being encoded and the one before decoded: codecs, copies and collectives leave the GIL free.
+    Each of five threads walks the same list: one packs for reductions; one issues every collective in the list's order
+    and waits for nothing but packing; one awaits reductions and adds up; one packs for gathers, each when its bucket is
+    reduced; one awaits gathers and unpacks. While one bucket is on the link the next is being encoded and the one
+    before decoded: codecs, copies and collectives leave the GIL free.
+
+    The thread that issues is an `Issuer`'s: given one, several exchanges of a process and whatever else goes through it
+    have one order. What fails is this exchange alone; the issuer goes on with the others'.
 
     A thread waits for a collective for at most `timeout_s`, whatever the backend: Gloo's own timeout is as long, and
     under NCCL, whose `wait` would only queue a wait on the stream, one with a timeout blocks the thread (which is ours,
@@ -68,7 +81,14 @@ class ExchangeThreads:
     """
 
     def __init__(
-        self, name: str, group: ProcessGroup, handler: BucketHandler, *, device: torch.device, timeout_s: float
+        self,
+        name: str,
+        group: ProcessGroup,
+        handler: BucketHandler,
+        *,
+        device: torch.device,
+        timeout_s: float,
+        issuer: Issuer | None = None,
     ) -> None:
         self._name = name
         self._group = group
@@ -82,17 +102,17 @@ class ExchangeThreads:
         self._exposed_s = 0.0
         self._events: dict[Any, torch.cuda.Event] = {}
         self._to_pack: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
-        self._to_issue: SimpleQueue[_Task | None] = SimpleQueue()
         self._to_await: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
         packed, issued, reduced, done = map(attrgetter, ("packed", "issued", "bucket.reduced", "bucket.done"))
-        # whose tasks, what must have happened, what to do then, what has happened now, and what for in a message
-        stages: list[tuple[SimpleQueue[_Task | None], Callable[[_Task], Event] | None, Any, Any, str]] = [
-            (self._to_pack["reduce"], None, self._pack_reduce, packed, " to be sent to their owners"),
-            (self._to_issue, packed, self._issue, issued, ""),
-            (self._to_await["reduce"], issued, self._await_reduce, reduced, " from the other ranks"),
-            (self._to_pack["gather"], reduced, self._pack_gather, packed, " to be sent back by their owners"),
-            (self._to_await["gather"], issued, self._await_gather, done, " from their owners"),
+        self._issuing = _Stage(packed, self._issue, issued, "")
+        stages = [
+            (self._to_pack["reduce"], _Stage(None, self._pack_reduce, packed, " to be sent to their owners")),
+            (self._to_await["reduce"], _Stage(issued, self._await_reduce, reduced, " from the other ranks")),
+            (self._to_pack["gather"], _Stage(reduced, self._pack_gather, packed, " to be sent back by their owners")),
+            (self._to_await["gather"], _Stage(issued, self._await_gather, done, " from their owners")),
         ]
+        self._owns_issuer = issuer is None
+        self._issuer = issuer or Issuer(f"{name} issuing", device)
         self._threads = [
             Thread(target=self._walk, args=stage, name=f"augpipe {name} {number}", daemon=True)
             for number, stage in enumerate(stages)
@@ -125,8 +145,9 @@ class ExchangeThreads:
 
         task = _Task(what, bucket, all_to_all)
         self._enter(task)
-        for queue in (self._to_pack[phase], self._to_issue, self._to_await[phase]):
-            queue.put(task)
+        self._to_pack[phase].put(task)
+        self._issuer.put(partial(self._advance, self._issuing, task))
+        self._to_await[phase].put(task)
 
     def call(self, what: str, collective: Callable[[ProcessGroup], Any]) -> Any:
         """What a collective returns that the issuing thread runs, and waits for, in its place in the list.
@@ -136,7 +157,7 @@ class ExchangeThreads:
         task = _Task(what, None, lambda: collective(self._group))
         task.packed.set()
         self._enter(task)
-        self._to_issue.put(task)
+        self._issuer.put(partial(self._advance, self._issuing, task))
         self._wait(task.issued)
         self._forget(task)
         return task.result
@@ -198,35 +219,30 @@ class ExchangeThreads:
         """Wait for a collective, on the thread that calls; it may raise whatever the backend does."""
         work.wait(timedelta(seconds=self._timeout_s))
 
-    def _walk(
-        self,
-        tasks: "SimpleQueue[_Task | None]",
-        before: Callable[[_Task], Event] | None,
-        act: Callable[[_Task], None],
-        after: Callable[[_Task], Event],
-        aim: str,
-    ) -> None:
+    def _walk(self, tasks: "SimpleQueue[_Task | None]", stage: _Stage) -> None:
         """A thread's life: one task after another, until None comes or something fails."""
-        cuda = self._device.type == "cuda"
-        stream = torch.cuda.Stream(self._device) if cuda else None  # type: ignore[no-untyped-call]
-        with torch.no_grad(), nullcontext() if stream is None else torch.cuda.stream(stream):
-            while (task := tasks.get()) is not None:
-                if before is not None:
-                    before(task).wait()
-                if self._failure is not None:
-                    return
-                try:
-                    if stream is not None:
-                        stream.wait_event(self._events[task.bucket])
-                    act(task)
-                    if stream is not None:
-                        self._events[task.bucket] = stream.record_event()
-                except Exception as error:  # it belongs to the thread that waits
-                    self._fail(f"{task.what}{aim}", error)
-                    return
-                after(task).set()  # only now: whoever waits for it looks for the event recorded above
-                if after(task) not in (task.packed, task.issued):
-                    self._forget(task)
+        with on_own_stream(self._device) as stream:
+            while self._failure is None and (task := tasks.get()) is not None:
+                self._advance(stage, task, stream)
+
+    def _advance(self, stage: _Stage, task: _Task, stream: Any) -> None:
+        """Take a task through one stage, unless something has failed."""
+        if stage.before is not None:
+            stage.before(task).wait()
+        if self._failure is not None:
+            return
+        try:
+            if stream is not None:
+                stream.wait_event(self._events[task.bucket])
+            stage.act(task)
+            if stream is not None:
+                self._events[task.bucket] = stream.record_event()
+        except Exception as error:  # it belongs to the thread that waits
+            self._fail(f"{task.what}{stage.aim}", error)
+            return
+        stage.after(task).set()  # only now: whoever waits for it looks for the event recorded above
+        if stage.after(task) not in (task.packed, task.issued):
+            self._forget(task)
 
     def _pack_reduce(self, task: _Task) -> None:
         self._handler.before_reduce(task.bucket)
@@ -252,11 +268,7 @@ class ExchangeThreads:
         with self._lock:
             if self._failure is not None:  # of the same cause
                 return
-            self._failure = SyncError(
-                f"{self._name}: waited for the {what}, at most {self._timeout_s:g} s, and got: {error}. "
-                "A rank has died, hangs, or does something else; its own log says what."
-            )
-            self._failure.__cause__ = error
+            self._failure = not_answered(self._name, what, self._timeout_s, error)
             unfinished = list(self._tasks)
         for task in unfinished:
             task.packed.set()
@@ -269,7 +281,9 @@ class ExchangeThreads:
     def close(self) -> None:
         """End the threads; safe to call twice."""
         self._closed = True
-        for queue in (self._to_issue, *self._to_pack.values(), *self._to_await.values()):
+        for queue in (*self._to_pack.values(), *self._to_await.values()):
             queue.put(None)
+        if self._owns_issuer:
+            self._issuer.close()
         for thread in self._threads:
             thread.join(JOIN_S)

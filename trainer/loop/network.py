@@ -1,49 +1,97 @@
 """The network of a run: built, loaded, partly frozen, placed on its device; and the average of its weights."""
 
 import logging
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from augpipe.checks.plural import count
-from augpipe.trainer.config.tables import EmaConfig, ModelConfig
+from augpipe.trainer.config.tables import EmaConfig, ModelConfig, RunConfig
+from augpipe.trainer.loop.world import World
+from augpipe.trainer.parallel import Split, build_split, split
 
 logger = logging.getLogger("augpipe.trainer")
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
-def build_network(config: ModelConfig, num_classes: int, device: torch.device, seed: int, *, tells: bool) -> nn.Module:
-    """The network; its first weights depend on the seed alone, so all ranks have the same.
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The network of a run, on its device."""
+
+    model: nn.Module
+    split: Split | None
+    """What is known of it where layers of it are split among ranks, which then hold different weights."""
+
+    def close(self) -> None:
+        """End the thread by which split layers exchange."""
+        if self.split is not None:
+            self.split.close()
+
+
+def build_network(config: RunConfig, num_classes: int, world: World, *, tells: bool) -> Network:
+    """The network; its first weights depend on the seed alone, however many ranks there are and whatever is split.
 
     Args:
-        config: which, from which weights, which layers train.
+        config: which, from which weights, which layers train, which are split.
         num_classes: of the source.
-        device: where it is to be.
-        seed: of the first weights.
+        world: where it is to be, and among which ranks layers are split.
         tells: whether this rank logs what did not match between file and network.
 
     Raises:
         ValueError: an unknown network or option, or one that does not suit the device or the source.
     """
-    from augpipe.trainer.models import build
-    from augpipe.trainer.models.finetune import trainable
-    from augpipe.trainer.models.weights import load_weights
-
-    if config.num_classes is not None and config.num_classes < num_classes:
+    wanted, parallel = config.model, config.parallel
+    if wanted.num_classes is not None and wanted.num_classes < num_classes:
         raise ValueError(
-            f"model.num_classes={config.num_classes}, and the source has {count(num_classes, 'class')}. "
+            f"model.num_classes={wanted.num_classes}, and the source has {count(num_classes, 'class')}. "
             "Leave it out, or raise it."
         )
-    if config.sync_batchnorm and device.type != "cuda":
+    if wanted.sync_batchnorm and world.device.type != "cuda":
         raise ValueError(
             "model.sync_batchnorm=true, and torch's SyncBatchNorm runs on CUDA alone. Leave it out: the running "
             "statistics are averaged over ranks for evaluation in any case."
         )
-    torch.manual_seed(seed)
-    model = build(config.name, num_classes=config.num_classes or num_classes, **config.options)
+    torch.manual_seed(config.seed)
+    make = partial(_make, wanted, wanted.num_classes or num_classes, tells)
+    found: Split | None = None
+    if world.mesh is None:
+        model = make()
+    else:
+        options: dict[str, Any] = {
+            "layers": list(parallel.layers) or "auto",
+            "scheme": parallel.scheme,
+            "activations": parallel.activations,
+            "deltas": parallel.deltas,
+            "logits": parallel.logits,
+            "seed": config.seed,
+            "timeout_s": config.faults.timeout_s,
+        }
+        # a file's weights are read whole; drawn ones never are
+        found = (
+            build_split(make, world.mesh, **options) if wanted.weights is None else split(make(), world.mesh, **options)
+        )
+        model = found.model
+        if tells:
+            logger.info("%s", found)
+    placed: nn.Module = model.to(world.device)
+    if wanted.channels_last:
+        placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its types leave this one out
+    return Network(model=placed, split=found)
+
+
+def _make(config: ModelConfig, num_classes: int, tells: bool) -> nn.Module:
+    """The whole network, on the CPU."""
+    from augpipe.trainer.models import build
+    from augpipe.trainer.models.finetune import trainable
+    from augpipe.trainer.models.weights import load_weights
+
+    model = build(config.name, num_classes=num_classes, **config.options)
     if config.weights is not None:
         if not Path(config.weights).exists():
             raise ValueError(
@@ -58,10 +106,7 @@ def build_network(config: ModelConfig, num_classes: int, device: torch.device, s
         set_dropout(model, config.dropout)
     if config.sync_batchnorm:
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    placed: nn.Module = model.to(device)
-    if config.channels_last:
-        placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its types leave this one out
-    return placed
+    return model
 
 
 def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:

@@ -31,6 +31,7 @@ class _Sums:
     data_s: float = 0.0
     exposed_s: float = 0.0
     sent_bytes: int = 0
+    activation_bytes: int = 0
     loss_sum: float = 0.0
     num_correct: float = 0.0
     num_samples: float = 0.0
@@ -92,7 +93,9 @@ class Recorder:
             sums.seconds += done.seconds
             sums.data_s += done.result.data_s
             sums.exposed_s += done.result.report.exposed_s
-            sums.sent_bytes += sum(done.result.report.bytes_sent.values())
+            sent = done.result.report.bytes_sent
+            sums.sent_bytes += sum(sent.values())
+            sums.activation_bytes += sent.get("activations", 0) + sent.get("deltas", 0)
             sums.loss_sum += totals.loss_sum
             sums.num_correct += totals.num_correct
             sums.num_samples += totals.num_samples
@@ -167,6 +170,7 @@ class Recorder:
             "data_ms": 1e3 * sums.data_s / sums.num_steps,
             "exposed_ms": pace.exposed_ms,
             "sent_mb": pace.sent_mb,
+            "activations_mb": sums.activation_bytes / 1e6 / sums.num_steps,
         }
         self._write(self._last_row | measured)
         return pace

@@ -49,7 +49,7 @@ def run(config: RunConfig) -> Result:
     """
     with (
         listening() as request,
-        open_world(config.device, config.faults.timeout_s) as world,
+        open_world(config.device, config.faults.timeout_s, config.parallel.model) as world,
         watched_by_peers(world.store, world.rank, world.size, config.faults.heartbeat_timeout_s),
         ExitStack() as held,
     ):
@@ -62,13 +62,9 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     loader = training_loader(config, source, world)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
     checkpoint = open_folder(config, world, held)
-    model = build_network(
-        config.model,
-        len(source.classes),
-        world.device,
-        config.seed,
-        tells=world.is_first and checkpoint is None,
-    )
+    network = build_network(config, len(source.classes), world, tells=world.is_first and checkpoint is None)
+    held.callback(network.close)
+    model = network.model
     for used in (loader, eval_loader):
         if used is not None:
             for recipe in used.schedule.recipes:
@@ -84,6 +80,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         clip_norm=config.optim.clip_norm,
         timeout_s=config.faults.timeout_s,
         wait="model" if config.model.compile else "use",
+        split=network.split,
     )
     synced.set_lr(1.0)
     state = RunState(
@@ -104,6 +101,11 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     )
     torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1))
     if checkpoint is not None:
+        if network.split is not None:  # what it has of the network is rank 0's part
+            raise ValueError(
+                f"{checkpoint.path} is of a run with parallel.model={config.parallel.model}, which cannot go on from a "
+                "checkpoint yet. Choose another out."
+            )
         if checkpoint.world_size != world.size:
             torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1) + checkpoint.step)
         state.load(checkpoint, world, config.sync.model_dump())

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
@@ -16,6 +15,7 @@ from augpipe import Batch, MixedLabels, order
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
 from augpipe.trainer.loop.world import World
+from augpipe.trainer.parallel import SplitLogits, cross_entropy, likeliest
 from augpipe.trainer.strategies import StepReport, Strategy
 
 
@@ -48,12 +48,14 @@ def next_update(
     return UpdateBatches(num_batches=num, num_samples=min(num * per_batch, left))
 
 
-def loss_sum_of(logits: torch.Tensor, labels: torch.Tensor | MixedLabels, label_smoothing: float) -> torch.Tensor:
+def loss_sum_of(
+    logits: torch.Tensor | SplitLogits, labels: torch.Tensor | MixedLabels, label_smoothing: float
+) -> torch.Tensor:
     """The sum of the images' cross-entropy; of mixed ones that of both labels, by their weights."""
     if not isinstance(labels, MixedLabels):
-        return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=label_smoothing)
+        return cross_entropy(logits, labels, label_smoothing=label_smoothing).sum()
     own, other = (
-        F.cross_entropy(logits, classes, reduction="none", label_smoothing=label_smoothing)
+        cross_entropy(logits, classes, label_smoothing=label_smoothing)
         for classes in (labels.labels, labels.other_labels)
     )
     total: torch.Tensor = (labels.weights * own + (1.0 - labels.weights) * other).sum()
@@ -116,7 +118,8 @@ class Step:
                 buffer.copy_(before)
             loss_sum += loss.detach()
             classes = labels.heavier() if isinstance(labels, MixedLabels) else labels
-            num_correct += (logits.detach().argmax(1) == classes).sum() if len(batch) else 0
+            is_right = likeliest(logits, 1)[:, 0] == classes  # of split logits, all ranks look for it together
+            num_correct += is_right.sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
@@ -132,7 +135,7 @@ class Step:
             sample_ids=ids,
         )
 
-    def _forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor | MixedLabels, torch.Tensor]:
+    def _forward(self, batch: Batch) -> tuple[torch.Tensor | SplitLogits, torch.Tensor | MixedLabels, torch.Tensor]:
         device = self._world.device
         images, labels = batch.images.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True)
         if len(batch) == 0:  # the epoch's last batch, for this rank: it joins the exchange with a gradient of zero

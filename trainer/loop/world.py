@@ -11,6 +11,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from augpipe.trainer.exchange.ranks import handshake
+from augpipe.trainer.parallel import Mesh, make_mesh
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -28,6 +31,8 @@ class World:
     """Gloo, all ranks: small numbers in memory, apart from the gradients' group so that neither waits for the other."""
     saving: dist.ProcessGroup
     """Gloo, all ranks: what checkpoints are agreed over, from a thread in the background."""
+    mesh: Mesh | None = None
+    """The ranks as data × model ranks; None where no layer is split."""
     store: Store
     """A key-value store that all ranks reach; a copy of the connection, for one thread."""
 
@@ -38,15 +43,17 @@ class World:
 
 
 @contextmanager
-def open_world(device: str, timeout_s: float) -> Iterator[World]:
+def open_world(device: str, timeout_s: float, model: int = 1) -> Iterator[World]:
     """Join the processes that torchrun started, or be alone; uses the process group that there is, if there is one.
 
     Args:
         device: "auto", "cpu", "cuda" or "cuda:1".
         timeout_s: longest an exchange may take, in seconds.
+        model: ranks of the model axis.
 
     Raises:
-        ValueError: the device does not fit the machine or the number of processes.
+        ValueError: the device does not fit the machine or the number of processes, or `model` does not divide that.
+        SyncError: another rank has another `model`.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -72,6 +79,7 @@ def open_world(device: str, timeout_s: float) -> Iterator[World]:
         control = dist.new_group(backend="gloo", timeout=timeout)
         saving = dist.new_group(backend="gloo", timeout=timeout)
         assert control is not None and saving is not None
+        handshake({"parallel.model": model}, {}, control, timeout_s=timeout_s)
         shared = store if owns else dist.distributed_c10d._get_default_store()
         yield World(
             rank=rank,
@@ -80,6 +88,7 @@ def open_world(device: str, timeout_s: float) -> Iterator[World]:
             device=chosen,
             control=control,
             saving=saving,
+            mesh=_mesh(model, chosen),
             store=shared.clone() if size > 1 else shared,  # type: ignore[attr-defined]  # its stub lacks it
         )
     except BaseException:
@@ -90,6 +99,15 @@ def open_world(device: str, timeout_s: float) -> Iterator[World]:
     else:
         if owns:
             dist.destroy_process_group()
+
+
+def _mesh(model: int, device: torch.device) -> Mesh | None:
+    if model == 1:
+        return None
+    try:
+        return make_mesh(model, device_type=device.type)
+    except ValueError as error:
+        raise ValueError(f"parallel.{error}") from error
 
 
 def _attempt() -> str:

@@ -72,8 +72,9 @@ class LocallyConnected2d(nn.Module):
         self.kernel = kernel
         fan_in = in_channels * kernel**2
         self.weight = nn.Parameter(torch.empty(height * width, out_channels, fan_in))
-        self.bias = nn.Parameter(torch.zeros(out_channels, height, width))
+        self.bias = nn.Parameter(torch.empty(out_channels, height, width))
         nn.init.normal_(self.weight, std=math.sqrt(2 / fan_in))
+        nn.init.zeros_(self.bias)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
         """(N, in_channels, height, width) to (N, out_channels, height, width).

@@ -22,6 +22,7 @@ COLUMNS = (
     "data_ms",
     "exposed_ms",
     "sent_mb",
+    "activations_mb",
     "grad_norm",
     "skipped",
     "eval_loss",
@@ -30,6 +31,7 @@ COLUMNS = (
 )
 """seconds: of training, those before a resume included; loss, top1, images_per_s: over all ranks since the last row;
 data_ms, exposed_ms, sent_mb: a step, on rank 0, spent waiting for batches and for other ranks, and sent to them;
+activations_mb: what split layers sent of that, activations and error deltas;
 skipped: steps left out so far."""
 
 

@@ -1,8 +1,8 @@
 """Every strategy with one rank: no communication, the same methods; what `Ddp` does once gradients are averaged."""
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,10 +10,11 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from augpipe.trainer.exchange.message import count_non_finite
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import full_state, load_full_state
-from augpipe.trainer.strategies.update import scale_lr
+from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, is_scaled, scale_lr
 
 
 class Alone:
@@ -27,34 +28,45 @@ class Alone:
         self.meter = Meter()
         self._names = names
         self._clip_norm = clip_norm
+        self._scaler = AgreedScaler(next(iter(names)).device)
+        self._norm_like = torch.zeros(())
 
     def no_sync(self) -> AbstractContextManager[None]:
         """There is nothing to leave out."""
         return nullcontext()
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
-        """Unscale, clip, update, drop the gradients: they are whole on this rank, so as in any trainer."""
-        if scaler is not None:
-            scaler.unscale_(self.optimizer)
-        norm = None
+        """Decide, unscale, clip, update, drop the gradients: they are whole on this rank, so as in any trainer."""
+        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+
+    def collect(self, scaled: bool) -> Found:
+        """Look at the gradients."""
+        gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
+        norm = 0.0
         if self._clip_norm is not None:
-            norm = float(nn.utils.clip_grad_norm_(self._names, self._clip_norm))
-        with _counted(self.optimizer) as ran:
-            if scaler is None:
-                self.optimizer.step()
-            else:
-                scaler.step(self.optimizer)
-                scaler.update()
-        found_inf = scaler is not None and scaler.is_enabled() and not ran
-        suspect = found_inf or (norm is not None and not math.isfinite(norm))
-        gradients = [parameter.grad for parameter in self._names if suspect and parameter.grad is not None]
-        non_finite = sum(gradient.numel() - int(torch.isfinite(gradient).sum()) for gradient in gradients)
+            total = nn.utils.get_total_norm(gradients)
+            self._norm_like, norm = total, float(total)
+        looks = scaled or not math.isfinite(norm)
+        non_finite = int(sum(count_non_finite(gradient) for gradient in gradients)) if looks else 0
+        # the root of a square is the number itself, to the last bit
+        return Found(square_sum=norm * norm, num_bad=non_finite, non_finite=non_finite)
+
+    def update(self, decision: Decision) -> StepReport:
+        """Unscale, clip, update, drop the gradients."""
+        if not decision.found_inf:
+            gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
+            if decision.inverse_scale != 1.0 and gradients:
+                torch._foreach_mul_(gradients, decision.inverse_scale)
+            if decision.norm is not None and self._clip_norm is not None:
+                # in the norm's own dtype, as torch.nn.utils.clip_grad_norm_ does it
+                nn.utils.clip_grads_with_norm_(self._names, self._clip_norm, self._norm_like.new_tensor(decision.norm))
+            self.optimizer.step()
         for parameter in self._names:
             parameter.grad = None
         return StepReport(
-            grad_norm=norm,
-            found_inf=found_inf,
-            non_finite=non_finite,
+            grad_norm=decision.norm,
+            found_inf=decision.found_inf,
+            non_finite=decision.non_finite,
             exposed_s=0.0,
             bytes_sent=self.meter.since_last(),
         )
@@ -78,14 +90,3 @@ class Alone:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-@contextmanager
-def _counted(optimizer: Optimizer) -> Iterator[list[bool]]:
-    """A list with one entry for each time the optimizer stepped; the scaler does not say whether it let it."""
-    ran: list[bool] = []
-    handle = optimizer.register_step_post_hook(lambda *_: ran.append(True))
-    try:
-        yield ran
-    finally:
-        handle.remove()

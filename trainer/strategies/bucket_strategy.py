@@ -13,7 +13,7 @@ from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.strategies.flat_buffers import Plan
 from augpipe.trainer.strategies.protocol import StepReport
-from augpipe.trainer.strategies.update import AgreedScaler, scale_lr
+from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, scale_lr
 
 
 class BucketStrategy:
@@ -165,11 +165,15 @@ class BucketStrategy:
                 used[parameter] |= flag
         return used
 
-    def _report(self, norm: float | None, found_inf: bool, not_finite: int) -> StepReport:
+    def _found(self, square_sum: float, num_bad: int) -> Found:
+        non_finite = sum(bucket.non_finite for bucket in self._buckets)
+        return Found(square_sum=square_sum, num_bad=num_bad, non_finite=max(non_finite, num_bad))
+
+    def _report(self, decision: Decision) -> StepReport:
         return StepReport(
-            grad_norm=norm,
-            found_inf=found_inf,
-            non_finite=max(sum(bucket.non_finite for bucket in self._buckets), not_finite),
+            grad_norm=decision.norm,
+            found_inf=decision.found_inf,
+            non_finite=decision.non_finite,
             exposed_s=self._threads.take_exposed_s(),
             bytes_sent=self.meter.since_last(),
         )

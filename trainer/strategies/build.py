@@ -11,11 +11,13 @@ from torch.distributed import ProcessGroup
 from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange.group_exchange import GroupExchange
-from augpipe.trainer.exchange.ranks import describe, handshake, own_group, world_size_of
+from augpipe.trainer.exchange.issuer import Issuer
+from augpipe.trainer.exchange.ranks import describe, destroy_group, handshake, own_group, world_size_of
 from augpipe.trainer.strategies.alone import Alone
 from augpipe.trainer.strategies.butterfly import Butterfly
 from augpipe.trainer.strategies.ddp import Ddp
 from augpipe.trainer.strategies.flat_buffers import make_plan
+from augpipe.trainer.strategies.hybrid import Hybrid, SplitLike
 from augpipe.trainer.strategies.lazy import Lazy
 from augpipe.trainer.strategies.owned_slices import check_elementwise
 from augpipe.trainer.strategies.protocol import MakeOptimizer, Strategy
@@ -40,6 +42,8 @@ def strategy(
     find_unused_parameters: bool = False,
     timeout_s: float = 300.0,
     wait: Literal["use", "model"] = "use",
+    issuer: Issuer | None = None,
+    split: SplitLike | None = None,
 ) -> Strategy:
     """Wrap `model` for training on all ranks of `group`; called by all of them at the same point.
 
@@ -64,6 +68,11 @@ def strategy(
         timeout_s: seconds after which an exchange that a rank takes no part in is an error.
         wait: under lazy, "use": each parameter is awaited where it is next read; "model": all of them when the model is
             next called, for models under torch.compile.
+        issuer: the thread that issues the collectives, where the process has others on this device, of another strategy
+            or its own; None for one of the strategy's own. It is left open. Under ddp, torch's all-reduces then give
+            way to the butterfly hook.
+        split: what `augpipe.trainer.parallel.split` made of `model`: its shards are averaged over the data axis and
+            everything else over all ranks, in common steps; `optimizer` is called once for either.
 
     Raises:
         ValueError: an argument, a parameter or the optimizer does not fit.
@@ -78,9 +87,24 @@ def strategy(
     for number, what in ((bucket_bytes, "bucket_bytes"), (timeout_s, "timeout_s"), (clip_norm, "clip_norm")):
         if number is not None and not (isinstance(number, int | float) and number > 0):
             raise ValueError(f"{what}={number!r} must be a number above 0. Leave it out for the default.")
+    if split is not None:
+        if parameters is not None or group is not None or issuer is not None:
+            raise ValueError("split knows the parameters, groups and issuer itself: leave these arguments out.")
+        options: dict[str, Any] = {
+            "codec": codec,
+            "bucket_bytes": bucket_bytes,
+            "error_feedback": error_feedback,
+            "exempt_1d": exempt_1d,
+            "clip_norm": clip_norm,
+            "find_unused_parameters": find_unused_parameters,
+            "timeout_s": timeout_s,
+            "wait": wait,
+        }
+        return _hybrid(name, model, optimizer, split, options)
     used_codec = codec_by_name(codec) if isinstance(codec, str) else codec
     if bucket_bytes is None:
-        bucket_bytes = TORCHS_BUCKET_BYTES if name == "ddp" and used_codec.name == "fp32" else BUCKET_BYTES
+        is_torchs = name == "ddp" and used_codec.name == "fp32" and issuer is None
+        bucket_bytes = TORCHS_BUCKET_BYTES if is_torchs else BUCKET_BYTES
     world_size = world_size_of(group)
     if not callable(optimizer):
         raise ValueError(
@@ -96,6 +120,7 @@ def strategy(
         check_elementwise(built)
     settings: dict[str, Any] = {
         "strategy": name,
+        "split parameters": [],
         "codec": used_codec.name,
         "codec block": used_codec.block,
         "bucket_bytes": bucket_bytes,
@@ -135,6 +160,7 @@ def strategy(
             group=own,
             find_unused_parameters=find_unused_parameters,
             timeout_s=timeout_s,
+            issuer=issuer,
             left_to_others=[known for known, parameter in model.named_parameters() if parameter in others],
         )
     exchange = GroupExchange(
@@ -145,6 +171,7 @@ def strategy(
         timeout_s=timeout_s,
         error_feedback=error_feedback,
         with_norm=clip_norm is not None,
+        issuer=issuer,
     )
 
     def strangers() -> Iterator[nn.Parameter]:
@@ -154,6 +181,41 @@ def strategy(
     if name == "butterfly":
         return Butterfly(model, built, plan, exchange, clip_norm=clip_norm, strangers=strangers)
     return Lazy(model, built, plan, exchange, clip_norm=clip_norm, strangers=strangers, wait=wait)
+
+
+def _hybrid(
+    name: Literal["ddp", "butterfly", "lazy"],
+    model: nn.Module,
+    optimizer: MakeOptimizer,
+    split: SplitLike,
+    options: dict[str, Any],
+) -> Strategy:
+    """Two strategies and what they have in common; under ddp the shards go by the butterfly."""
+    trainable = {parameter for parameter in model.parameters() if parameter.requires_grad}
+    rest, shards = trainable - set(split.parameters), trainable & set(split.parameters)
+    if not shards:
+        raise ValueError("no split layer has a trainable parameter: nothing to share out. Train without split layers.")
+    group = own_group(None, timeout_s=options["timeout_s"])
+    settings = {"strategy": name, "split parameters": list(split.parameters.values())} | split.settings
+    handshake(settings, {}, group, timeout_s=options["timeout_s"])
+    frozen = [p for known, p in model.named_parameters() if not p.requires_grad and known not in split.parts]
+    broadcast([*frozen, *model.buffers()], group)
+    destroy_group(group)
+    options = options | {"issuer": split.issuer}
+    return Hybrid(
+        strategy(name, model, optimizer, parameters=rest, **options) if rest else None,
+        strategy(
+            "butterfly" if name == "ddp" else name,
+            model,
+            optimizer,
+            parameters=shards,
+            group=split.mesh.data,
+            **options,
+        ),
+        split,
+        clip_norm=options["clip_norm"],
+        timeout_s=options["timeout_s"],
+    )
 
 
 def _averaged(model: nn.Module, parameters: Iterable[nn.Parameter] | None) -> dict[nn.Parameter, str]:

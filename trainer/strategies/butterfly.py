@@ -8,7 +8,7 @@ from torch.amp.grad_scaler import GradScaler
 from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import full_state, load_full_state
-from augpipe.trainer.strategies.update import clip_factor
+from augpipe.trainer.strategies.update import Decision, Found, clip_factor, is_scaled
 
 
 class Butterfly(BucketStrategy):
@@ -16,30 +16,31 @@ class Butterfly(BucketStrategy):
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Await the averages, unscale, clip, update."""
+        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+
+    def collect(self, scaled: bool) -> Found:
+        """Await the averages."""
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_gathered(bucket)
         self._threads.read_controls(self._buckets)
-        not_finite = sum(bucket.gathered_non_finite for bucket in self._buckets)
-        found_inf = self._scaler.found_inf(scaler, not_finite > 0)
-        self._exchange.scale_residuals(self._scaler.residual_factor, "reduce", "gather")
-        norm = None
-        factor = self._scaler.inverse_scale
-        if self._clip_norm is not None:
-            # one order of adding on every rank: the norm, and so the weights, are the same to the last bit
-            norm = math.sqrt(math.fsum(square for bucket in self._buckets for square in bucket.square_sums)) * factor
-        if not found_inf:
-            clip = clip_factor(norm, self._clip_norm)
-            for flat in self._plan.flats:
-                if factor != 1.0:
-                    flat.mul_(factor)
-                if clip != 1.0:
-                    flat.mul_(clip)
+        # one order of adding on every rank: the norm, and so the weights, are the same to the last bit
+        square_sum = math.fsum(square for bucket in self._buckets for square in bucket.square_sums)
+        return self._found(square_sum, sum(bucket.gathered_non_finite for bucket in self._buckets))
+
+    def update(self, decision: Decision) -> StepReport:
+        """Unscale, clip, update."""
+        self._exchange.scale_residuals(decision.residual_factor, "reduce", "gather")
+        if not decision.found_inf:
+            for factor in (decision.inverse_scale, clip_factor(decision.norm, self._clip_norm)):
+                for flat in self._plan.flats:
+                    if factor != 1.0:
+                        flat.mul_(factor)
             self._hand_over_gradients()
             self.optimizer.step()
         for parameter in self._plan.parameters:
             parameter.grad = None
-        return self._report(norm, found_inf, not_finite)
+        return self._report(decision)
 
     def _hand_over_gradients(self) -> None:
         """Views of the flat buffers where the dtype allows it."""

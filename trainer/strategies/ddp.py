@@ -1,4 +1,4 @@
-"""The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec is asked for."""
+"""The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec or an issuer is given."""
 
 import time
 from collections.abc import Mapping
@@ -9,17 +9,18 @@ from typing import Any
 
 import torch.distributed as dist
 from torch import nn
-from torch.amp.grad_scaler import GradScaler
 from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from augpipe.trainer.codecs.base_codec import Codec
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
 from augpipe.trainer.strategies.alone import Alone
 from augpipe.trainer.strategies.hook import ButterflyState, butterfly_hook
 from augpipe.trainer.strategies.protocol import StepReport
+from augpipe.trainer.strategies.update import Decision, Found
 
 # one name took over from the other, and the old one warns
 _BUFFERS_STAY: dict[str, Any] = {
@@ -46,6 +47,7 @@ class Ddp(Alone):
         group: ProcessGroup,
         find_unused_parameters: bool,
         timeout_s: float,
+        issuer: Issuer | None,
         left_to_others: list[str],
     ) -> None:
         super().__init__(model, optimizer, names, clip_norm=clip_norm)
@@ -66,16 +68,23 @@ class Ddp(Alone):
         )
         self.module: nn.Module = self._ddp
         self._hook_state: ButterflyState | None = None
-        if codec.name != "fp32":
+        if codec.name != "fp32" or issuer is not None:
             self._hook_state, hook = butterfly_hook(
-                codec, group=group, exempt_1d=exempt_1d, error_feedback=error_feedback, timeout_s=timeout_s
+                codec,
+                group=group,
+                exempt_1d=exempt_1d,
+                error_feedback=error_feedback,
+                timeout_s=timeout_s,
+                issuer=issuer,
             )
             self._ddp.register_comm_hook(self._hook_state, hook)
+            if issuer is not None:
+                self._hook_state.start(device)  # now, when nothing of the others is under way
             self.meter = self._hook_state.meter
         # what torch's all-reduce moves; it cannot be counted from outside
         num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in names)
         self._bytes_a_step = round(butterfly_bytes(num_bytes, dist.get_world_size(group), lambda num: num))
-        self._last_ready = 0.0
+        self._last_ready = self._exposed_s = 0.0
         for parameter in names:
             parameter.register_post_accumulate_grad_hook(self._ready)  # type: ignore[no-untyped-call]
 
@@ -86,13 +95,17 @@ class Ddp(Alone):
         """DDP's own."""
         return self._ddp.no_sync()
 
-    def step(self, scaler: GradScaler | None = None) -> StepReport:
+    def collect(self, scaled: bool) -> Found:
         """As alone: DDP has averaged the gradients at the end of backward."""
-        exposed_s = time.perf_counter() - self._last_ready if self._last_ready else 0.0
+        self._exposed_s = time.perf_counter() - self._last_ready if self._last_ready else 0.0
         self._last_ready = 0.0
         if self._hook_state is None:
             self.meter.add("gradients", self._bytes_a_step)
-        return replace(super().step(scaler), exposed_s=exposed_s)
+        return super().collect(scaled)
+
+    def update(self, decision: Decision) -> StepReport:
+        """As alone."""
+        return replace(super().update(decision), exposed_s=self._exposed_s)
 
     def close(self) -> None:
         """End the hook's threads, where there is one, and let go of DDP's process group."""

@@ -18,10 +18,15 @@ class FencedParameters(dict[str, nn.Parameter | None]):
     pickles are plain dicts.
     """
 
-    def __init__(self, parameters: dict[str, nn.Parameter | None], await_parameter: Await) -> None:
+    def __init__(self, parameters: dict[str, nn.Parameter | None]) -> None:
         super().__init__(parameters)
-        self._await = await_parameter
+        self.awaits: list[Await] = []
+        """One of each strategy that has some of these parameters."""
         self._fixed = {name: parameter for name, parameter in parameters.items() if parameter is not None}
+
+    def _await(self, parameter: nn.Parameter) -> None:
+        for await_parameter in self.awaits:
+            await_parameter(parameter)
 
     def __getitem__(self, name: str) -> nn.Parameter | None:
         parameter = super().__getitem__(name)
@@ -99,11 +104,14 @@ class Fences:
             module for module in model.modules() if any(p is not None for p in module._parameters.values())
         ]
         self._handles: list[RemovableHandle] = []
+        self._await_parameter = await_parameter
         if at == "model":
             self._handles.append(model.register_forward_pre_hook(ForwardFence(flush), prepend=True))
         for module in self._modules:
-            fenced = FencedParameters(module._parameters, await_parameter)
-            module._parameters = fenced
+            fenced = module._parameters
+            if not isinstance(fenced, FencedParameters):
+                module._parameters = fenced = FencedParameters(fenced)
+            fenced.awaits.append(await_parameter)
             if at == "use":
                 self._handles.append(module.register_forward_pre_hook(ForwardFence(fenced._await_all), prepend=True))
 
@@ -112,6 +120,10 @@ class Fences:
         for handle in self._handles:
             handle.remove()
         for module in self._modules:
-            module._parameters = dict(module._parameters.items())
+            fenced = module._parameters
+            if isinstance(fenced, FencedParameters):
+                fenced.awaits.remove(self._await_parameter)
+                if not fenced.awaits:
+                    module._parameters = dict(fenced.items())
         self._handles.clear()
         self._modules.clear()

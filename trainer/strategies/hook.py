@@ -16,6 +16,7 @@ from augpipe.trainer.exchange import Bucket, Piece, cut, interleaved
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
 from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.exchange.ranks import handshake, own_group, world_size_of
 from augpipe.trainer.exchange.threads import ExchangeThreads
@@ -42,13 +43,21 @@ class ButterflyState:
     """What the hook keeps: the exchange that DDP's buckets go through, as the butterfly's do."""
 
     def __init__(
-        self, codec: Codec, *, group: ProcessGroup | None, exempt_1d: bool, error_feedback: bool, timeout_s: float
+        self,
+        codec: Codec,
+        *,
+        group: ProcessGroup | None,
+        exempt_1d: bool,
+        error_feedback: bool,
+        timeout_s: float,
+        issuer: Issuer | None = None,
     ) -> None:
         self._codec = codec
         self._group = group
         self._exempt_1d = exempt_1d and codec.name != "fp32"
         self._error_feedback = error_feedback and codec.name != "fp32"
         self._timeout_s = timeout_s
+        self._issuer = issuer
         self.meter = Meter()
         """Bytes that this rank sent."""
         self._exchange: GroupExchange | None = None
@@ -73,7 +82,7 @@ class ButterflyState:
         if world_size_of(self._group) == 1:
             future.set_result(buffer)
             return future
-        exchange = self._exchange = self._exchange or self._start(buffer.device)
+        exchange = self._exchange or self.start(buffer.device)
         if given.index() == 0:
             self._begin_backward()
             if self._is_spoilt:
@@ -99,7 +108,8 @@ class ButterflyState:
                 self._send(2 * number - 1, sources, places, is_exempt=True, is_last=is_last)
         return future
 
-    def _start(self, device: torch.device) -> GroupExchange:
+    def start(self, device: torch.device) -> GroupExchange:
+        """Meet the other ranks; done by the first exchange, where nobody did it before."""
         group = own_group(self._group, timeout_s=self._timeout_s, waits_itself=True)
         settings = {
             "strategy": "butterfly hook",
@@ -117,8 +127,10 @@ class ButterflyState:
             timeout_s=self._timeout_s,
             error_feedback=self._error_feedback,
             meter=self.meter,
+            issuer=self._issuer,
         )
         self._threads: ExchangeThreads = exchange.start(self)
+        self._exchange = exchange
         return exchange
 
     def _send(self, number: int, sources: Sources, addresses: list[int], *, is_exempt: bool, is_last: bool) -> None:
@@ -212,6 +224,7 @@ def butterfly_hook(
     exempt_1d: bool = True,
     error_feedback: bool = False,
     timeout_s: float = 300.0,
+    issuer: Issuer | None = None,
 ) -> tuple[ButterflyState, Callable[[ButterflyState, GradBucket], Future[Tensor]]]:
     """The state and the hook for `DistributedDataParallel.register_comm_hook(*butterfly_hook(...))`.
 
@@ -225,6 +238,7 @@ def butterfly_hook(
         exempt_1d: send biases and normalisation weights as they are.
         error_feedback: keep what encoding left out and add it to the next gradients.
         timeout_s: seconds after which an exchange that a rank takes no part in is an error.
+        issuer: as for `strategy`.
 
     Raises:
         ValueError: there is no such codec.
@@ -235,5 +249,12 @@ def butterfly_hook(
             f"codec is a {type(used).__name__}. Give a codec's name, as in "
             "model.register_comm_hook(*butterfly_hook('dynamic-tree')) of a model in DistributedDataParallel."
         )
-    state = ButterflyState(used, group=group, exempt_1d=exempt_1d, error_feedback=error_feedback, timeout_s=timeout_s)
+    state = ButterflyState(
+        used,
+        group=group,
+        exempt_1d=exempt_1d,
+        error_feedback=error_feedback,
+        timeout_s=timeout_s,
+        issuer=issuer,
+    )
     return state, _hook

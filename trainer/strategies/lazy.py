@@ -19,7 +19,7 @@ from augpipe.trainer.strategies.flat_buffers import Plan, in_memory_order
 from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard, merge, own_slices, shard_state
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import named_groups
-from augpipe.trainer.strategies.update import clip_factor
+from augpipe.trainer.strategies.update import Decision, Found, clip_factor, is_scaled
 
 
 class Lazy(BucketStrategy):
@@ -72,39 +72,38 @@ class Lazy(BucketStrategy):
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Await the averages of the own slices, unscale, clip, update them, and start sending them."""
+        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+
+    def collect(self, scaled: bool) -> Found:
+        """Await the averages of the own slices.
+
+        Only clipping and scaling need to know of the other owners', by one small exchange; a gather is not waited for
+        even then.
+        """
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_reduced(bucket)
         self._threads.read_controls(self._buckets)
-        norm, not_finite = self._agree(scaler)
-        found_inf = self._scaler.found_inf(scaler, not_finite > 0)
-        self._exchange.scale_residuals(self._scaler.residual_factor, "reduce")
-        factor = self._scaler.inverse_scale
-        if norm is not None:
-            norm *= factor
-        if not found_inf:
-            self._update(factor, norm)
+        clips = self._clip_norm is not None
+        if not clips and not scaled:
+            return self._found(0.0, 0)
+        square = math.fsum(bucket.own_square_sum for bucket in self._buckets) if clips else 0.0
+        num_bad = int(sum(count_non_finite(bucket.own_values) for bucket in self._buckets))
+        squares, counts = self._exchange.agree(square, float(num_bad))
+        return self._found(math.fsum(squares), int(sum(counts)))
+
+    def update(self, decision: Decision) -> StepReport:
+        """Unscale, clip, update the own slices, and start sending them."""
+        self._exchange.scale_residuals(decision.residual_factor, "reduce")
+        if not decision.found_inf:
+            self._update_owned(decision.inverse_scale, clip_factor(decision.norm, self._clip_norm))
             for collective in self._plan.exchange.after_update:
                 self._threads.begin("gather", self._buckets[collective.bucket])
-        return self._report(norm, found_inf, not_finite)
+        return self._report(decision)
 
-    def _agree(self, scaler: GradScaler | None) -> tuple[float | None, int]:
-        """The norm of the whole gradient, still scaled, and how many averaged values are not finite, on all ranks.
-
-        Only clipping and scaling need the one small exchange; a gather is not waited for even then.
-        """
-        clips = self._clip_norm is not None
-        if not clips and (scaler is None or not scaler.is_enabled()):
-            return None, 0
-        square = math.fsum(bucket.own_square_sum for bucket in self._buckets) if clips else 0.0
-        not_finite = int(sum(count_non_finite(bucket.own_values) for bucket in self._buckets))
-        squares, counts = self._exchange.agree(square, float(not_finite))
-        return math.sqrt(math.fsum(squares)) if clips else None, int(sum(counts))
-
-    def _update(self, factor: float, norm: float | None) -> None:
+    def _update_owned(self, factor: float, clip: float) -> None:
         """Let the optimizer update the own slices; parameters that no rank has a gradient for are left alone."""
         used = self._used()
-        clip = clip_factor(norm, self._clip_norm)
         with torch.no_grad():
             for bucket in self._buckets:
                 for piece in self._owned[bucket.number]:

@@ -106,7 +106,7 @@ def merge(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The full optimizer state from the states of all ranks of a run, in any order; for any strategy and world size.
 
     Residuals of gradients belong to ranks and are left out; those of encoded updates are kept. A full state is taken as
-    it is.
+    it is; of a split network, each model rank's shards are put together.
 
     Raises:
         ValueError: a part of a parameter's state is in none of the shards.
@@ -116,6 +116,16 @@ def merge(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = shards[0]
     if first.get("kind") == "full":
         return {key: first[key] for key in ("format", "kind", "groups", "state")}
+    if first.get("kind") == "split":
+        model_ranks = sorted({rank for shard in shards for rank in shard["shards"]})
+        return {
+            **first,
+            "rest": None if first["rest"] is None else merge([shard["rest"] for shard in shards]),
+            "shards": {
+                rank: merge([shard["shards"][rank] for shard in shards if rank in shard["shards"]])
+                for rank in model_ranks
+            },
+        }
     for shard in shards:
         check(shard, "shard")
     state: dict[str, dict[str, Any]] = {}

@@ -10,6 +10,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.strategies.update import Decision, Found
 
 MakeOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], Optimizer]
 """Builds the optimizer from the model's trainable parameters, or from param groups of them that it makes itself."""
@@ -55,6 +56,13 @@ class Strategy(Protocol):
         With a scaler the loss was `scaler.scale(loss)`, and `scaler.update()` happens in here; do not call `unscale_`,
         `step` or `update` yourself. All ranks skip the update if one found a gradient that is not finite.
         """
+
+    def collect(self, scaled: bool) -> Found:
+        """The first half of `step`, for whoever decides on the gradients of several strategies at once: finish the
+        exchange, and say what there is; `scaled` where a scaler may leave the step out."""
+
+    def update(self, decision: Decision) -> StepReport:
+        """The second half: do what was decided."""
 
     def flush(self) -> None:
         """Return when this rank's weights are whole and the same as everyone's; cheap when nothing is pending."""

@@ -1,5 +1,8 @@
 """The update after the gradients are averaged: the loss scale and clipping, as all ranks agree on them."""
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
@@ -17,6 +20,40 @@ def clip_factor(norm: float | None, clip_norm: float | None) -> float:
     return 1.0 if factor > 1.0 else factor
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a strategy knows of a step's gradient once it is averaged, the same on all ranks of its group."""
+
+    square_sum: float
+    """Sum of squares, still scaled by the loss scale; 0 where nobody clips."""
+    num_bad: int
+    """Averaged values that are not finite; 0 where nobody looks."""
+    non_finite: int
+    """Values that are not finite in the gradients of ranks, as `StepReport` has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What all ranks do with a step's gradient."""
+
+    norm: float | None
+    """Norm of the whole averaged gradient, unscaled; None where nobody clips."""
+    found_inf: bool
+    """Whether the update must be left out."""
+    non_finite: int
+    """As in `Found`, of the whole gradient."""
+    inverse_scale: float
+    """What gradients must be multiplied by; that of the scale before this step."""
+    residual_factor: float
+    """What residuals of gradients must be multiplied by before the next step: they are in units of the loss scale.
+    0 after a step that was left out, whose residuals may be as far off as its gradients were."""
+
+
+def is_scaled(scaler: GradScaler | None) -> bool:
+    """Whether a step may be left out, so that somebody must look for what is not finite."""
+    return scaler is not None and scaler.is_enabled()
+
+
 class AgreedScaler:
     """Tells a scaler, by its public methods alone, what all ranks agreed on.
 
@@ -27,26 +64,27 @@ class AgreedScaler:
     def __init__(self, device: torch.device) -> None:
         self._weight = nn.Parameter(torch.zeros(1, device=device))
         self._optimizer = torch.optim.SGD([self._weight], lr=0.0)
-        self.inverse_scale = 1.0
-        """What gradients must be multiplied by; that of the scale before this step."""
-        self.residual_factor = 1.0
-        """What residuals of gradients must be multiplied by before the next step: they are in units of the loss scale.
-        0 after a step that was left out, whose residuals may be as far off as its gradients were."""
 
-    def found_inf(self, scaler: GradScaler | None, not_finite: bool) -> bool:
-        """Whether the update must be left out; the scaler has updated its scale after this."""
-        if scaler is None or not scaler.is_enabled():
-            self.inverse_scale = self.residual_factor = 1.0
-            return False
-        scale = scaler.get_scale()
-        # as torch has it: the reciprocal in double, rounded to float32
-        self.inverse_scale = float(torch.tensor(1.0 / scale, dtype=torch.float32))
-        self._weight.grad = torch.full_like(self._weight, float("inf") if not_finite else 0.0)
-        scaler.unscale_(self._optimizer)
-        scaler.step(self._optimizer)
-        scaler.update()
-        self.residual_factor = 0.0 if not_finite else scaler.get_scale() / scale
-        return not_finite
+    def decide(self, scaler: GradScaler | None, found: Found, clip_norm: float | None) -> Decision:
+        """What follows from what was found; the scaler has updated its scale after this."""
+        found_inf, inverse_scale, residual_factor = False, 1.0, 1.0
+        if scaler is not None and scaler.is_enabled():
+            found_inf = found.num_bad > 0
+            scale = scaler.get_scale()
+            # as torch has it: the reciprocal in double, rounded to float32
+            inverse_scale = float(torch.tensor(1.0 / scale, dtype=torch.float32))
+            self._weight.grad = torch.full_like(self._weight, float("inf") if found_inf else 0.0)
+            scaler.unscale_(self._optimizer)
+            scaler.step(self._optimizer)
+            scaler.update()
+            residual_factor = 0.0 if found_inf else scaler.get_scale() / scale
+        return Decision(
+            norm=None if clip_norm is None else math.sqrt(found.square_sum) * inverse_scale,
+            found_inf=found_inf,
+            non_finite=found.non_finite,
+            inverse_scale=inverse_scale,
+            residual_factor=residual_factor,
+        )
 
 
 def scale_lr(optimizer: Optimizer, factor: float) -> None:

@@ -101,14 +101,14 @@ def test_one_thread_issues_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPa
 
     def all_to_all_single(output: str, data: str, *_: Any, **__: Any) -> Any:
         sent.append(data)
-        assert current_thread().name == "augpipe test 1"
+        assert current_thread().name == "augpipe test issuing"
         return SimpleNamespace(wait=lambda timeout: None)
 
     with started(monkeypatch, all_to_all_single=all_to_all_single) as (threads, handler, _):
         for collective in exchange.collectives:
             threads.begin(collective.phase, buckets[collective.bucket])  # type: ignore[arg-type]
         assert threads.call("something else", lambda group: (current_thread().name, list(sent))) == (
-            "augpipe test 1",
+            "augpipe test issuing",
             [str(collective) for collective in exchange.collectives],
         )
         for bucket in buckets:

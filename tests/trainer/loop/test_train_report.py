@@ -30,7 +30,7 @@ def step_result(exposed_s: float, **options: Any) -> StepResult:
         found_inf=False,
         non_finite=0,
         exposed_s=exposed_s,
-        bytes_sent={"gradients": 3_000_000, "control": 500_000},
+        bytes_sent={"gradients": 2_000_000, "activations": 700_000, "deltas": 300_000, "control": 500_000},
     )
     made: dict[str, Any] = {
         "loss_sum": 1.0,
@@ -82,6 +82,7 @@ def test_a_row_is_of_its_own_steps_and_of_all_ranks(tmp_path: Path, caplog: pyte
         "data_ms": 10.0,
         "exposed_ms": 3.0,  # of 2 ms and 4 ms
         "sent_mb": 3.5,
+        "activations_mb": 1.0,
         "grad_norm": 0.5,
         "skipped": 0,
     }

@@ -10,14 +10,15 @@ from torch.amp.grad_scaler import GradScaler
 
 from augpipe.trainer.codecs import ErrorFeedback, codec
 from augpipe.trainer.exchange.message import LINE, CodecWire, ControlData, RawWire, padded
-from augpipe.trainer.exchange.meter import Meter
-from augpipe.trainer.strategies import strategy
+from augpipe.trainer.exchange.meter import CLASSES, Meter
+from augpipe.trainer.strategies import StepReport, strategy
 from augpipe.trainer.strategies.flat_buffers import make_plan
 from augpipe.trainer.strategies.owned_slices import check_elementwise
-from augpipe.trainer.strategies.update import AgreedScaler, clip_factor
+from augpipe.trainer.strategies.update import AgreedScaler, Found, clip_factor
 
 SGD = torch.optim.SGD
 BLOCK = 64
+NOTHING = dict.fromkeys(CLASSES, 0)
 
 
 def gradients(seed: int, num: int = 4 * BLOCK) -> Tensor:
@@ -85,16 +86,60 @@ def test_a_scaler_that_hears_all_ranks_goes_as_one_that_finds_out_itself() -> No
         gradient = gradients(step, 5).double() * value * before
         weight.grad = gradient.clone()
         alone.unscale_(optimizer)
-        assert agreed.found_inf(told, not math.isfinite(value)) == (not math.isfinite(value))
-        torch.testing.assert_close(gradient * agreed.inverse_scale, weight.grad, rtol=0, atol=0, equal_nan=True)
+        decision = agreed.decide(told, found(num_bad=not math.isfinite(value)), 1.0)
+        assert decision.found_inf == (not math.isfinite(value)) and decision.norm == 3.0 * decision.inverse_scale
+        torch.testing.assert_close(gradient * decision.inverse_scale, weight.grad, rtol=0, atol=0, equal_nan=True)
         alone.step(optimizer)
         alone.update()
         assert told.get_scale() == alone.get_scale()
-        assert agreed.residual_factor == (alone.get_scale() / before if math.isfinite(value) else 0.0)
+        assert decision.residual_factor == (alone.get_scale() / before if math.isfinite(value) else 0.0)
     for off in (None, GradScaler("cpu", enabled=False)):
-        assert agreed.found_inf(told, True) and agreed.residual_factor == 0.0
-        assert not agreed.found_inf(off, True)
-        assert agreed.inverse_scale == agreed.residual_factor == 1.0
+        decision = agreed.decide(told, found(num_bad=1), None)
+        assert decision.found_inf and decision.residual_factor == 0.0 and decision.norm is None
+        decision = agreed.decide(off, found(num_bad=1), None)
+        assert not decision.found_inf and decision.inverse_scale == decision.residual_factor == 1.0
+
+
+def found(*, num_bad: int) -> Found:
+    return Found(square_sum=9.0, num_bad=num_bad, non_finite=num_bad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("clip_norm", [None, 0.3, 1e6])
+@pytest.mark.parametrize("amp", [False, True])
+def test_one_rank_alone_steps_as_a_plain_loop_to_the_last_bit(
+    dtype: torch.dtype, clip_norm: float | None, amp: bool
+) -> None:
+    """Also in and after a step that is left out."""
+    values: list[list[Tensor]] = []
+    reports: list[StepReport] = []
+    for ours in (True, False):
+        model = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3)).to(dtype)
+        for number, parameter in enumerate(model.parameters()):
+            parameter.data.copy_(gradients(number, parameter.numel()).view(parameter.shape))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        sync = strategy("butterfly", model, lambda _, made=optimizer: made, clip_norm=clip_norm)  # type: ignore[misc]
+        scaler = GradScaler("cpu", init_scale=1024.0, growth_interval=2, enabled=amp)
+        scaler.scale(torch.zeros(1))
+        for step in range(6):
+            for number, parameter in enumerate(model.parameters()):
+                gradient = gradients(10 * step + number, parameter.numel()).view(parameter.shape)
+                parameter.grad = (gradient * scaler.get_scale() * (math.inf if amp and step == 2 else 1)).to(dtype)
+            if ours:
+                reports.append(sync.step(scaler))
+                continue
+            scaler.unscale_(optimizer)
+            if clip_norm is not None:
+                norm = nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+                told = reports[step].grad_norm
+                assert told == float(norm) or not math.isfinite(norm)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        values.append([parameter.detach() for parameter in model.parameters()])
+    assert [report.found_inf for report in reports] == [amp and step == 2 for step in range(6)]
+    assert [report.non_finite for report in reports] == [58 * (amp and step == 2) for step in range(6)]
+    assert all(torch.equal(mine, plain) for mine, plain in zip(*values, strict=True))
 
 
 def test_raw_values_count_what_is_not_finite() -> None:
@@ -156,11 +201,17 @@ def test_a_bucket_holds_as_many_bytes_as_asked_for(dtype: torch.dtype, item_byte
 def test_the_meter_tells_what_is_new_and_all() -> None:
     meter = Meter()
     meter.add("weights", 5)
-    assert meter.since_last() == {"gradients": 0, "weights": 5, "exempt": 0, "control": 0}
+    assert meter.since_last() == NOTHING | {"weights": 5}
     meter.add("weights", 2)
     meter.add("control", 1)
-    assert meter.since_last() == {"gradients": 0, "weights": 2, "exempt": 0, "control": 1}
-    assert meter.total == {"gradients": 0, "weights": 7, "exempt": 0, "control": 1}
+    assert meter.since_last() == NOTHING | {"weights": 2, "control": 1}
+    assert meter.total == NOTHING | {"weights": 7, "control": 1}
+    both = Meter(meter, Meter())
+    both.add("control", 4)
+    assert both.total == NOTHING | {"weights": 7, "control": 5} == both.since_last()
+    meter.add("deltas", 3)
+    assert both.since_last() == NOTHING | {"deltas": 3} and meter.total["control"] == 1
+    assert meter.since_last() == NOTHING | {"deltas": 3}
     assert not any(meter.since_last().values())
 
 
@@ -181,7 +232,7 @@ def test_gradients_are_dropped_once_they_are_used() -> None:
     assert report.grad_norm == pytest.approx(6**0.5) and report.non_finite == 0
     assert all(parameter.grad is None for parameter in model.parameters())
     (model.weight * torch.tensor([[1.0, math.nan], [math.inf, 1.0]])).sum().backward()
-    assert alone.step().non_finite == 4  # what clipping by a norm of NaN leaves
+    assert alone.step().non_finite == 2  # before clipping by a norm of NaN, which leaves none
 
 
 class Lars(SGD):

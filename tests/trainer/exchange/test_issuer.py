@@ -1,0 +1,167 @@
+"""The one thread that issues: its order, whose failure is whose, and what a wait on a card is for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event, current_thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from augpipe.trainer.exchange import threads as threads_module
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.issuer import Issuer
+from augpipe.trainer.exchange.threads import ExchangeThreads
+from tests.trainer.exchange.test_threads import Bucket, Handler
+
+CPU = torch.device("cpu")
+
+
+def work(log: list[object] | None = None) -> Any:
+    """A collective that ends at once."""
+    return SimpleNamespace(wait=lambda timeout: None if log is None else log.append(timeout))
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    made = Issuer("one", CPU)
+    yield made
+    made.close()
+
+
+def exchange(
+    name: str, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, issued: list[str]
+) -> tuple[ExchangeThreads, Handler]:
+    """Threads of an exchange that share the issuer."""
+
+    def all_to_all_single(_output: str, data: str, *_: Any, **__: Any) -> Any:
+        issued.append(f"{current_thread().name}: {data}")
+        return work()
+
+    monkeypatch.setattr(
+        threads_module, "dist", SimpleNamespace(all_to_all_single=all_to_all_single, Work=object, ProcessGroup=object)
+    )
+    handler, group = Handler(), Any
+    made = ExchangeThreads(name, group, handler, device=CPU, timeout_s=5, issuer=issuer)  # type: ignore[arg-type]
+    return made, handler
+
+
+def bucket(name: str, **seconds: float) -> Any:
+    made: Any = Bucket(0, **seconds)
+    made.theirs, made.mine = f"reduce {name}", f"gather {name}"
+    return made
+
+
+def test_two_exchanges_and_more_have_one_order(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of putting in, whatever is ready sooner; and one thread for all."""
+    issued: list[str] = []
+    (first, _), (second, _) = (exchange(name, issuer, monkeypatch, issued) for name in ("a", "b"))
+    slow, quick = bucket("slow", pack_reduce=0.1, reduce=0.1), bucket("quick")
+    timeouts: list[object] = []
+
+    def other() -> Any:
+        issued.append(f"{current_thread().name}: other")
+        return work(timeouts)
+
+    first.begin("reduce", slow)
+    second.begin("reduce", quick)
+    first.begin("gather", slow)
+    pending = issuer.submit("something of ours", other, 3.0)
+    second.begin("gather", quick)
+    pending.wait()
+    second.wait_gathered(quick)
+    assert [line.removeprefix("augpipe one: ") for line in issued] == [
+        "reduce slow",
+        "reduce quick",
+        "gather slow",
+        "other",
+        "gather quick",
+    ]
+    assert timeouts == [timedelta(seconds=3)]
+    first.close()
+    assert issuer.submit("what follows", work, 3.0).wait() is None, "closing one exchange ended the others' thread"
+    second.close()
+
+
+def test_a_failure_is_its_own_exchanges(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the broken one has in the queue is skipped, also what never gets packed; the other goes on."""
+    issued: list[str] = []
+    (broken, told), (sound, untold) = (exchange(name, issuer, monkeypatch, issued) for name in ("a", "b"))
+    begun, bad, good = Event(), bucket("bad"), bucket("good")
+    bad.reduce = lambda: begun.wait(5) and 1 / 0
+    broken.begin("reduce", bad)
+    broken.begin("gather", bad)  # never packed: its reduction fails
+    sound.begin("reduce", good)
+    sound.begin("gather", good)
+    begun.set()
+    with pytest.raises(SyncError, match="a: waited for the gradients of bucket 0 from the other ranks"):
+        broken.wait_gathered(bad)
+    sound.wait_gathered(good)
+    assert [line.removeprefix("augpipe one: ") for line in issued] == ["reduce bad", "reduce good", "gather good"]
+    assert len(told.told) == 1 and len(untold.told) == 2
+    broken.close()
+    sound.close()
+
+
+def test_errors_name_what_was_waited_for(issuer: Issuer) -> None:
+    """Whether issuing fails, or the collective, or its turn never comes; the thread goes on after each."""
+
+    def endless(timeout: timedelta) -> None:
+        raise RuntimeError("it ran for too long")
+
+    with pytest.raises(SyncError, match=r"one: waited for the norms, at most 2 s, and got: division .*A rank has died"):
+        issuer.submit("norms", lambda: 1 / 0, 2.0).wait()
+    with pytest.raises(SyncError, match=r"one: waited for the sums, at most 0\.5 s, and got: it ran for too long"):
+        issuer.submit("sums", lambda: SimpleNamespace(wait=endless), 0.5).wait()
+    free = Event()
+    held = issuer.submit("first", lambda: free.wait(5) and work(), 5.0)
+    with pytest.raises(SyncError, match=r"the second, at most 0\.05 s, and got: what is to be issued before it did no"):
+        issuer.submit("second", work, 0.05).wait()
+    free.set()
+    held.wait()
+    issuer.submit("third", work, 2.0).wait()
+
+
+def test_a_closed_issuer_takes_no_more(issuer: Issuer) -> None:
+    """What is in it is issued first; closing twice is fine."""
+    last = issuer.submit("last", work, 2.0)
+    issuer.close()
+    last.wait()
+    issuer.close()
+    with pytest.raises(RuntimeError, match="one is closed: build the strategy anew"):
+        issuer.submit("more", work, 2.0)
+
+
+def test_waits_add_up_until_they_are_told(issuer: Issuer) -> None:
+    pending = issuer.submit("it", work, 2.0)
+    assert issuer.take_exposed_s() == 0.0
+    pending.wait()
+    assert issuer.take_exposed_s() > 0.0
+    assert issuer.take_exposed_s() == 0.0
+
+
+def test_on_a_card_it_waits_for_the_callers_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issuing thread's stream waits for what the caller had queued when it submitted, not for what came later."""
+    seen: list[object] = []
+    queued = ["before"]
+
+    @contextmanager
+    def on(_stream: object) -> Iterator[None]:
+        yield
+
+    own = SimpleNamespace(wait_event=seen.append)
+    callers = SimpleNamespace(record_event=lambda: tuple(queued))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: own)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: callers)
+    issuer = Issuer("card", torch.device("cuda"))
+    free = Event()
+    issuer.put(lambda _stream: free.wait(5) and None)
+    pending = issuer.submit("it", work, 2.0)
+    queued.append("after")
+    free.set()
+    pending.wait()
+    issuer.close()
+    assert seen == [("before",)]
