@@ -29,7 +29,7 @@ TIMEOUT_S = 300.0
 
 
 def run_bytes(options: argparse.Namespace) -> dict[str, object]:
-    """Of a rank and step: gradients of what is not split, by the butterfly, and features and deltas."""
+    """Bytes a rank and step: gradients of what is not split, by the butterfly, and features and deltas."""
     table = []
     for num_ranks, batch in [(4, 128), *((2**n, 64) for n in range(1, 8))]:
         row: dict[str, object] = {"ranks": num_ranks, "batch": batch}

@@ -112,7 +112,7 @@ class Manifest(Written):
     """How many numbers each label is; 0: labels are classes. Else `classes` names the numbers, where they have names,
     and no sample counts in `class_counts`."""
     label_dtype: Literal["int64", "float32"] = "int64"
-    """Of those numbers, as the indexes hold them."""
+    """The type of those numbers, as the indexes hold them."""
     mean: PerChannel | None = None
     """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None

@@ -23,7 +23,7 @@ MIRROR = np.int32(127)
 """Codes are sorted by value: magnitude k of the negative side is code 127 - k, which is 127 ^ k."""
 
 HEADER_BYTES = 8
-"""Of the payloads whose size does not say how many numbers they hold: they begin with it, int64."""
+"""Bytes of the count, int64, with which payloads begin whose size does not say how many numbers they hold."""
 
 ZERO = np.int32(0)
 ONE = np.float32(1.0)

@@ -70,7 +70,7 @@ STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS, STUFFED, POINTS = range(7)
 stuffed zeros, points."""
 
 LEAST_SIDE = 8
-"""Of images without a side that long, libjpeg-turbo may take another scale than it is asked for."""
+"""The least longer side of an image: of smaller ones libjpeg-turbo may take another scale than it is asked for."""
 
 
 @kernel()

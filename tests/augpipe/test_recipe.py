@@ -93,7 +93,7 @@ def test_ready_recipes() -> None:
     assert kinds == [
         *("color_cast", "vignette", "lens_distortion", "rotate", "flip", "multi_resolution_crop", "normalize")
     ]
-    assert recipes.deep_image(100, [120]).ops[5] == ops.MultiResolutionCrop(size=100, scales=(120,))  # type: ignore[arg-type]
+    assert recipes.deep_image(100, [120]).ops[5] == ops.MultiResolutionCrop(size=100, scales=(120,))
     assert recipes.deep_image() == recipes.deep_image(224, (256, 512))
     assert recipes.evaluation(64, 80).ops == (ops.CenterCrop(size=64, scale=80), ops.Normalize())
     assert recipes.evaluation().ops[0] == ops.CenterCrop(size=224, scale=256)
@@ -239,7 +239,7 @@ def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
 
 def test_a_mistake_travels_between_processes() -> None:
     with pytest.raises(FieldError) as caught:
-        ops.Normalize(mean=1, std=2)  # type: ignore[arg-type]
+        ops.Normalize(mean=1, std=2)
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.problems == caught.value.problems
     assert str(again).splitlines()[0] == "Normalize:" and len(again.lines) == 2
@@ -251,7 +251,7 @@ def test_recipes_are_frozen_and_compare_by_value() -> None:
         with pytest.raises(FieldError, match="frozen"):
             setattr(recipe, name, value)
     with pytest.raises(FieldError, match="frozen"):
-        View().count = 2  # type: ignore[misc]
+        View().count = 2
     used = recipes.deep_image()
     assert used.all_views and used.num_variants and used.all_views[0].drawn_dtype
     assert used == recipe and hash(used) == hash(recipe) and used != recipes.deep_image(200)

@@ -119,7 +119,7 @@ def test_a_replacement_in_a_batch_that_the_cache_knows(backend: Backend) -> None
     for epoch in range(20):
         if epoch == 6:
             for one in (loader, other):
-                one.source.contents[0] = OSError("it is gone")  # type: ignore[attr-defined]
+                one.source.contents[0] = OSError("it is gone")
         assert backend.assert_as_plain(loader, whole(other)) == 2
     assert numbers(loader).num_held == 2
     assert loader.skipped == other.skipped and set(loader.skipped) == {0}

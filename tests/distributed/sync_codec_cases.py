@@ -223,7 +223,7 @@ def nan_in_one_slice(rank: int, world_size: int) -> None:
             sync = build("lazy", model, codec=codec_name, error_feedback=error_feedback, bucket_bytes=2**20)
             gradient = torch.ones(64, 64)
             if rank == 0:
-                start, stop = sync._plan.exchange.slices(0)[owner : owner + 2]  # type: ignore[attr-defined]
+                start, stop = sync._plan.exchange.slices(0)[owner : owner + 2]
                 assert stop - start > 1000
                 gradient.view(-1)[start + 5] = math.nan
             (model.weight * gradient).sum().backward()
@@ -272,7 +272,7 @@ def mixed_dtypes_and_odd_sizes(rank: int, world_size: int) -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             x = torch.tanh(self.conv(x) * self.scale * self.tiny).flatten(1)
-            return self.out(self.narrow(x.bfloat16()).float()) + self.empty.sum()  # type: ignore[no-any-return]
+            return self.out(self.narrow(x.bfloat16()).float()) + self.empty.sum()
 
     def run(name: str, **options: Any) -> torch.Tensor:
         model = Mixed()
@@ -303,7 +303,7 @@ def refused(rank: int, world_size: int) -> None:
         lambda parameters: Lars(parameters, lr=0.1),
     ):
         with pytest.raises(ValueError, match="does not treat each weight by itself"):
-            strategy("lazy", model, make, timeout_s=10)  # type: ignore[arg-type]
+            strategy("lazy", model, make, timeout_s=10)
     with pytest.raises(ValueError, match="is float64 and codec='dynamic-tree' takes float32"):
         build("butterfly", network().double(), codec="dynamic-tree")
     with pytest.raises(ValueError, match="strategy='ring' is unknown. Choose one of 'ddp', 'butterfly', 'lazy'"):
@@ -318,9 +318,9 @@ def refused(rank: int, world_size: int) -> None:
         nn.functional.cross_entropy(sync.module(batches(rank, 1)[0][0]), batches(rank, 1)[0][1]).backward()
     sync.close()
     frozen = network()
-    frozen[4].requires_grad_(False)  # type: ignore[index]
+    frozen[4].requires_grad_(False)
     sync = build("butterfly", frozen)
-    frozen[4].requires_grad_(True)  # type: ignore[index]
+    frozen[4].requires_grad_(True)
     with pytest.raises(ValueError, match="was frozen, or not there, when the strategy was built"):
         train_step(sync, batches(rank, 1)[0])
     sync.close()
@@ -329,7 +329,7 @@ def refused(rank: int, world_size: int) -> None:
 class Lars(torch.optim.SGD):
     """Scales a step by the tensor's norm."""
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         with torch.no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
@@ -354,7 +354,7 @@ def every_optimizer(rank: int, world_size: int) -> None:
         def grouped(parameters: Any, maker: Any = maker) -> torch.optim.Optimizer:
             parameters = list(parameters)
             decay = {} if maker is torch.optim.Rprop else {"weight_decay": 0.1}
-            return maker(  # type: ignore[no-any-return]
+            return maker(
                 [
                     {"params": [p for p in parameters if p.ndim > 1], "lr": 0.01} | decay,
                     {"params": [p for p in parameters if p.ndim <= 1], "lr": 0.002},
@@ -365,7 +365,7 @@ def every_optimizer(rank: int, world_size: int) -> None:
         found = []
         for name in ("ddp", "lazy"):
             model = network()
-            sync = strategy(name, model, grouped, bucket_bytes=8000, timeout_s=20)  # type: ignore[arg-type]
+            sync = strategy(name, model, grouped, bucket_bytes=8000, timeout_s=20)
             schedule = torch.optim.lr_scheduler.StepLR(sync.optimizer, 1, 0.5)
             for batch in batches(rank, 4):
                 train_step(sync, batch)

@@ -85,7 +85,7 @@ class Split:
 
 
 def network() -> nn.Sequential:
-    """Of one size on all ranks, with several buckets, and values that `fill` sets."""
+    """Shards of one size on all ranks, with several buckets, and values that `fill` sets."""
     return nn.Sequential(nn.Linear(40, 37), nn.BatchNorm1d(37, affine=False), nn.Linear(37, 50), nn.Linear(50, 31))
 
 
@@ -159,12 +159,12 @@ def backward(sync: Strategy, model: nn.Module, rank: int, step: int, batch: int,
         if inf and overflows(name, step, rank, dist.get_world_size()):
             factors = factors * math.inf
         loss = loss + (parameter * factors).sum()
-    (loss * scale).backward()  # type: ignore[no-untyped-call]
+    (loss * scale).backward()
 
 
 def build(name: str, model: nn.Module, split: Split, optimizer: str = "sgd", **options: Any) -> Strategy:
     settings: dict[str, Any] = {"bucket_bytes": 4000, "timeout_s": 20} | options
-    return strategy(name, model, OPTIMIZERS[optimizer], split=split, **settings)  # type: ignore[arg-type]
+    return strategy(name, model, OPTIMIZERS[optimizer], split=split, **settings)
 
 
 def assert_same(mesh: Mesh, model: nn.Module) -> None:
@@ -295,7 +295,7 @@ def rates_and_groups(rank: int, world_size: int) -> None:
     for name in NAMES:
         model = network()
         split = Split(model, mesh)
-        sync = strategy(name, model, lambda parameters: make_optimizer(config, parameters), split=split, timeout_s=20)  # type: ignore[arg-type]
+        sync = strategy(name, model, lambda parameters: make_optimizer(config, parameters), split=split, timeout_s=20)
         groups = sync.optimizer.param_groups
         assert [group["weight_decay"] for group in groups] == [0.1, 0.0] * 2
         sync.set_lr(0.5)
@@ -318,7 +318,7 @@ def reading_waits_for_both(rank: int, world_size: int) -> None:
     mesh = mesh_of(rank, world_size, 2)
     model = network()
     sync = build("lazy", model, Split(model, mesh))
-    for part in sync._parts:  # type: ignore[attr-defined]
+    for part in sync._parts:
         for bucket in part._buckets:
             inner = bucket.unpack_gather
             bucket.unpack_gather = lambda inner=inner: (time.sleep(0.1), inner())
@@ -326,7 +326,7 @@ def reading_waits_for_both(rank: int, world_size: int) -> None:
         backward(sync, model, rank, step, 0, torch.ones(()), False)
         sync.step()
         if step:
-            sync._parts[1].close()  # type: ignore[attr-defined]
+            sync._parts[1].close()
         read = {name: value.clone() for name, value in model.state_dict().items()}
         sync.flush()
         assert all(torch.equal(value, read[name]) for name, value in model.state_dict().items())
@@ -386,7 +386,7 @@ def ranks_that_split_otherwise(rank: int, world_size: int) -> None:
         build("lazy", model, Split(model, mesh, **{"model ranks": 4 if rank == 1 else 2}))
     split = {"split": Split(model, mesh)} if rank != 2 else {}
     with pytest.raises(SyncError, match=r"split parameters is \['2.weight', '2.bias'\] on rank 0 and \[\] on rank 2"):
-        strategy("butterfly", model, OPTIMIZERS["sgd"], timeout_s=20, **split)  # type: ignore[arg-type]
+        strategy("butterfly", model, OPTIMIZERS["sgd"], timeout_s=20, **split)
 
 
 def nothing_to_share(rank: int, world_size: int) -> None:
@@ -416,7 +416,7 @@ def nothing_but_shards(rank: int, world_size: int) -> None:
         with sync.no_sync():
             pass
         loss = sum((p * gradient(p, number, 0, 0, rank)).sum() for number, p in enumerate(split.parameters))
-        loss.backward()  # type: ignore[union-attr]
+        loss.backward()
         report = sync.step()
         sync.flush()
         squares = 0.0

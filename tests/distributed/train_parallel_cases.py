@@ -17,7 +17,7 @@ NUM_IMAGES = 27
 CONV = {"model": {"name": "small-cnn", "options": {"width": 2, "dropout": 0.0}}}
 MLP = {"model": {"name": "mullapudi-mlp", "options": {"hidden": [24, 16], "dropout": 0.5, "in_features": 768}}}
 TOLERANCE = 2e-5
-"""Of losses: sums of float32 in another order, through a few steps."""
+"""Tolerance of losses: sums of float32 in another order, through a few steps."""
 
 
 def losses(rank: int, folder: Path, name: str, **tables: Any) -> list[tuple[float, float, float]]:

@@ -42,7 +42,7 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
-    expected.crop = tuple(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))  # type: ignore[assignment]
+    expected.crop = tuple(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
     expected.out_height, expected.out_width = _pair(op.size)
 
 

@@ -15,7 +15,7 @@ from augpipe.trainer.config.tables import RunConfig, Section
 _WIDTH = 110
 _LEFT_OUT = "..."
 _MOST_LETTERS = 140
-"""Of the names of a table's fields in a message."""
+"""Letters that the names of a table's fields take in a message, at most."""
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:

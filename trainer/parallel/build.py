@@ -78,7 +78,7 @@ class _Operation:
     function: Any
     arguments: tuple[Any, ...]
     random_state: Tensor
-    """Of the generator, before it."""
+    """The generator's, before it."""
 
 
 class _Fills(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its __init_subclass__ without types

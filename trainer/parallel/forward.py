@@ -18,7 +18,7 @@ class ForwardPass:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.number = 0
-        """Of forward passes in training so far, from which dropout draws; it wraps around at 2^32."""
+        """Forward passes in training so far, by which dropout draws; it wraps around at 2^32."""
         self._rows: tuple[int, ...] = ()
 
     def __deepcopy__(self, _memo: Any) -> "ForwardPass":

@@ -130,7 +130,7 @@ def volume(layers: Sequence[Widths], kinds: Sequence[Kind], size: int, last: Lay
 
 
 def _to(source: str, target: Layout, width: int, size: int) -> int:
-    """Of a chain of one or two exchanges: from a partial sum to gathered features it takes both."""
+    """Numbers of one exchange, or of two: from a partial sum to gathered features it takes both."""
     if source == target:
         return 0
     if (source, target) == ("partial", "gathered"):

@@ -30,7 +30,7 @@ class SplitLogits:
 
     @property
     def num_classes(self) -> int:
-        """Of all ranks together."""
+        """Classes of all ranks together."""
         return self.cuts[-1]
 
     @property
@@ -45,7 +45,7 @@ class SplitLogits:
         return self.link.end(self.link.begin(hop, flat, self.rows, "control")).view(-1, *mine.shape[1:])
 
     def of_own(self, everyones: Tensor) -> Tensor:
-        """Of what stands there for all images, this rank's."""
+        """This rank's images of what stands there for all."""
         return torch.split(everyones, list(self.rows))[self.link.rank]
 
     def detach(self) -> "SplitLogits":

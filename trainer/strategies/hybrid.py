@@ -129,7 +129,7 @@ class Hybrid:
         return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
 
     def collect(self, scaled: bool) -> Found:
-        """Of the whole gradient; the same bits on all ranks.
+        """What is found of the whole gradient; the same bits on all ranks.
 
         Without clipping or a scaler nobody needs to know of the other model ranks' shards.
         """

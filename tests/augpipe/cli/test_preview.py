@@ -249,7 +249,7 @@ def test_a_bad_image_is_named_or_skipped(folder: Path, tmp_path: Path) -> None:
 def test_impossible_arguments_are_refused(arguments: dict[str, int], message: str) -> None:
     source = ArraySource([np.zeros((50, 60, 3), np.uint8)])
     with pytest.raises(ValueError, match=message):
-        over_epochs(source, DEEP, **arguments)  # type: ignore[arg-type]
+        over_epochs(source, DEEP, **arguments)
 
 
 def test_gray_arrays_and_alpha_are_shown() -> None:

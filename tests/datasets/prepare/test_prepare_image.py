@@ -65,7 +65,7 @@ def test_arrays_are_images(shape: tuple[int, ...]) -> None:
     channels = array.reshape(5, 7, -1)[..., :3]
     np.testing.assert_array_equal(pixels_of(image.image), np.broadcast_to(channels, (5, 7, 3)))
     with pytest.raises(ValueError, match="float64, and must be uint8"):
-        open_upright(np.zeros((4, 4)), MAX_PIXELS)  # type: ignore[arg-type]
+        open_upright(np.zeros((4, 4)), MAX_PIXELS)
 
 
 def test_sixteen_bits_become_eight() -> None:

@@ -41,7 +41,7 @@ def test_an_unknown_name_and_block() -> None:
         codec("int8")
     for block in (0, -1, 2.5, True):
         with pytest.raises(ValueError, match="is no number of values: give a positive whole number, or None"):
-            codec("linear", block=block)  # type: ignore[arg-type]
+            codec("linear", block=block)
 
 
 def test_an_unknown_attribute_of_the_trainer() -> None:

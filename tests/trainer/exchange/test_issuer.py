@@ -44,7 +44,7 @@ def exchange(
         threads_module, "dist", SimpleNamespace(all_to_all_single=all_to_all_single, Work=object, ProcessGroup=object)
     )
     handler, group = Handler(), Any
-    made = ExchangeThreads(name, group, handler, device=CPU, timeout_s=5, issuer=issuer)  # type: ignore[arg-type]
+    made = ExchangeThreads(name, group, handler, device=CPU, timeout_s=5, issuer=issuer)
     return made, handler
 
 

@@ -79,7 +79,7 @@ def started(
     found = SimpleNamespace(all_to_all_single=all_to_all_single, Work=object)
     monkeypatch.setattr(module, "dist", SimpleNamespace(**vars(found) | replaced))
     handler, none = Handler(), Any
-    threads = ExchangeThreads("test", none, handler, device=torch.device(device), timeout_s=timeout_s)  # type: ignore[arg-type]
+    threads = ExchangeThreads("test", none, handler, device=torch.device(device), timeout_s=timeout_s)
     try:
         yield threads, handler, issued
     finally:
@@ -106,7 +106,7 @@ def test_one_thread_issues_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPa
 
     with started(monkeypatch, all_to_all_single=all_to_all_single) as (threads, handler, _):
         for collective in exchange.collectives:
-            threads.begin(collective.phase, buckets[collective.bucket])  # type: ignore[arg-type]
+            threads.begin(collective.phase, buckets[collective.bucket])
         assert threads.call("something else", lambda group: (current_thread().name, list(sent))) == (
             "augpipe test issuing",
             [str(collective) for collective in exchange.collectives],

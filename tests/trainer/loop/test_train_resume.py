@@ -127,7 +127,7 @@ def test_fp16_after_full_precision_has_its_scale(photos: Path, tmp_path: Path, m
         scaler = arguments[-1]
         assert isinstance(scaler, GradScaler)
         scales.append(scaler.get_scale())
-        inner(self, *arguments)  # type: ignore[arg-type]
+        inner(self, *arguments)
 
     monkeypatch.setattr(Step, "__init__", noting)
     run(config(tmp_path / "run", photos, max_steps=1))
@@ -165,7 +165,7 @@ def test_an_evaluation_that_is_repeated_has_one_row(tmp_path: Path, monkeypatch:
     evaluated = Recorder.evaluated
 
     def dying(self: Recorder, *arguments: object, **options: object) -> None:
-        evaluated(self, *arguments, **options)  # type: ignore[arg-type]
+        evaluated(self, *arguments, **options)
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:

@@ -76,7 +76,7 @@ def test_a_norm_near_the_limit_is_clipped_as_torch_clips_it(factor: float) -> No
 def test_a_scaler_that_hears_all_ranks_goes_as_one_that_finds_out_itself() -> None:
     """With a scale that is no power of two, and steps of which some are not finite."""
     options = {"init_scale": 3000.0, "growth_factor": 3.0, "backoff_factor": 0.25, "growth_interval": 2}
-    told, alone = (GradScaler("cpu", **options) for _ in range(2))  # type: ignore[arg-type]
+    told, alone = (GradScaler("cpu", **options) for _ in range(2))
     agreed = AgreedScaler(torch.device("cpu"))
     weight = nn.Parameter(torch.zeros(5, dtype=torch.float64))
     optimizer = torch.optim.SGD([weight], lr=0.0)
@@ -118,7 +118,7 @@ def test_one_rank_alone_steps_as_a_plain_loop_to_the_last_bit(
         for number, parameter in enumerate(model.parameters()):
             parameter.data.copy_(gradients(number, parameter.numel()).view(parameter.shape))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        sync = strategy("butterfly", model, lambda _, made=optimizer: made, clip_norm=clip_norm)  # type: ignore[misc]
+        sync = strategy("butterfly", model, lambda _, made=optimizer: made, clip_norm=clip_norm)
         scaler = GradScaler("cpu", init_scale=1024.0, growth_interval=2, enabled=amp)
         scaler.scale(torch.zeros(1))
         for step in range(6):
@@ -238,7 +238,7 @@ def test_gradients_are_dropped_once_they_are_used() -> None:
 class Lars(SGD):
     """Scales a step by the tensor's norm."""
 
-    def step(self, closure: object = None) -> None:  # type: ignore[override]
+    def step(self, closure: object = None) -> None:
         for group in self.param_groups:
             for weight in group["params"]:
                 weight.data.sub_(group["lr"] * weight.data.norm() / weight.grad.norm() * weight.grad)
