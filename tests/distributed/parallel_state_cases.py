@@ -16,12 +16,12 @@ from augpipe.trainer.parallel import Split, build_split, make_mesh, split
 from tests.distributed.largest_storage import noting
 from tests.trainer.models.test_weights_safetensors import write_safetensors
 
-WIDTHS = (60, 80, 60, 11)
-WHOLE = 80 * 60 * 4
+WIDTHS = (200, 300, 200, 11)
+WHOLE = 300 * 200 * 4
 """Bytes of each of the two large layers; no part of them, and nothing else, is larger than half of that."""
 
 
-def network(seed: int = 0) -> nn.Sequential:
+def network(seed: int = 0, dropout: float = 0.5) -> nn.Sequential:
     """Something before the split layers, and three of them, of widths that two and four do not divide alike."""
     torch.manual_seed(seed)
     return nn.Sequential(
@@ -30,18 +30,18 @@ def network(seed: int = 0) -> nn.Sequential:
         nn.Sequential(
             nn.Linear(*WIDTHS[0:2]),
             nn.ReLU(),
-            nn.Dropout(0.5),
+            nn.Dropout(dropout),
             nn.Linear(*WIDTHS[1:3]),
             nn.ReLU(),
-            nn.Dropout(0.5),
+            nn.Dropout(dropout),
             nn.Linear(*WIDTHS[2:4]),
         ),
     )
 
 
-def split_network(model_size: int, seed: int = 0, **options: Any) -> Split:
+def split_network(model_size: int, *, dropout: float = 0.5, **options: Any) -> Split:
     """The network with its classifier split."""
-    return build_split(lambda: network(seed), make_mesh(model_size), layers="2.*", timeout_s=20.0, **options)
+    return build_split(lambda: network(dropout=dropout), make_mesh(model_size), layers="2.*", timeout_s=20.0, **options)
 
 
 def shared_folder() -> Path:
@@ -96,13 +96,13 @@ def whole_shapes_are_compared(rank: int, world_size: int) -> None:
         torch.save(other, path)
     dist.barrier()
     before = {name: value.clone() for name, value in found.model.state_dict().items()}
-    with pytest.raises(ValueError, match=rf"2\.0\.weight: 80×60 here, {80 // world_size}×60 in the file"):
+    with pytest.raises(ValueError, match=rf"2\.0\.weight: 300×200 here, {300 // world_size}×200 in the file"):
         load_weights(found.model, path)
     assert all(torch.equal(value, before[name]) for name, value in found.model.state_dict().items())
     dist.barrier()
     if rank == 0:
         other = network(seed=1).state_dict()
-        other["2.6.weight"], other["2.6.bias"] = torch.zeros(7, 60), torch.zeros(7)
+        other["2.6.weight"], other["2.6.bias"] = torch.zeros(7, 200), torch.zeros(7)
         torch.save(other, path)
     dist.barrier()
     report = load_weights(found.model, path, new_head=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.distributed.rank_cases import run_cases
 
-MODULES = ("state",)
+MODULES = ("state", "checkpoint")
 
 TABLE: list[tuple[str, int, str]] = [
     (subject, world_size, name)
