@@ -25,7 +25,7 @@ def network(seed: int = 0, dropout: float = 0.5) -> nn.Sequential:
     """Something before the split layers, and three of them, of widths that two and four do not divide alike."""
     torch.manual_seed(seed)
     return nn.Sequential(
-        nn.Sequential(nn.Linear(5, WIDTHS[0]), nn.BatchNorm1d(WIDTHS[0])),
+        nn.Sequential(nn.Linear(5, WIDTHS[0], bias=False), nn.BatchNorm1d(WIDTHS[0])),
         nn.ReLU(),
         nn.Sequential(
             nn.Linear(*WIDTHS[0:2]),
@@ -71,7 +71,7 @@ def weights_are_loaded_by_parts(rank: int, world_size: int) -> None:
         found = split_network(world_size)
         with noting(WHOLE):
             report = load_weights(found.model, path)
-        assert report.is_complete and len(report.loaded) in (13, 12)
+        assert report.is_complete and len(report.loaded) in (12, 11)
         for name, value in found.whole_state_dict().items():
             if value.is_floating_point():
                 assert torch.equal(value, whole.state_dict()[name]), name

@@ -62,7 +62,7 @@ class PartTensor(Tensor):
 
     @staticmethod
     def __new__(cls, part: Tensor, box: Box) -> "PartTensor":
-        made: PartTensor = Tensor._make_wrapper_subclass(cls, box.shape, dtype=part.dtype, device=part.device)  # type: ignore[attr-defined]
+        made: PartTensor = Tensor._make_wrapper_subclass(cls, box.shape, dtype=part.dtype, device=part.device)
         made.part, made.box = part, box
         return made
 
@@ -70,7 +70,9 @@ class PartTensor(Tensor):
         return f"PartTensor({self.box})"
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's types take it for a plain function
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError(f"{function} of a tensor of which this rank has a part alone")
 
     def __create_write_items__(self, fqn: str, _: object) -> list[WriteItem]:
