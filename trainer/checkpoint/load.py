@@ -11,6 +11,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 
 from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import DamagedError, read_manifest
+from augpipe.trainer.checkpoint.parts import BoxAt, PartTensor
 from augpipe.trainer.checkpoint.save import COMMON, JSON
 from augpipe.trainer.checkpoint.tree import restore
 
@@ -51,9 +52,17 @@ class Checkpoint:
         self._reader = FileSystemReader(path)
         self._contents = self._reader.read_metadata().state_dict_metadata
 
-    def common(self) -> dict[str, Any]:
-        """What the ranks had in common."""
-        return self._read([COMMON])[COMMON]
+    def common(self, box_at: BoxAt | None = None) -> dict[str, Any]:
+        """What the ranks had in common; of tensors for which `box_at` has a box of their shape, this part alone."""
+        return self._read([COMMON], box_at)[COMMON]
+
+    def common_shapes(self) -> dict[str, tuple[int, ...]]:
+        """By its place, the shape of each tensor that the ranks had in common, whole."""
+        return {
+            key.removeprefix(COMMON): tuple(about.size)
+            for key, about in self._contents.items()
+            if key.startswith(f"{COMMON}/") and isinstance(about, TensorStorageMetadata)
+        }
 
     def of_rank(self, rank: int) -> dict[str, Any]:
         """What was a rank's own, of those that wrote it."""
@@ -65,18 +74,28 @@ class Checkpoint:
         parts = self._read(names)
         return [parts[name] for name in names]
 
-    def _read(self, names: list[str]) -> dict[str, dict[str, Any]]:
+    def _read(self, names: list[str], box_at: BoxAt | None = None) -> dict[str, dict[str, Any]]:
         wanted: dict[str, torch.Tensor] = {}
         for key, about in self._contents.items():
-            if key.partition("/")[0] in names:
+            name, slash, place = key.partition("/")
+            if name in names:
                 assert isinstance(about, TensorStorageMetadata)
-                wanted[key] = torch.empty(about.size, dtype=about.properties.dtype)
+                box = None if box_at is None else box_at(slash + place)
+                dtype = about.properties.dtype
+                if box is not None and box.shape == tuple(about.size):
+                    wanted[key] = PartTensor(torch.empty(box.sizes, dtype=dtype), box)
+                else:
+                    wanted[key] = torch.empty(about.size, dtype=dtype)
         # torch's types want a dict of anything
         loaded: dict[str, Any] = dict(wanted)
         load(loaded, storage_reader=self._reader, process_group=self._group)
         parts = {}
         for name in names:
             text = bytes(wanted[f"{name}/{JSON}"].numpy()).decode()
-            tensors = {key.removeprefix(name): tensor for key, tensor in wanted.items() if key.startswith(f"{name}/")}
+            tensors = {
+                key.removeprefix(name): tensor.part if isinstance(tensor, PartTensor) else tensor
+                for key, tensor in wanted.items()
+                if key.startswith(f"{name}/")
+            }
             parts[name] = restore(text, tensors)
         return parts

@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from augpipe.datasets.files.atomic import sync_folder
 from augpipe.trainer.checkpoint.checkpoints_folder import finished_path, remove_older, replaced_path, unfinished_path
 from augpipe.trainer.checkpoint.manifest import write_manifest
+from augpipe.trainer.checkpoint.parts import BoxAt, in_chunks
 from augpipe.trainer.checkpoint.tree import flatten
 
 logger = logging.getLogger("augpipe.trainer")
@@ -78,7 +79,10 @@ class _Staged(AsyncStager):
 
 
 class Saver:
-    """Saves by torch.distributed.checkpoint: every rank its own part, rank 0 what all have in common too."""
+    """Saves by torch.distributed.checkpoint: every rank what is its own, rank 0 what all have in common too.
+
+    Of tensors of which ranks have parts, each writes its part.
+    """
 
     def __init__(
         self, folder: Path, group: dist.ProcessGroup, *, keep: int, asynchronous: bool, about: dict[str, Any]
@@ -94,19 +98,24 @@ class Saver:
         self.last_step: int | None = None
         """The newest checkpoint that is known to be whole."""
 
-    def save(self, step: int, common: dict[str, Any], own: dict[str, Any]) -> None:
+    def save(self, step: int, common: dict[str, Any], own: dict[str, Any], box_at: BoxAt | None = None) -> None:
         """Begin to save the state after `step` steps; waits for the one before.
 
         Args:
             step: names the checkpoint.
-            common: what is the same on every rank; looked at on rank 0 alone.
+            common: what is the same on every rank; looked at on rank 0, and on others for parts alone. Exactly one rank
+                gives each part; one that is to write none gives {}.
             own: what is this rank's; both are copied before this returns.
+            box_at: which tensors of `common` are parts; None where all are whole.
         """
         self.wait()
         rank = dist.get_rank(self._group)
-        state = _part(f"rank{rank}", own)
+        state = _named(f"rank{rank}", *flatten(own))
         if rank == 0:
-            state |= _part(COMMON, common)
+            state |= _named(COMMON, *flatten(common, box_at))
+        else:
+            _, parts = flatten(common, box_at, parts_alone=True)
+            state |= {f"{COMMON}{key}": part for key, part in parts.items()}
         about = {"step": step, "world_size": dist.get_world_size(self._group), **self._about}
         future = async_save(
             state,
@@ -149,10 +158,9 @@ class Saver:
             shutil.rmtree(unfinished_path(self._folder, step), ignore_errors=True)  # it may not even be there
 
 
-def _part(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    text, tensors = flatten(state)
+def _named(name: str, text: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     coded = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-    return {f"{name}{key}": tensor for key, tensor in tensors.items()} | {f"{name}/{JSON}": coded}
+    return {f"{name}{key}": in_chunks(tensor) for key, tensor in tensors.items()} | {f"{name}/{JSON}": coded}
 
 
 def _reasons(error: CheckpointException) -> str:

@@ -7,18 +7,27 @@ from typing import Any
 import numpy as np
 import torch
 
+from augpipe.trainer.checkpoint.parts import BoxAt, PartTensor
+
 _TENSOR, _TUPLE, _PAIRS = "$tensor", "$tuple", "$pairs"
 
 
-def flatten(state: Any) -> tuple[str, dict[str, torch.Tensor]]:
+def flatten(
+    state: Any, box_at: BoxAt | None = None, *, parts_alone: bool = False
+) -> tuple[str, dict[str, torch.Tensor]]:
     """(JSON, tensors by name) of nested dicts, lists, tuples, numbers, texts, None and tensors.
 
     Tensors are copied to memory of their own on the CPU: what happens to the state afterwards does not show.
 
+    Args:
+        state: what is to be flattened.
+        box_at: which tensors are parts, and of what; None where all are whole.
+        parts_alone: leave out whole tensors; the JSON is then of no use.
+
     Raises:
         TypeError: something else is in it; names the place.
     """
-    tensors: dict[str, torch.Tensor] = {}
+    tensors = _Tensors(box_at, parts_alone)
     return json.dumps(_flattened(state, "", tensors)), tensors
 
 
@@ -27,9 +36,27 @@ def restore(text: str, tensors: Mapping[str, torch.Tensor]) -> Any:
     return _restored(json.loads(text), tensors)
 
 
-def _flattened(state: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+class _Tensors(dict[str, torch.Tensor]):
+    """Copies by place."""
+
+    def __init__(self, box_at: BoxAt | None, parts_alone: bool) -> None:
+        super().__init__()
+        self._box_at = box_at
+        self._parts_alone = parts_alone
+
+    def keep(self, place: str, tensor: torch.Tensor) -> None:
+        """Copy a tensor; one of the shape that the part at this place has is that part."""
+        box = None if self._box_at is None else self._box_at(place)
+        is_part = box is not None and box.sizes == tuple(tensor.shape)
+        if self._parts_alone and not is_part:
+            return
+        copied = tensor.detach().to("cpu", copy=True).contiguous()
+        self[place] = PartTensor(copied, box) if box is not None and is_part else copied
+
+
+def _flattened(state: Any, place: str, tensors: _Tensors) -> Any:
     if isinstance(state, torch.Tensor):
-        tensors[place] = state.detach().to("cpu", copy=True).contiguous()
+        tensors.keep(place, state)
         return {_TENSOR: place}
     if isinstance(state, Mapping):
         if all(isinstance(key, str) and not key.startswith("$") for key in state):

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from augpipe import Loader
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import autocast
 from augpipe.trainer.loop.world import World
+from augpipe.trainer.parallel import cross_entropy, likeliest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +31,31 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(config: RunConfig, world: World, model: nn.Module, loader: Loader) -> Evaluation:
-    """Run the images through the model, whose weights must be whole; mode and buffers are as before afterwards."""
+    """Run the images through the model, whose weights must be up to date; mode and buffers are as before afterwards.
+
+    All ranks call the model equally often, as layers that are split among them ask for.
+    """
     was_training = model.training
     model.eval()
     sums = torch.zeros(4, dtype=torch.float64, device="cpu")
     loader.set_epoch(0)
     with averaged_buffers(model, world.control):
         for batch in loader:
-            if len(batch) == 0:
-                continue
+            num = len(batch)
             images, labels = batch.images.to(world.device), batch.labels.to(world.device)
+            if num == 0:  # a black image stands in, so that split layers get this rank's share of the others'
+                images, labels = images.new_zeros((1, *images.shape[1:])), labels.new_zeros(1)
             with autocast(config, world.device):
                 logits = model(images)
-            logits = logits.float()
-            likeliest = logits.topk(min(5, logits.shape[1]), 1).indices == labels[:, None]
-            sums += torch.stack(
-                [
-                    F.cross_entropy(logits, labels, reduction="sum").double(),
-                    likeliest[:, 0].sum().double(),
-                    likeliest.any(1).sum().double(),
-                    torch.tensor(float(len(batch)), dtype=torch.float64, device=world.device),
-                ]
-            ).cpu()
+            logits = logits.float() if isinstance(logits, Tensor) else logits
+            num_classes = logits.shape[1] if isinstance(logits, Tensor) else logits.num_classes
+            losses = cross_entropy(logits, labels)
+            is_right = likeliest(logits, min(5, num_classes)) == labels[:, None]
+            if num:
+                found = [losses.sum(), is_right[:, 0].sum(), is_right.any(1).sum()]
+                sums += torch.stack(
+                    [*(one.double().cpu() for one in found), torch.tensor(float(num), dtype=sums.dtype)]
+                )
     model.train(was_training)
     dist.all_reduce(sums, group=world.control)
     loss, top1, top5, num = sums.tolist()

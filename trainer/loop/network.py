@@ -4,7 +4,6 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +12,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from augpipe.checks.plural import count
 from augpipe.trainer.config.tables import EmaConfig, ModelConfig, RunConfig
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.parallel import Split, build_split, split
+from augpipe.trainer.models import build
+from augpipe.trainer.parallel import Split, build_split
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -58,40 +58,39 @@ def build_network(config: RunConfig, num_classes: int, world: World, *, tells: b
             "statistics are averaged over ranks for evaluation in any case."
         )
     torch.manual_seed(config.seed)
-    make = partial(_make, wanted, wanted.num_classes or num_classes, tells)
+    make = partial(build, wanted.name, num_classes=wanted.num_classes or num_classes, **wanted.options)
     found: Split | None = None
     if world.mesh is None:
         model = make()
     else:
-        options: dict[str, Any] = {
-            "layers": list(parallel.layers) or "auto",
-            "scheme": parallel.scheme,
-            "activations": parallel.activations,
-            "deltas": parallel.deltas,
-            "logits": parallel.logits,
-            "seed": config.seed,
-            "timeout_s": config.faults.timeout_s,
-        }
-        # a file's weights are read whole; drawn ones never are
-        found = (
-            build_split(make, world.mesh, **options) if wanted.weights is None else split(make(), world.mesh, **options)
+        found = build_split(
+            make,
+            world.mesh,
+            layers=list(parallel.layers) or "auto",
+            scheme=parallel.scheme,
+            activations=parallel.activations,
+            deltas=parallel.deltas,
+            logits=parallel.logits,
+            seed=config.seed,
+            timeout_s=config.faults.timeout_s,
         )
         model = found.model
         if tells:
             logger.info("%s", found)
+    _prepare(model, wanted, tells)
+    if wanted.sync_batchnorm:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     placed: nn.Module = model.to(world.device)
     if wanted.channels_last:
         placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its types leave this one out
     return Network(model=placed, split=found)
 
 
-def _make(config: ModelConfig, num_classes: int, tells: bool) -> nn.Module:
-    """The whole network, on the CPU."""
-    from augpipe.trainer.models import build
+def _prepare(model: nn.Module, config: ModelConfig, tells: bool) -> None:
+    """Load the weights that it begins with, freeze what does not train, set dropout."""
     from augpipe.trainer.models.finetune import trainable
     from augpipe.trainer.models.weights import load_weights
 
-    model = build(config.name, num_classes=num_classes, **config.options)
     if config.weights is not None:
         if not Path(config.weights).exists():
             raise ValueError(
@@ -104,9 +103,6 @@ def _make(config: ModelConfig, num_classes: int, tells: bool) -> nn.Module:
     trainable(model, config.trainable)
     if config.dropout is not None:
         set_dropout(model, config.dropout)
-    if config.sync_batchnorm:
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    return model
 
 
 def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:

@@ -91,6 +91,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         scaler=make_scaler(config, world.device),
         ema=make_average(config.ema, model),
         counters=Counters(),
+        split=network.split,
     )
     saver = Saver(
         checkpoints_path(Path(config.out)),
@@ -101,11 +102,6 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     )
     torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1))
     if checkpoint is not None:
-        if network.split is not None:  # what it has of the network is rank 0's part
-            raise ValueError(
-                f"{checkpoint.path} is of a run with parallel.model={config.parallel.model}, which cannot go on from a "
-                "checkpoint yet. Choose another out."
-            )
         if checkpoint.world_size != world.size:
             torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1) + checkpoint.step)
         state.load(checkpoint, world, config.sync.model_dump())

@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,13 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from augpipe import Loader
-from augpipe.trainer.checkpoint import Checkpoint
+from augpipe.trainer.checkpoint import BoxAt, Checkpoint
+from augpipe.trainer.loop import split_state
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim.schedule import Plateau
+from augpipe.trainer.parallel import Split
 from augpipe.trainer.strategies import Strategy, merge
-
-_FULL = ("format", "kind", "groups", "state")
-"""The kind of an optimizer's whole state, which is the same on every rank."""
 
 
 @dataclass(kw_only=True)
@@ -47,6 +46,18 @@ class RunState:
     scaler: GradScaler | None
     ema: AveragedModel | None
     counters: Counters
+    split: Split | None = None
+    """Of `model`, where its layers are split."""
+
+    @property
+    def box_at(self) -> BoxAt | None:
+        """Which tensors of `common` this rank has a part of; None where layers are not split."""
+        return None if self.split is None else split_state.box_at(split_state.boxes_of(self.split))
+
+    @property
+    def writes_common(self) -> bool:
+        """Whether this rank writes what ranks have in common, or parts of it: one of the ranks with the same parts."""
+        return self.split is not None and self.split.mesh.data_rank == 0
 
     @property
     def epochs_done(self) -> float:
@@ -55,11 +66,11 @@ class RunState:
         return float(position["epoch"] + position["samples_consumed"] / position["num_samples"])
 
     def common(self) -> dict[str, Any]:
-        """What is the same on every rank; the strategy must have been flushed."""
-        synced = self.strategy.state_dict()
+        """What is the same on every rank, but for parts of split layers; the strategy must have been flushed."""
         return {
             "model": self.model.state_dict(),
-            "optimizer": {key: synced[key] for key in _FULL} if synced.get("kind") == "full" else None,
+            "parallel": split_state.describe(self.split),
+            "optimizer": split_state.common_state(self.strategy.state_dict()),
             "ema": None if self.ema is None else self.ema.state_dict(),
             "loader": self.loader.state_dict(),
             "classes": _summary_of(self.loader.source.classes),
@@ -73,11 +84,8 @@ class RunState:
 
     def own(self, device: torch.device) -> dict[str, Any]:
         """What is this rank's: its shard of the optimizer, residuals, running statistics, random numbers."""
-        synced = self.strategy.state_dict()
-        if synced.get("kind") == "full":
-            synced = {key: value for key, value in synced.items() if key not in _FULL}
         return {
-            "sync": synced,
+            "sync": split_state.own_state(self.strategy.state_dict()),
             "buffers": dict(self.model.named_buffers()),
             "ema_buffers": {} if self.ema is None else dict(self.ema.module.named_buffers()),
             "rng": torch.get_rng_state(),
@@ -89,12 +97,15 @@ class RunState:
 
         With the world size that wrote it, every bit is as it was. With another one the optimizer's state is put
         together and cut anew, residuals of gradients are dropped, running statistics averaged, and dropout draws anew.
-        With another [sync] table, which `sync` is now, shards are put together and cut anew, too.
+        With another [sync] table, which `sync` is now, shards are put together and cut anew, too; and so is all that
+        stands by parameter where layers were split otherwise, or not at all. No rank has more than its parts of split
+        layers.
 
         Raises:
             ValueError: the checkpoint is of another network, optimizer or source.
         """
-        common = checkpoint.common()
+        self._check_split_shapes(checkpoint)
+        common = checkpoint.common(self.box_at)
         if common["loader"]["seed"] != self.loader.seed:
             raise ValueError(
                 f"{checkpoint.path} is of a run with seed={common['loader']['seed']}, and the config has "
@@ -119,7 +130,9 @@ class RunState:
             ) from error
         if self.ema is not None and common["ema"] is not None:
             self.ema.load_state_dict(common["ema"])
-        if checkpoint.world_size == world.size:
+        if self.split is not None or common.get("parallel") is not None:
+            self._load_split(checkpoint, common, world, sync)
+        elif checkpoint.world_size == world.size:
             whole = common["optimizer"]
             if whole is None and checkpoint.sync not in (None, sync):  # other slices than the shards', or none
                 whole = merge([own["sync"] for own in checkpoint.of_all_ranks()])
@@ -133,10 +146,59 @@ class RunState:
         for name, value in common["counters"].items():
             setattr(self.counters, name, value)
 
+    def _check_split_shapes(self, checkpoint: Checkpoint) -> None:
+        """Compare whole shapes, which the parts do not show."""
+        if self.split is None:
+            return
+        shapes = checkpoint.common_shapes()
+        for name, box in split_state.boxes_of(self.split).items():
+            theirs = shapes.get(f"/model/{name}", box.shape)
+            if theirs != box.shape:
+                raise ValueError(
+                    f"{checkpoint.path} is of another network than the config's: size mismatch for {name}: "
+                    f"{list(theirs)} in the checkpoint, {list(box.shape)} here. "
+                    "Resume with the same [model], or choose another out."
+                )
+
+    def _load_split(self, checkpoint: Checkpoint, common: dict[str, Any], world: World, sync: dict[str, Any]) -> None:
+        """Where layers are split, were split, or both."""
+        saved = common.get("parallel")
+        own = checkpoint.of_rank(world.rank) if checkpoint.world_size == world.size else None
+        is_cut_alike = own is not None and split_state.is_cut_alike(saved, self.split)
+        boxes = split_state.boxes_of(self.split)
+        if own is not None and is_cut_alike and checkpoint.sync in (None, sync):
+            self._load_strategy(split_state.rejoined(own["sync"], common["optimizer"], boxes))
+            self._load_buffers(own, world.device)
+        else:
+            gathering = split_state.Gathering(common, boxes)
+            owns = []
+            for rank in range(checkpoint.world_size):  # one after the other: together they have the whole state
+                theirs = checkpoint.of_rank(rank)
+                gathering.add(theirs["sync"])
+                owns.append({part: theirs.get(part, {}) for part in ("buffers", "ema_buffers")})
+            kept = own["sync"] if own is not None and is_cut_alike else None
+            self._load_strategy(split_state.fitted(gathering.full(), self.strategy.state_dict(), kept))
+            if own is not None:
+                self._load_buffers(own, world.device)
+            else:
+                self._average_buffers(owns)
+        if self.split is not None and saved is not None:
+            self.split.num_forwards = saved["num_forwards"]
+
+    def _load_strategy(self, state: Mapping[str, Any]) -> None:
+        with _keeping_hyperparameters(self.strategy.optimizer), warnings.catch_warnings():
+            # the log line about the world size says it too
+            warnings.filterwarnings("ignore", message="error feedback of gradients starts anew")
+            self.strategy.load_state_dict(dict(state))
+
     def _load_own(self, whole: dict[str, Any] | None, own: dict[str, Any], device: torch.device) -> None:
         """`whole`: the optimizer's state where this rank's own part is no shard, or none that fits."""
         with _keeping_hyperparameters(self.strategy.optimizer):
             self.strategy.load_state_dict(own["sync"] | (whole or {}))
+        self._load_buffers(own, device)
+
+    def _load_buffers(self, own: dict[str, Any], device: torch.device) -> None:
+        """Running statistics and random numbers as this rank had them."""
         for part, name, buffer in self._buffers():
             if name in own.get(part, {}):
                 buffer.copy_(own[part][name])
@@ -151,11 +213,10 @@ class RunState:
             yield from (("ema_buffers", name, buffer) for name, buffer in self.ema.module.named_buffers())
 
     def _load_merged(self, common: dict[str, Any], owns: list[dict[str, Any]]) -> None:
-        full = common["optimizer"] or merge([own["sync"] for own in owns])
-        with _keeping_hyperparameters(self.strategy.optimizer), warnings.catch_warnings():
-            # the log line about the world size says it too
-            warnings.filterwarnings("ignore", message="error feedback of gradients starts anew")
-            self.strategy.load_state_dict(full)
+        self._load_strategy(common["optimizer"] or merge([own["sync"] for own in owns]))
+        self._average_buffers(owns)
+
+    def _average_buffers(self, owns: list[dict[str, Any]]) -> None:
         for part, name, buffer in self._buffers():
             values = [own[part][name] for own in owns if name in own.get(part, {})]
             if not values:  # nothing was averaged then, or a run did not write them yet
@@ -181,7 +242,7 @@ def _keeping_hyperparameters(optimizer: Optimizer) -> Iterator[None]:
     yield
     for group, values in zip(optimizer.param_groups, kept, strict=True):
         group.update(values)
-        if isinstance(optimizer, torch.optim.RMSprop) and group["momentum"] > 0:
+        if {"alpha", "centered"} <= group.keys() and group["momentum"] > 0:  # RMSprop, by itself or joined with another
             for weight in group["params"]:  # it makes these in its first step alone, which may have had none
                 if weight in optimizer.state:
                     optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))

@@ -222,8 +222,9 @@ class Training:
         """Begin a checkpoint of weights that all ranks know to be fine."""
         self._check(self._control.drain())
         self._state.strategy.flush()
-        common = self._state.common() if self._world.is_first else {}
-        self._saver.save(self._state.counters.step, common, self._state.own(self._world.device))
+        state = self._state
+        common = state.common() if self._world.is_first or state.writes_common else {}
+        self._saver.save(state.counters.step, common, state.own(self._world.device), state.box_at)
 
     @property
     def _per_batch(self) -> int:

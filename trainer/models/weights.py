@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from augpipe.trainer.models.finetune import last_layer
 from augpipe.trainer.models.weights_file import read_state_dict
+from augpipe.trainer.parallel.layers import split_parameters
 
 _MOST_LISTED = 10
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +67,8 @@ def load_weights(
     DistributedDataParallel, averaged models and torch.compile put before them, in the file as in the model. Counters
     of batches that old files lack are no fault. Either the report is returned or the model is as before.
 
+    A file holds whole weights; of layers that are split among ranks each takes its part, and reads no more.
+
     Args:
         strict: refuse a file that does not match; False loads what does, and the report says what did not.
         new_head: leave the last layer as it is if its shapes differ: the file was trained for another num_classes.
@@ -84,7 +89,11 @@ def load_weights(
     found = _bare_names(read_state_dict(Path(path), key=key, prefix=prefix), str(path))
     own = model.state_dict()
     own_names = _bare_names(own, "the model")
-    fitting = {name for name in found if name in own_names and found[name].shape == own_names[name].shape}
+    parts = _bare_names(split_parameters(model), "the model")
+    shapes = {
+        name: parts[name][0].shape if name in parts else tuple(tensor.shape) for name, tensor in own_names.items()
+    }
+    fitting = {name for name in found if name in own_names and tuple(found[name].shape) == shapes[name]}
     head = _head_names(model) if new_head else set()
     kept = head if head - fitting else set()
     fitting -= kept
@@ -94,7 +103,7 @@ def load_weights(
         missing=tuple(name for name in own_names if name not in found and name not in kept and not _is_counter(name)),
         unexpected=tuple(name for name in found if name not in own_names and name not in kept),
         mismatched=tuple(
-            (name, tuple(own_names[name].shape), tuple(found[name].shape))
+            (name, shapes[name], tuple(found[name].shape))
             for name in own_names
             if name in found and name not in fitting and name not in kept
         ),
@@ -112,17 +121,18 @@ def load_weights(
         )
     with torch.no_grad():
         for name in report.loaded:
-            own_names[name].copy_(found[name])
+            part, rank = parts.get(name, (None, 0))
+            own_names[name].copy_(found[name] if part is None else part.of(found[name], rank))
     return report
 
 
-def _bare_names(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """Tensors by names without wrappers' prefixes.
+def _bare_names(tensors: Mapping[str, _T], where: str) -> dict[str, _T]:
+    """Tensors, or what is known of them, by names without wrappers' prefixes.
 
     Raises:
         ValueError: two names become one.
     """
-    bare: dict[str, Tensor] = {}
+    bare: dict[str, _T] = {}
     for name, tensor in tensors.items():
         parts = [part for part in name.split(".") if part != "_orig_mod"]
         while len(parts) > 1 and parts[0] == "module":
@@ -139,7 +149,7 @@ def _bare_names(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 def _head_names(model: nn.Module) -> set[str]:
     head = last_layer(model)
     names = [f"{head}.{name}" if head else name for name, _ in model.get_submodule(head).named_parameters()]
-    return set(_bare_names(dict.fromkeys(names, torch.empty(0)), "the model"))
+    return set(_bare_names(dict.fromkeys(names), "the model"))
 
 
 def _is_counter(name: str) -> bool:

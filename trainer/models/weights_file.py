@@ -3,6 +3,7 @@
 import errno
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,9 @@ _USUAL_KEYS = ("state_dict", "model_state_dict", "model")
 
 def read_state_dict(path: Path, *, key: str | None = None, prefix: str = "") -> dict[str, Tensor]:
     """The tensors by name in a file of torch.save or safetensors, on the CPU.
+
+    They are the file itself, mapped: what is not looked at is not read. (What torch.save wrote before its version 1.6
+    is read whole.)
 
     Raises:
         ValueError: it holds something else, no entry `key`, or nothing with `prefix`; or it is damaged.
@@ -37,7 +41,7 @@ def read_state_dict(path: Path, *, key: str | None = None, prefix: str = "") -> 
 
 def _read_torch(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         strange = re.search(r"GLOBAL (\S+)", str(error))
         if strange is None:

@@ -60,7 +60,7 @@ class SplitLinear(nn.Linear):
         nn.Module.__init__(self)  # a whole layer's would make whole weights
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.kind = kind
-        self.size = size
+        self.rank, self.size = rank, size
         self.input_cuts, self.output_cuts = even_cuts(layer.in_features, size), even_cuts(layer.out_features, size)
         self.input_depth = self.output_depth = 1
         dim, cuts = (0, self.output_cuts) if kind == "column" else (1, self.input_cuts)
@@ -108,7 +108,7 @@ class SplitLocallyConnected2d(nn.Module):
         assert kind == "column"
         out_channels, self.height, self.width = layer.bias.shape
         self.kernel = layer.kernel
-        self.size = size
+        self.rank, self.size = rank, size
         self.input_depth, self.output_depth = layer.weight.shape[2] // layer.kernel**2, out_channels
         heights = even_cuts(self.height, size)
         self.output_cuts = tuple(self.width * height for height in heights)
@@ -153,3 +153,13 @@ def take_parts(split: SplitLayer, layer: nn.Module, rank: int) -> None:
             continue
         own = split.parts[name].of(whole.detach(), rank).clone(memory_format=torch.contiguous_format)
         split.register_parameter(name, nn.Parameter(own, requires_grad=whole.requires_grad))
+
+
+def split_parameters(model: nn.Module) -> dict[str, tuple[Part, int]]:
+    """By its name, how each split parameter of a network is cut, and which of its parts this rank has."""
+    return {
+        f"{layer}.{name}" if layer else name: (part, module.rank)
+        for layer, module in model.named_modules()
+        if isinstance(module, SplitLayer)
+        for name, part in module.parts.items()
+    }

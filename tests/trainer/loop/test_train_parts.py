@@ -164,7 +164,7 @@ def test_the_average_takes_in_what_all_its_steps_would() -> None:
 class Saved(SimpleNamespace):
     """A checkpoint that was never on a disk."""
 
-    def common(self) -> Any:
+    def common(self, box_at: Any = None) -> Any:
         return self.everyones
 
     def of_all_ranks(self) -> Any:
