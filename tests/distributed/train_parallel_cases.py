@@ -65,6 +65,28 @@ def on_one_model_axis(rank: int, world_size: int) -> None:
             assert_alike(losses(rank, folder, scheme, parallel=parallel, **MLP), expected)
 
 
+def resumed_on_other_meshes(rank: int, world_size: int) -> None:
+    """A run that is stopped in the middle goes on with other parts of its layers, or without, as if nothing had been."""
+    with shared_folder(rank) as folder:
+        photos = folder / "photos" if rank else write_photos(folder, NUM_IMAGES)
+        dist.barrier()
+        for number, (tables, strategy, meshes) in enumerate(
+            [(CONV, "butterfly", (2, 1)), (CONV, "lazy", (1, 2)), (MLP, "lazy", (2, 4)), (MLP, "butterfly", (4, 2))]
+        ):
+            sync, optim = {"strategy": strategy, "bucket_bytes": 2000}, {"name": "adamw", "lr": 0.01}
+            layers = {"layers": ["2", "5"]} if tables is MLP else {}
+            found = []
+            for name, stages in (("stopped", [(meshes[0], 2), (meshes[1], None)]), ("straight", [(meshes[-1], None)])):
+                out = folder / f"{name}{number}"
+                for model, max_steps in stages:
+                    parallel = {"model": model} | layers
+                    run(config(out, photos, max_steps=max_steps, parallel=parallel, sync=sync, optim=optim, **tables))
+                    dist.barrier()
+                found.append([float(row["loss"]) for row in read_rows(out / "metrics.csv")])
+            assert len(found[0]) == 4
+            assert found[0] == pytest.approx(found[1], rel=1e-4), found
+
+
 def encoded(rank: int, world_size: int) -> None:
     """In 8 bits, gradients as well as activations: fewer bytes, and nearly the same losses."""
     with shared_folder(rank) as folder:
@@ -101,4 +123,4 @@ def refused(rank: int, world_size: int) -> None:
         dist.barrier()
 
 
-CASES = ["as_without_splitting", "on_one_model_axis", "encoded", "refused"]
+CASES = ["as_without_splitting", "on_one_model_axis", "resumed_on_other_meshes", "encoded", "refused"]
