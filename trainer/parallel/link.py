@@ -139,7 +139,7 @@ class Link:
 
     def agree(self, numbers: Sequence[int]) -> list[list[int]]:
         """Every rank's whole numbers, which travel in the host's memory."""
-        return self.gather("the other ranks' part of a forward pass", torch.tensor(numbers)).tolist()
+        return self.gather("other ranks' part of a forward pass", torch.tensor(numbers)).tolist()
 
     def _submit(
         self, what: str, received: Tensor, sent: Tensor, received_splits: list[int], splits: list[int]
