@@ -55,6 +55,15 @@ def test_a_factor_stays_at_a_tenth() -> None:
     np.testing.assert_allclose(op.factor, (0.1, 1.9))
 
 
+def test_what_is_added_stops_at_half_of_the_levels() -> None:
+    assert by_kind("rand-m12-mmax12")["solarize_add"] == [ops.SolarizeAdd(addition=(128, 128))]
+
+
+def test_increasing_can_be_turned_off() -> None:
+    assert policies.timm("rand-m9-inc0") == policies.timm("rand-m9")
+    assert policies.timm("rand-m9-inc1") != policies.timm("rand-m9")
+
+
 def test_layers_and_probability() -> None:
     choices = policies.timm("rand-n3-p0.25")
     assert len(choices) == 3 and choices[0] == choices[2] and choices[0].p == 0.25
