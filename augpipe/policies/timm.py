@@ -171,6 +171,8 @@ def read_name(name: str) -> TimmPolicy:
     Raises:
         ValueError: as `timm`.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"the policy {name!r} is no text. Give a name, as 'rand-m9-mstd0.5-inc1'.")
     kind, *parts = name.split("-")
     if kind == "augmix":
         raise ValueError(
@@ -179,7 +181,7 @@ def read_name(name: str) -> TimmPolicy:
         )
     problems = []
     if kind not in ("rand", "3a", *SUB_POLICIES):
-        problems.append(f"{kind!r} is no policy (rand, {', '.join(SUB_POLICIES)}, 3a)")
+        problems.append(f"{kind!r} is no policy (rand, {', '.join(SUB_POLICIES)}, 3a), such as rand-m9-mstd0.5-inc1")
     known = ("m", "n", "p", "mstd", "mmax", "inc", "w") if kind == "rand" else ("mstd",)
     numbers: dict[str, float] = {}
     transforms = TRANSFORM_SETS[""]

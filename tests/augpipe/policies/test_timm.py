@@ -148,6 +148,8 @@ def test_all_problems_of_a_name_are_listed() -> None:
     assert "mstd0.5" in message
     with pytest.raises(ValueError, match=r"'bar' is no policy \(rand, original, originalr, v0, v0r, 3a\)"):
         policies.timm("bar-mstd1")
+    with pytest.raises(ValueError, match=r"the policy None is no text. Give a name, as 'rand-m9"):
+        policies.timm(None)
     with pytest.raises(ValueError, match=r"'m3' is no part of original \(mstd0\.5\)"):
         policies.timm("original-m3")
     with pytest.raises(ValueError, match="blends several versions"):
