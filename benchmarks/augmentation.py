@@ -34,7 +34,7 @@ from augpipe.trainer.loop import run
 
 NETWORK, WIDTH = "small-cnn", 16
 NUM_IMAGES, EPOCHS, BATCH_SIZE, LR, WEIGHT_DECAY = 10_000, 30, 128, 0.02, 0.01
-SEEDS, TRIED_SEED = (0, 1, 2, 3, 4), 100
+NUM_SEEDS, TRIED_SEED = 5, 100
 SIDE, STEPS = 32, NUM_IMAGES // BATCH_SIZE
 NORMALIZE = ops.Normalize(mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
 CENTER = ops.CenterCrop(size=SIDE)
@@ -133,8 +133,8 @@ def interval(values: list[float]) -> dict[str, float]:
     return {"mean, %": round(100 * statistics.mean(values), 2), "95 % confidence, +- %": round(100 * half, 2)}
 
 
-def report(runs: list[dict[str, Any]]) -> None:
-    """Keep the table: each recipe's accuracies, and what it adds to another one with the same seeds."""
+def report(runs: list[dict[str, Any]], command: str) -> None:
+    """Keep the table: each recipe's accuracies, and what it adds to another one with the same seeds; print it, too."""
     of = {name: [run["accuracy"] for run in runs if run["recipe"] == name] for name in RECIPES}
     pairs = [*pairwise(list(RECIPES)[:-1]), (FLIP_CROP, ALTERNATING)]
     save(
@@ -143,7 +143,7 @@ def report(runs: list[dict[str, Any]]) -> None:
             "what": f"CIFAR-10, {NUM_IMAGES:,} training images, all test images after the last of {EPOCHS} epochs, "
             f"{NETWORK} of width {WIDTH}, batches of {BATCH_SIZE}, adamw lr {LR:g} weight decay {WEIGHT_DECAY:g}, "
             "rising over one epoch, then falling as a cosine",
-            "command": "OMP_NUM_THREADS=1 AUGPIPE_DATA=FOLDER nice -n 5 python benchmarks/augmentation.py",
+            "command": command,
             "test accuracy": {
                 name: {"each seed, %": [round(100 * value, 2) for value in values], **interval(values)}
                 for name, values in of.items()
@@ -160,16 +160,23 @@ def report(runs: list[dict[str, Any]]) -> None:
                 for name in RECIPES
             },
             "CPU seconds a run, median": {
-                name: statistics.median(run["cpu_seconds"] for run in runs if run["recipe"] == name) for name in RECIPES
+                name: round(statistics.median(run["cpu_seconds"] for run in runs if run["recipe"] == name))
+                for name in RECIPES
             },
             "seconds, all runs": round(sum(run["seconds"] for run in runs)),
         },
     )
 
+    print(f"\n| | {len({run['seed'] for run in runs})} seeds | mean | 95 % confidence |\n|---|---|---|---|")
+    for name, values in of.items():
+        mean, half = interval(values).values()
+        print(f"| {name} | {', '.join(f'{100 * value:.2f}' for value in values)} | {mean:.2f} | ±{half:.2f} |")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kept", type=Path, help="folder for finished runs; default: a temporary one of today")
+    parser.add_argument("--seeds", type=int, default=NUM_SEEDS, help="how many seeds, from 0 on; 2 at least")
     parser.add_argument("--try-lr", type=float, nargs="+", help="only print training losses of flip + crop at these")
     parser.add_argument("--try-epochs", type=int, default=12, help="how long --try-lr trains")
     chosen = parser.parse_args()
@@ -187,17 +194,16 @@ def main() -> None:
             )
         if chosen.try_lr:
             return
-        for seed, name in product(SEEDS, RECIPES):
+        for seed, name in product(range(chosen.seeds), RECIPES):
             path = kept / f"{name.replace(' ', '')}-{seed}.json"
             if not path.exists():
                 done = train(name, seed, Path(folder))
                 path.write_text(json.dumps(done))
                 print(f"seed {seed}, {name}: {100 * done['accuracy']:.2f} % in {done['seconds']:.0f} s", flush=True)
-    runs = [
-        json.loads((kept / f"{name.replace(' ', '')}-{seed}.json").read_text())
-        for name, seed in product(RECIPES, SEEDS)
-    ]
-    report(runs)
+    done = [kept / f"{name.replace(' ', '')}-{seed}.json" for name, seed in product(RECIPES, range(chosen.seeds))]
+    seeds = f" --seeds {chosen.seeds}" if chosen.seeds != NUM_SEEDS else ""
+    command = f"OMP_NUM_THREADS=1 AUGPIPE_DATA=FOLDER nice -n 5 python benchmarks/augmentation.py{seeds}"
+    report([json.loads(path.read_text()) for path in done], command)
 
 
 if __name__ == "__main__":
