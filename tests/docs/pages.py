@@ -165,7 +165,9 @@ PAGES = {
         },
     ),
     "docs/design.md": Page(plain=("recipe ──",)),
-    "docs/experiments.md": Page(needs={"AUGPIPE_DATA=FOLDER": "data sets, and an hour"}),
+    "docs/experiments.md": Page(
+        needs={"augmentation.py": "a data set, and an hour", "dettmers.py mnist": "data sets, and an hour"}
+    ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),
