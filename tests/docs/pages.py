@@ -166,7 +166,10 @@ PAGES = {
     ),
     "docs/design.md": Page(plain=("recipe ──",)),
     "docs/experiments.md": Page(
-        needs={"augmentation.py": "a data set, and an hour", "dettmers.py mnist": "data sets, and an hour"}
+        needs={
+            "AUGPIPE_DATA=FOLDER python benchmarks/augmentation.py": "a data set, and an hour",
+            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py": "data sets, and an hour",
+        }
     ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
