@@ -6,6 +6,11 @@ import numpy as np
 
 from augpipe.source import Ints, Labels
 
+_REMEDY = (
+    "the recipe mixes, so they are MixedLabels(labels, other_labels, weights). Take labels.soft(num_classes), or "
+    "labels.labels for the samples' own classes."
+)
+
 
 class MixedLabels(NamedTuple):
     """What `Batch.labels` is where a recipe mixes: `labels, other_labels, weights = batch.labels`.
@@ -51,10 +56,17 @@ class MixedLabels(NamedTuple):
 
     def __getattr__(self, name: str) -> Never:
         """Say to whom wants one integer a sample, as by `labels.long()`, that these are two and a weight."""
-        raise AttributeError(
-            f"labels have no {name!r}: the recipe mixes, so they are MixedLabels(labels, other_labels, weights). Take "
-            "labels.soft(num_classes), or labels.labels for the samples' own classes."
-        )
+        raise AttributeError(f"labels have no {name!r}: {_REMEDY}")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Never:
+        """Say the same where torch is given these as one tensor, as by `logits.argmax(1) == labels`.
+
+        Raises:
+            ValueError: always; of a TypeError in a comparison torch makes False.
+        """
+        name = getattr(function, "__name__", function)
+        raise ValueError(f"torch's {name} takes a tensor, and labels are three: {_REMEDY}")
 
 
 def mix_labels(labels: Labels, weights: Any, others: Ints, num: int) -> MixedLabels | Labels:

@@ -285,7 +285,7 @@ def _lengths(source: Source, name: str, num: int) -> Sequence[int]:
     lengths: Sequence[int] | None = getattr(source, "lengths", None)
     if lengths is None:
         raise ValueError(
-            f"{name} are those of several sources, and a {type(source).__name__} is one. Give the loader "
+            f"{name} are those of several sources, and this is one, {type(source).__name__}. Give the loader "
             "augpipe.sources.Concat([first, second])."
         )
     if num != len(lengths):

@@ -44,7 +44,10 @@ class Subset:
         if given.dtype == np.bool_:
             raise ValueError("ids are sample ids, and a mask was given. Pass np.flatnonzero(mask).")
         if given.ndim != 1 or not given.size:
-            raise ValueError(f"ids has shape {given.shape}, and (N,) with at least one sample id is needed.")
+            raise ValueError(
+                f"ids has shape {given.shape}, and (N,) with at least one sample id is needed. "
+                "Give some, or leave this subset out."
+            )
         if given.dtype.kind not in "iu":
             raise ValueError(f"ids has dtype {given.dtype}, and sample ids are integers. Convert them.")
         outside = given[(given < 0) | (given >= len(source))]

@@ -56,6 +56,11 @@ def open_source(path_or_source: Any) -> Source:
         return _open_path(os.fspath(path_or_source))
     if isinstance(path_or_source, np.ndarray):
         return ArraySource(path_or_source)
+    if _is_images_and_labels(path_or_source):
+        raise ValueError(
+            "a pair is not a source of photographs. For images and labels give "
+            "augpipe.datasets.formats.arrays.ArraySource(images, labels)."
+        )
     if isinstance(path_or_source, (list, tuple)) and all(isinstance(item, np.ndarray) for item in path_or_source):
         return ArraySource(path_or_source)
     if is_hugging_face(path_or_source):
@@ -65,6 +70,11 @@ def open_source(path_or_source: Any) -> Source:
         "(N, H, W, C), a list of (H, W, C) arrays, a datasets.Dataset of Hugging Face, or an object with classes, "
         "__len__, read, label and name (augpipe.source.Source)."
     )
+
+
+def _is_images_and_labels(value: Any) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], (np.ndarray, list))
+    return is_pair and isinstance(value[1], (np.ndarray, list)) and np.ndim(value[1]) == 1
 
 
 def _open_path(path: str) -> Source:

@@ -39,6 +39,16 @@ DEFAULTS: dict[str, Any] = {
     "separate": False,
 }
 """timm's own, but for `is_training`."""
+UNMAPPED: dict[str, Any] = {
+    "tf_preprocessing": False,
+    "naflex": False,
+    "patch_size": 16,
+    "max_seq_len": 576,
+    "patchify": False,
+    "patchify_channels_last": True,
+    "patchify_flatten": True,
+}
+"""What is taken at timm's own value alone, at which it changes nothing."""
 DEFAULT_CROP_PCT = 0.875
 
 
@@ -49,8 +59,11 @@ def from_timm(**arguments: Any) -> Imported:
         ValueError: something cannot be mapped; lists all of it.
     """
     found = Findings(source="timm")
-    for name in arguments:
-        if name not in DEFAULTS:
+    for name, value in arguments.items():
+        if name in UNMAPPED:
+            if value != UNMAPPED[name]:
+                found.refuse(name, f"{value!r} is not mapped; {UNMAPPED[name]!r} is")
+        elif name not in DEFAULTS:
             near = nearest(name, list(DEFAULTS))
             found.refuse(name, "is no argument that is known here" + (f"; {near!r} is" if near else ""))
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
@@ -70,7 +83,7 @@ def from_timm(**arguments: Any) -> Imported:
         made = ops.Normalize(mean=tuple(given["mean"]), std=tuple(given["std"]))
         if given["normalize"]:
             found.add("Normalize", made)
-        if given["is_training"] and not given["no_aug"]:
+        if given["is_training"] and not given["no_aug"] and given["normalize"]:  # else timm erases nothing
             _erase(found, given, made)
     except (TypeError, ValueError) as error:
         found.refuse("arguments", " ".join(str(error).split("\n")))
@@ -89,7 +102,9 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     if height != width:
         found.refuse("input_size", f"{height}x{width} of evaluation is not square")
         return
-    found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale))
+    is_squashed = given["is_training"] and not isinstance(given["input_size"], int)
+    note = "the short side is resized, where timm squashes the image to an input_size of several numbers."
+    found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale), note=note if is_squashed else "")
 
 
 def _crop_pct(given: Mapping[str, Any]) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from augpipe.checks.models import told
 from augpipe.gpu_ops.image.finish_rows import CONTRAST
 from augpipe.ops.common_draws import FactorOp, Factors, SwitchOp, is_changed
 from augpipe.ops.frame import Frame
@@ -255,6 +256,12 @@ class Lighting(Op):
         return "light " + " ".join(f"{value:+.2f}" for value in drawn["amounts"]) if drawn["amounts"].any() else ""
 
 
+Strength = Annotated[
+    Annotated[float, Field(ge=0.0)] | Factors,
+    told("must be a number from 0 on, or the smallest and largest factor in 0..100: {name}=0.4 or {name}=[0.6, 1.4]"),
+]
+
+
 class ColorJitter(Op):
     """Change brightness, contrast, saturation and hue in a drawn order, with torchvision's arguments.
 
@@ -262,13 +269,18 @@ class ColorJitter(Op):
     """
 
     op: Literal["color_jitter"] = "color_jitter"
-    brightness: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    brightness: Strength = 0.0
     """The factor is drawn from 1 - this (at least 0) to 1 + this, or from a range; 0 leaves brightness alone."""
-    contrast: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    contrast: Strength = 0.0
     """Likewise."""
-    saturation: Annotated[float, Field(ge=0.0)] | Factors = 0.0
+    saturation: Strength = 0.0
     """Likewise."""
-    hue: Annotated[float, Field(ge=0.0, le=0.5)] | Range = 0.0
+    hue: Annotated[
+        Annotated[float, Field(ge=0.0, le=0.5)] | Range,
+        told(
+            "must be a number in 0..0.5, or the smallest and largest part of a turn: {name}=0.1 or {name}=[-0.1, 0.1]"
+        ),
+    ] = 0.0
     """The part of a turn is drawn from minus this to this, or from a range within -0.5..0.5."""
     p: Probability = 1.0
     """How often the op is applied."""

@@ -13,6 +13,8 @@ from augpipe.policies.sub_policies import IMAGENET, TIMM_V0, Step
 
 FULL = 10.0
 """The level at which an op has its full strength."""
+MOST_ADDED = 128
+"""The most that `solarize_add` adds, in levels."""
 SPREAD = math.sqrt(3.0)
 """Half the width of an even distribution, in its standard deviations."""
 
@@ -136,7 +138,8 @@ class TimmPolicy:
             first, last = (256 - last, 256 - first) if how == "increasing" else (first, last)
             return [(ops.Solarize(threshold=(first, last), p=1.0), 1.0)]
         if name == "solarize_add":
-            return [(ops.SolarizeAdd(addition=(min(int(11.0 * low), 256), min(int(11.0 * high), 256)), p=1.0), 1.0)]
+            first, last = (min(int(11.0 * level), MOST_ADDED) for level in (low, high))
+            return [(ops.SolarizeAdd(addition=(first, last), p=1.0), 1.0)]
         parts = min(low / FULL, 1.0), min(high / FULL, 1.0)
         if name == "desaturate":
             return [(ops.Saturation(factor=(0.5 - 0.5 * parts[1], 0.5 - 0.5 * parts[0]), p=1.0), 1.0)]
@@ -168,6 +171,8 @@ def read_name(name: str) -> TimmPolicy:
     Raises:
         ValueError: as `timm`.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"the policy {name!r} is no text. Give a name, as 'rand-m9-mstd0.5-inc1'.")
     kind, *parts = name.split("-")
     if kind == "augmix":
         raise ValueError(
@@ -176,7 +181,7 @@ def read_name(name: str) -> TimmPolicy:
         )
     problems = []
     if kind not in ("rand", "3a", *SUB_POLICIES):
-        problems.append(f"{kind!r} is no policy (rand, {', '.join(SUB_POLICIES)}, 3a)")
+        problems.append(f"{kind!r} is no policy (rand, {', '.join(SUB_POLICIES)}, 3a), such as rand-m9-mstd0.5-inc1")
     known = ("m", "n", "p", "mstd", "mmax", "inc", "w") if kind == "rand" else ("mstd",)
     numbers: dict[str, float] = {}
     transforms = TRANSFORM_SETS[""]
@@ -206,7 +211,7 @@ def read_name(name: str) -> TimmPolicy:
         p=numbers.get("p", 0.5),
         std=math.inf if kind == "rand" and std > 100.0 else std,
         most=numbers.get("mmax", 0.0) or FULL,
-        is_increasing=is_increasing or "inc" in numbers,  # inc0, too: so it is in timm
+        is_increasing=is_increasing or numbers.get("inc", 0.0) > 0.0,
         transforms=transforms,
     )
 

@@ -11,7 +11,7 @@ from augpipe.datasets.metadata.names import listed, printable
 MAX_FILES = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _SHARD = re.compile(r"(.+?)-\d{5,}-of-\d{5,}(-[0-9a-f]+)?\.\w+")
-_SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
+SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -64,7 +64,7 @@ def refuse_splits(folder: str, names: Iterable[str]) -> None:
     examples: dict[str, str] = {}
     for name in sorted(names, key=os.fsencode):
         match = _SHARD.fullmatch(name)
-        words = [match[1]] if match else [word for word in re.split(r"[^a-z]+", name.lower()) if word in _SPLITS]
+        words = [match[1]] if match else [word for word in re.split(r"[^a-z]+", name.lower()) if word in SPLITS]
         for word in words:
             examples.setdefault(word, name)
     if len(examples) > 1:

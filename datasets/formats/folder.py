@@ -2,13 +2,14 @@
 
 import os
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
+from augpipe.datasets.files.patterns import SPLITS
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
@@ -33,7 +34,8 @@ class FolderSource(FileSource):
             set's `classes`, and labels agree even where it lacks some of them.
 
     Raises:
-        ValueError: there is no such folder, no image in it, a class without any, or a folder not in `classes`.
+        ValueError: there is no such folder, no image in it, a class without any, a folder not in `classes`, or class
+            folders within train, val or test.
         OSError: a folder cannot be listed.
     """
 
@@ -51,6 +53,8 @@ class FolderSource(FileSource):
             return
         if not found:
             raise ValueError(_nothing_found(path, folders, others))
+        if classes is None:
+            _refuse_splits(path, found)
         if loose:
             warnings.warn(
                 f"{printable(path)} holds class folders, and {count(len(loose), 'photograph')} beside them, left out: "
@@ -150,6 +154,18 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
     # a link that leads nowhere counts: reading it fails and names it, where leaving it out would hide the loss;
     # a pipe does not: opening it would wait for ever
     return is_image_name(entry.name) and (entry.is_file() or entry.is_symlink())
+
+
+def _refuse_splits(path: str, found: Mapping[str, Sequence[bytes]]) -> None:
+    """Refuse `train/CLASS/...` beside `test/CLASS/...`, which would be two classes called train and test."""
+    splits = [name for name in found if name.lower() in SPLITS]
+    if len(splits) < 2 or len(splits) < len(found):
+        return
+    if all(file.count(b"/") >= 2 for files in found.values() for file in files):
+        raise ValueError(
+            f"{printable(path)} holds {len(splits)} splits, {', '.join(map(printable, splits))}, each with class "
+            f"folders of its own. Give one of them, as {printable(os.path.join(path, splits[0]))!r}."
+        )
 
 
 def _class_order(

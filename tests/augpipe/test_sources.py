@@ -121,7 +121,10 @@ WRONG = [
         "ids holds 12, and the source holds 12 photographs, with the ids 0..11. Leave",
     ),
     (lambda: Subset(stacked(), [-1]), "ids holds -1"),
-    (lambda: Subset(stacked(), []), r"ids has shape \(0,\), and \(N,\) with at least one sample id is needed"),
+    (
+        lambda: Subset(stacked(), []),
+        r"ids has shape \(0,\), and \(N,\) with at least one sample id is needed. Give some",
+    ),
     (lambda: Subset(stacked(), [0.5]), "ids has dtype float64, and sample ids are integers. Convert them"),
     (lambda: Subset(stacked(), np.ones(12, bool)), r"a mask was given. Pass np.flatnonzero\(mask\)"),
     (lambda: Subset(ANYTHING[0], [0]), r"source is a str, and must be a source. .*open_source\(path\) opens one"),

@@ -165,7 +165,12 @@ PAGES = {
         },
     ),
     "docs/design.md": Page(plain=("recipe ──",)),
-    "docs/experiments.md": Page(needs={"AUGPIPE_DATA=FOLDER": "data sets, and an hour"}),
+    "docs/experiments.md": Page(
+        needs={
+            "AUGPIPE_DATA=FOLDER python benchmarks/augmentation.py": "a data set, and an hour",
+            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py": "data sets, and an hour",
+        }
+    ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),

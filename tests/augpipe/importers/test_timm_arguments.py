@@ -1,8 +1,14 @@
 """timm's `create_transform` arguments as recipes."""
 
+import inspect
+import math
+from typing import Any
+
+import numpy as np
 import pytest
 
 from augpipe import importers, ops, policies, recipes
+from augpipe.importers.timm import DEFAULTS, UNMAPPED
 
 
 def test_defaults_are_timms() -> None:
@@ -82,3 +88,95 @@ def test_erasing() -> None:
     for mode, fill in (("const", "mean"), ("pixel", "noise")):
         made = next(op.model_dump() for op in recipes.from_timm(re_prob=0.25, re_mode=mode).ops if op.op == "erase")
         assert (made["p"], made["fill"], made["scale"]) == (0.25, fill, (0.02, 1 / 3))
+
+
+def test_nothing_is_erased_without_normalisation() -> None:
+    made = recipes.from_timm(re_prob=0.25, normalize=False).ops
+    assert not {"erase", "normalize"} & {op.op for op in made}
+
+
+def test_a_squashed_image_is_noted() -> None:
+    assert not importers.from_timm(input_size=96, no_aug=True).notes
+    found = importers.from_timm(input_size=(3, 96, 96), no_aug=True)
+    assert "squashes" in found.notes[0] and "Resize, CenterCrop" not in found.exact
+
+
+def test_what_is_not_mapped_is_taken_at_timms_value() -> None:
+    assert importers.from_timm(**UNMAPPED).recipe == importers.from_timm().recipe
+    with pytest.raises(ValueError, match="naflex: True is not mapped; False is"):
+        importers.from_timm(naflex=True)
+
+
+def test_arguments_are_timms() -> None:
+    """The installed timm's own, where it is installed."""
+    reference = pytest.importorskip("timm.data").create_transform
+    own = {name: field.default for name, field in inspect.signature(reference).parameters.items()}
+    known = DEFAULTS | UNMAPPED | {"is_training": False}
+    assert {name: known[name] for name in own} == own
+    # force_color_jitter is an argument of the function below create_transform
+    assert known.keys() - own.keys() == {"force_color_jitter"}
+
+
+def timms_terms(one: Any, p: float) -> tuple[str, list[float]]:
+    """A transform of timm's chain as the name of an op here, and its numbers."""
+    kind = type(one).__name__
+    if kind == "RandomResizedCropAndInterpolation":
+        return "random_resized_crop", [*one.size, *one.scale, *one.ratio]
+    if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
+        return f"flip {kind[6:-4].lower()}", [one.p]
+    if kind == "ColorJitter":
+        reach = [high - 1 for _, high in (one.brightness, one.contrast, one.saturation)]
+        return "color_jitter", [p, *reach, one.hue[1] if one.hue else 0.0]
+    if kind == "RandomGrayscale":
+        return "grayscale", [one.p]
+    if kind == "GaussianBlur":
+        return "blur", [p, *one.sigma]
+    if kind == "Normalize":
+        return "normalize", [*one.mean.tolist(), *one.std.tolist()]
+    assert kind == "RandomErasing"
+    fill = "noise" if one.per_pixel else "mean"
+    ratio = [math.exp(end) for end in one.log_aspect_ratio]
+    return f"erase {fill}", [one.probability, one.min_area, one.max_area, *ratio]
+
+
+def our_terms(op: ops.Op) -> tuple[str, list[float]]:
+    """The same of an op of ours."""
+    fields = op.model_dump()
+    name, names = {
+        "random_resized_crop": ("{op}", ("size", "scale", "ratio")),
+        "flip": ("{op} {direction}", ("p",)),
+        "color_jitter": ("{op}", ("p", "brightness", "contrast", "saturation", "hue")),
+        "grayscale": ("{op}", ("p",)),
+        "blur": ("{op}", ("p", "sigma_px")),
+        "normalize": ("{op}", ("mean", "std")),
+        "erase": ("{op} {fill}", ("p", "scale", "ratio")),
+    }[op.op]
+    return name.format(**fields), np.hstack([fields[each] for each in names]).tolist()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"input_size": (3, 96, 80), "scale": (0.3, 1.0), "ratio": (0.5, 2.0), "hflip": 0.3, "vflip": 0.25},
+        {"auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.25, "re_mode": "pixel", "interpolation": "bicubic"},
+        {"auto_augment": "3a", "color_jitter": 0.3, "re_prob": 0.1, "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.3)},
+        {"color_jitter": (0.4, 0.3, 0.2, 0.1), "color_jitter_prob": 0.8, "grayscale_prob": 0.2},
+        {"gaussian_blur_prob": 0.3, "color_jitter": None, "re_prob": 0.5, "normalize": False},
+    ],
+)
+def test_a_chain_is_timms(arguments: dict[str, Any]) -> None:
+    """Each of timm's transforms, by its own attributes, where it is installed."""
+    chain = pytest.importorskip("timm.data").create_transform(is_training=True, **arguments).transforms
+    made = iter(importers.from_timm(**arguments).recipe.ops)
+    for one in chain:
+        p = 1.0
+        if type(one).__name__ == "RandomApply":
+            p, (one,) = one.p, one.transforms
+        if type(one).__name__ in ("RandAugment", "AutoAugment"):
+            for op in policies.timm(arguments["auto_augment"]):
+                assert next(made) == op
+        elif type(one).__name__ not in ("MaybeToTensor", "MaybePILToTensor"):
+            (found, numbers), (wanted, reference) = our_terms(next(made)), timms_terms(one, p)
+            assert found == wanted and numbers == pytest.approx(reference), found
+    assert next(made, None) is None

@@ -160,6 +160,12 @@ def test_what_wants_one_integer_a_sample_is_told() -> None:
             AttributeError, match=rf"labels have no '{name}': the recipe mixes.* labels.soft\(num_class"
         ):
             getattr(labels, name)
+    for consume in (
+        lambda: torch.zeros(8) == labels,
+        lambda: torch.nn.functional.cross_entropy(torch.ones(8, 9), labels),
+    ):
+        with pytest.raises(ValueError, match=r"takes a tensor, and labels are three: .* labels.soft\(num_classes"):
+            consume()
     with pytest.raises(ValueError, match="num_classes=9 and a label is 9. Give 10 or more."):
         labels.soft(9)
     unlabelled = MixedLabels(np.array([-1, 2]), np.array([1, -1]), np.array([0.25, 0.25], np.float32))

@@ -501,6 +501,16 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
     [
         (ops.Rotate, {"max_deg": 10, "step": 0}, "the step of max_deg is 0.0, and must be above 0. Leave it out"),
         (ops.Rotate, {"max_deg": 0}, "must be above 0"),
+        (
+            ops.ColorJitter,
+            {"hue": 0.9},
+            r"^ColorJitter: hue=0.9 must be a number in 0..0.5, or the .*: hue=0.1 or hue=",
+        ),
+        (
+            ops.ColorJitter,
+            {"contrast": -1},
+            r"^ColorJitter: contrast=-1 must be a number from 0 on, or .*=\[0.6, 1.4\]",
+        ),
         (ops.Rotate, {"max_deg": (1, 2, 3)}, r"must be above 0, in degrees, or the smallest and largest .*=\[0, 90\]"),
         (ops.Rotate, {"max_deg": math.inf}, "must be above 0"),
         (ops.Rotate, {"max_deg": (20, 10)}, "its first number is the larger one. Swap them"),

@@ -55,6 +55,15 @@ def test_a_factor_stays_at_a_tenth() -> None:
     np.testing.assert_allclose(op.factor, (0.1, 1.9))
 
 
+def test_what_is_added_stops_at_half_of_the_levels() -> None:
+    assert by_kind("rand-m12-mmax12")["solarize_add"] == [ops.SolarizeAdd(addition=(128, 128))]
+
+
+def test_increasing_can_be_turned_off() -> None:
+    assert policies.timm("rand-m9-inc0") == policies.timm("rand-m9")
+    assert policies.timm("rand-m9-inc1") != policies.timm("rand-m9")
+
+
 def test_layers_and_probability() -> None:
     choices = policies.timm("rand-n3-p0.25")
     assert len(choices) == 3 and choices[0] == choices[2] and choices[0].p == 0.25
@@ -139,6 +148,8 @@ def test_all_problems_of_a_name_are_listed() -> None:
     assert "mstd0.5" in message
     with pytest.raises(ValueError, match=r"'bar' is no policy \(rand, original, originalr, v0, v0r, 3a\)"):
         policies.timm("bar-mstd1")
+    with pytest.raises(ValueError, match=r"the policy None is no text. Give a name, as 'rand-m9"):
+        policies.timm(None)
     with pytest.raises(ValueError, match=r"'m3' is no part of original \(mstd0\.5\)"):
         policies.timm("original-m3")
     with pytest.raises(ValueError, match="blends several versions"):

@@ -129,6 +129,29 @@ def test_a_flat_folder_may_hold_other_folders(tmp_path: Path) -> None:
         assert contents(FolderSource(put(tmp_path, "1.jpg", "scripts/run.py"))) == [("1.jpg", -1)]
 
 
+def test_images_with_labels_are_no_source_by_themselves() -> None:
+    images = np.zeros((2, 4, 4, 3), np.uint8)
+    with pytest.raises(ValueError, match=r"a pair is not a source.* give .*ArraySource\(images, labels\)"):
+        open_source((images, np.arange(2)))
+    assert len(open_source((images[0], images[1]))) == 2
+
+
+def test_class_folders_within_splits_are_no_classes(tmp_path: Path) -> None:
+    for folder in ("train/cat", "train/dog", "val/cat"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.jpg").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"holds 2 splits, train, val, each with class folders.* Give one .*train'"):
+        FolderSource(tmp_path)
+    assert list(FolderSource(tmp_path / "train").classes) == ["cat", "dog"]
+    assert list(FolderSource(tmp_path, classes=["train", "val"]).classes) == ["train", "val"]
+    (tmp_path / "train" / "b.jpg").write_bytes(b"")  # directly in it: photographs of trains
+    assert list(FolderSource(tmp_path).classes) == ["train", "val"]
+    (tmp_path / "train" / "b.jpg").unlink()
+    (tmp_path / "bus" / "red").mkdir(parents=True)
+    (tmp_path / "bus" / "red" / "a.jpg").write_bytes(b"")
+    assert list(FolderSource(tmp_path).classes) == ["bus", "train", "val"]
+
+
 def test_classes_given_fix_labels_across_splits(tmp_path: Path) -> None:
     train = FolderSource(put(tmp_path / "train", "ant/1.jpg", "bee/1.jpg", "cow/1.jpg"))
     held_out = put(tmp_path / "val", "cow/2.jpg")
