@@ -85,6 +85,7 @@ def resumed_on_other_meshes(rank: int, world_size: int) -> None:
                 found.append([float(row["loss"]) for row in read_rows(out / "metrics.csv")])
             assert len(found[0]) == 4
             assert found[0] == pytest.approx(found[1], rel=1e-4), found
+        dist.barrier()  # before the folder goes
 
 
 def encoded(rank: int, world_size: int) -> None:

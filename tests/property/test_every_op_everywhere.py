@@ -127,7 +127,7 @@ def test_all_ops_are_drawn() -> None:
     """The strategy above leaves no kind of op out, at any depth."""
     drawn: set[str] = set()
 
-    @settings(max_examples=200, database=None, derandomize=True)
+    @settings(max_examples=800, database=None, derandomize=True)
     @given(strategies.cropped_views())
     def note(chain: tuple[ops.Op, ...]) -> None:
         drawn.update(op.op for op in chain)

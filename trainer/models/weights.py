@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from augpipe.trainer.models.finetune import last_layer
 from augpipe.trainer.models.weights_file import read_state_dict
-from augpipe.trainer.parallel.layers import split_parameters
 
 _MOST_LISTED = 10
 _T = TypeVar("_T")
@@ -89,7 +88,7 @@ def load_weights(
     found = _bare_names(read_state_dict(Path(path), key=key, prefix=prefix), str(path))
     own = model.state_dict()
     own_names = _bare_names(own, "the model")
-    parts = _bare_names(split_parameters(model), "the model")
+    parts = _bare_names(_parts(model), "the model")
     shapes = {
         name: parts[name][0].shape if name in parts else tuple(tensor.shape) for name, tensor in own_names.items()
     }
@@ -124,6 +123,36 @@ def load_weights(
             part, rank = parts.get(name, (None, 0))
             own_names[name].copy_(found[name] if part is None else part.of(found[name], rank))
     return report
+
+
+class Part(Protocol):
+    """Which part of a whole parameter a rank holds, where a layer is split among ranks."""
+
+    shape: tuple[int, ...]
+    """The whole parameter's."""
+
+    def of(self, whole: Tensor, rank: int) -> Tensor:
+        """A rank's part of the whole parameter."""
+
+
+@runtime_checkable
+class HoldsParts(Protocol):
+    """A layer that is split among ranks; `augpipe.trainer.parallel` makes such."""
+
+    parts: Mapping[str, Part]
+    """By a parameter's name in the layer."""
+    rank: int
+    """Whose part this is."""
+
+
+def _parts(model: nn.Module) -> dict[str, tuple[Part, int]]:
+    """By its name, how each split parameter of a network is cut, and which of its parts this rank has."""
+    return {
+        f"{layer}.{name}" if layer else name: (part, module.rank)
+        for layer, module in model.named_modules()
+        if isinstance(module, HoldsParts)
+        for name, part in module.parts.items()
+    }
 
 
 def _bare_names(tensors: Mapping[str, _T], where: str) -> dict[str, _T]:

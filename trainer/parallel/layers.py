@@ -153,13 +153,3 @@ def take_parts(split: SplitLayer, layer: nn.Module, rank: int) -> None:
             continue
         own = split.parts[name].of(whole.detach(), rank).clone(memory_format=torch.contiguous_format)
         split.register_parameter(name, nn.Parameter(own, requires_grad=whole.requires_grad))
-
-
-def split_parameters(model: nn.Module) -> dict[str, tuple[Part, int]]:
-    """By its name, how each split parameter of a network is cut, and which of its parts this rank has."""
-    return {
-        f"{layer}.{name}" if layer else name: (part, module.rank)
-        for layer, module in model.named_modules()
-        if isinstance(module, SplitLayer)
-        for name, part in module.parts.items()
-    }

@@ -342,7 +342,11 @@ WRONG: list[tuple[Source, Any, str]] = [
     (PARTS, Weighted(ANYTHING[1]), "weights has shape .* and must be a list of numbers"),
     (PARTS, Weighted([1] * 6, num=0), "num=0 must be at least 1"),
     (PARTS, Mixture((1, 2, 3)), "shares holds 3 numbers, and there are 2 sources. Give one each"),
-    (Numbers(6), Mixture((1, 2)), r"shares are those of several sources, and a Numbers is one. Give.*Concat\(\[first"),
+    (
+        Numbers(6),
+        Mixture((1, 2)),
+        r"shares are those of several sources, and this is one, Numbers\. Give.*Concat\(\[first",
+    ),
     (PARTS, Mixture((1, -1)), r"shares\[1\]=-1: shares are finite and at least 0"),
     (PARTS, Mixture((0, 0)), "shares are all 0"),
     (Concat([Numbers(3), Numbers(0)]), Mixture((1, 1)), r"shares\[1\]=1 is the share of an empty source. Set it to 0"),
