@@ -154,7 +154,7 @@ def memory_rank(rank: int, num: int) -> dict[str, object]:
         sync.step()
     weights = sum(one.nbytes for one in made.model.parameters())
     state = sum(kept.nbytes for of in sync.optimizer.state.values() for kept in of.values() if kept is not None)
-    # the rest's gradients lie in flat buffers by then; they are as large as the weights
+    # what is averaged lies in flat buffers of float32 by then, as large as its weights
     gradients = max(gradients, weights)
     return {"weights": weights, "gradients": gradients, "momentum": state, "tensors": weights + gradients + state}
 
