@@ -11,14 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class LargestStorage(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class LargestStorage(TorchDispatchMode):
     """Notes the largest storage in the CPU's memory among the results of all operations, in this thread.
 
     Results that lie in an argument's storage are none of the operation's making, nor are files that are mapped.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.num_bytes = 0
 
     def __torch_dispatch__(
@@ -34,7 +34,8 @@ class LargestStorage(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _storages(values: Any) -> dict[int, int]:
     """By address, the bytes of each storage."""
-    storages = (one.untyped_storage() for one in tree_leaves(values) if type(one) in (Tensor, torch.nn.Parameter))
+    tensors = (one for one in tree_leaves(values) if type(one) in (Tensor, torch.nn.Parameter) and not one.is_meta)
+    storages = (one.untyped_storage() for one in tensors)
     return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 

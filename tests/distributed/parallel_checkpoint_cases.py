@@ -15,6 +15,7 @@ from augpipe.trainer.checkpoint.save import AtomicWriter
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.network import make_average
 from augpipe.trainer.loop.state import Counters, RunState
+from augpipe.trainer.models.finetune import trainable
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.strategies import strategy
@@ -28,11 +29,18 @@ TOLERANCE = 1e-5
 
 
 def run_state(
-    name: Name, model_size: int, *, dropout: float = 0.5, optim: OptimConfig = OPTIM, **sync: Any
+    name: Name,
+    model_size: int,
+    *,
+    dropout: float = 0.5,
+    optim: OptimConfig = OPTIM,
+    trains: str = "all",
+    **sync: Any,
 ) -> RunState:
     """A run that has just begun; with one model rank its layers are not split."""
     split = split_network(model_size, dropout=dropout) if model_size > 1 else None
     model = network(dropout=dropout) if split is None else split.model
+    trainable(model, trains)
     loader: Any = SimpleNamespace(
         seed=0, source=SimpleNamespace(classes=("a",)), state_dict=lambda: {"seed": 0}, load_state_dict=lambda _: None
     )
@@ -88,7 +96,7 @@ SYNC: dict[str, Any] = {"strategy": "as it was"}
 
 def save(folder: Path, state: RunState, sync: dict[str, Any] = SYNC) -> None:
     """As the loop does; no rank makes a whole layer."""
-    saver = Saver(folder, dist.group.WORLD, keep=9, asynchronous=False, about={"sync": sync})  # type: ignore[arg-type]
+    saver = Saver(folder, dist.group.WORLD, keep=9, asynchronous=False, about={"sync": sync})
     limit = WHOLE if state.split is not None else 2 * WHOLE
     with noting(limit, AtomicWriter, "write_data"):
         common = state.common() if dist.get_rank() == 0 or state.writes_common else {}
@@ -99,9 +107,9 @@ def save(folder: Path, state: RunState, sync: dict[str, Any] = SYNC) -> None:
 
 def resume(folder: Path, state: RunState, sync: dict[str, Any] = SYNC) -> Checkpoint:
     """As the loop does; no rank makes a whole layer."""
-    path = agree_on_newest(folder, dist.group.WORLD)  # type: ignore[arg-type]
+    path = agree_on_newest(folder, dist.group.WORLD)
     assert path is not None
-    checkpoint = Checkpoint(path, dist.group.WORLD)  # type: ignore[arg-type]
+    checkpoint = Checkpoint(path, dist.group.WORLD)
     world: Any = SimpleNamespace(rank=dist.get_rank(), size=dist.get_world_size(), device=torch.device("cpu"))
     with noting(WHOLE if state.split is not None else 2 * WHOLE):
         state.load(checkpoint, world, sync)
@@ -118,11 +126,11 @@ def alike_to_the_last_bit(rank: int, world_size: int) -> None:
     """The same ranks go on as if nothing had been: dropout, the average and the optimizer, too."""
     for name, options in (("butterfly", {}), ("lazy", {"codec": "dynamic-tree", "error_feedback": True})):
         folder = shared_folder()
-        first = run_state(name, 2, **options)  # type: ignore[arg-type]
+        first = run_state(name, 2, **options)
         train(first, range(2))
         save(folder, first)
         train(first, range(2, 4))
-        second = run_state(name, 2, **options)  # type: ignore[arg-type]
+        second = run_state(name, 2, **options)
         resume(folder, second)
         assert second.split is not None and second.split.num_forwards == 2 and second.counters.step == 2
         train(second, range(2, 4))
@@ -133,29 +141,61 @@ def alike_to_the_last_bit(rank: int, world_size: int) -> None:
         close(second)
 
 
+ADAMW, RMSPROP = OPTIM, OptimConfig(name="rmsprop", lr=1e-3, eps=1e-3, momentum=0.5)
+TAKEN_UP: list[tuple[Name, int, OptimConfig, list[tuple[Name, int]]]] = [
+    ("lazy", 1, ADAMW, [("lazy", 2), ("lazy", 4)]),
+    ("lazy", 2, RMSPROP, [("lazy", 1), ("lazy", 4), ("butterfly", 2)]),
+    ("lazy", 4, ADAMW, [("lazy", 1), ("lazy", 2)]),
+    ("butterfly", 1, RMSPROP, [("butterfly", 4)]),
+    ("butterfly", 2, ADAMW, [("butterfly", 1), ("lazy", 2)]),
+    ("butterfly", 4, RMSPROP, [("butterfly", 2)]),
+]
+"""Strategy and model ranks that save, and those that go on. Slices of lazy owners are cut anew from each number to each
+other; what stands by parameter is read by parts as weights are, so every number saves once and goes on once."""
+
+
 def cut_anew(rank: int, world_size: int) -> None:
-    """From each number of model ranks to each other, and to another strategy."""
-    every = [size for size in (1, 2, 4) if world_size % size == 0]
-    names: tuple[Name, ...] = ("butterfly", "lazy")
-    for name in names:
-        for before in every:
-            folder = shared_folder()
-            first = run_state(name, before, dropout=0.0)
-            train(first, range(2))
-            saved, averaged = whole(first), whole(first, first.ema.module)  # type: ignore[union-attr]
-            save(folder, first)
-            train(first, range(2, 4))
-            for now in every:
-                others = [name] if now != before else [one for one in names if one != name and now == 2]
-                for other in others:
-                    second = run_state(other, now, dropout=0.0)
-                    resume(folder, second, SYNC if other == name else {"strategy": other})
-                    assert_same(whole(second), saved)
-                    assert_same(whole(second, second.ema.module), averaged)  # type: ignore[union-attr]
-                    train(second, range(2, 4))
-                    assert_same(whole(second), whole(first), TOLERANCE)
-                    close(second)
-            close(first)
+    """From each number of model ranks to each other, and to another strategy, with either optimizer."""
+    for name, before, optim, others in TAKEN_UP:
+        folder = shared_folder()
+        first = run_state(name, before, dropout=0.0, optim=optim)
+        train(first, range(2))
+        saved, averaged = whole(first), whole(first, first.ema.module)
+        save(folder, first)
+        train(first, range(2, 4))
+        for other, now in others:
+            second = run_state(other, now, dropout=0.0, optim=optim)
+            resume(folder, second, SYNC if other == name else {"strategy": other})
+            assert_same(whole(second), saved)
+            assert_same(whole(second, second.ema.module), averaged)
+            train(second, range(2, 4))
+            assert_same(whole(second), whole(first), TOLERANCE)
+            close(second)
+        close(first)
+
+
+def without_a_rest(rank: int, world_size: int) -> None:
+    """All that trains is split, so that only the shards have a state; cut anew, too."""
+    taken_up: list[tuple[Name, int, int]] = [("ddp", 2, 1), ("butterfly", 2, 2), ("lazy", 2, 2), ("lazy", 1, 2)]
+    for name, before, now in taken_up:
+        first = resumed_as_if_never_stopped(name, before, now, trains="last-fc:3")
+        if before > 1:
+            assert first.strategy.state_dict()["rest"] is None
+
+
+def resumed_as_if_never_stopped(name: Name, before: int, now: int, **options: Any) -> RunState:
+    """Saved after two steps by `before` model ranks, taken up by `now`; the run that went on, closed."""
+    folder = shared_folder()
+    first, second = run_state(name, before, dropout=0.0, **options), run_state(name, now, dropout=0.0, **options)
+    train(first, range(2))
+    save(folder, first)
+    train(first, range(2, 4))
+    resume(folder, second)
+    train(second, range(2, 4))
+    assert_same(whole(second), whole(first), 0.0 if before == now else TOLERANCE)
+    close(first)
+    close(second)
+    return first
 
 
 def contents_are_named_alike(rank: int, world_size: int) -> None:
@@ -166,7 +206,7 @@ def contents_are_named_alike(rank: int, world_size: int) -> None:
         state = run_state("butterfly", model_size)
         train(state, range(1))
         save(folder, state)
-        checkpoint = Checkpoint(folder / "step-000000001", dist.group.WORLD)  # type: ignore[arg-type]
+        checkpoint = Checkpoint(folder / "step-000000001", dist.group.WORLD)
         shapes.append({place: shape for place, shape in checkpoint.common_shapes().items() if place != "/.json"})
         common = checkpoint.common(state.box_at)
         for name, value in state.model.named_parameters():
@@ -183,7 +223,7 @@ def another_network_is_refused(rank: int, world_size: int) -> None:
     dist.barrier()
     common = state.common()
     common["model"]["2.0.weight"] = torch.zeros(300 // world_size, 200)
-    saver = Saver(folder, dist.group.WORLD, keep=9, asynchronous=False, about={})  # type: ignore[arg-type]
+    saver = Saver(folder, dist.group.WORLD, keep=9, asynchronous=False, about={})
     saver.save(1, common if rank == 0 else {}, state.own(torch.device("cpu")))
     close(state)
     dist.barrier()
@@ -219,6 +259,12 @@ def damage_is_seen(rank: int, world_size: int) -> None:
 
 
 CASES = {
-    2: ["alike_to_the_last_bit", "contents_are_named_alike", "another_network_is_refused", "damage_is_seen"],
+    2: [
+        "alike_to_the_last_bit",
+        "contents_are_named_alike",
+        "another_network_is_refused",
+        "damage_is_seen",
+        "without_a_rest",
+    ],
     4: ["alike_to_the_last_bit", "cut_anew"],
 }

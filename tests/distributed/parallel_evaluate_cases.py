@@ -65,7 +65,7 @@ def averages_are_of_their_own(rank: int, world_size: int) -> None:
     split = split_network(2)
     split.model.eval()
     before = split.model(images(rank)).detach()
-    averaged = AveragedModel(split.model)  # type: ignore[no-untyped-call]
+    averaged = AveragedModel(split.model)
     copied = Split(averaged.module, split.mesh, split._link, split._passes, split.issuer, split.settings)
     assert len(copied.chains) == len(split.chains) == 1
     for ours, theirs in zip(copied.chains, split.chains, strict=True):

@@ -58,7 +58,7 @@ def not_finite_reaches_the_loss(rank: int, world_size: int) -> None:
         if rank == 1 or codec == "fp32":  # a codec's block may have numbers of another rank's images, too
             assert torch.isnan(loss).item() is (rank == 1)
         scaler = FiniteCheckScaler("cpu")
-        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        scaler.scale(loss).backward()
         report = sync.step(scaler)
         assert report.found_inf and report.non_finite > 0
         for parameter, kept in zip(split.model.parameters(), before, strict=True):
@@ -80,7 +80,7 @@ def killed_in_an_exchange(rank: int, world_size: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return submit(what, *others)
 
-        link._submit = die  # type: ignore[method-assign]
+        link._submit = die
         split.model(images(rank))
     start = time.monotonic()
     with pytest.raises(SyncError, match=r"model axis: waited for the activations .* and got: .* A rank has died"):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -10,17 +11,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from augpipe.trainer.codecs import codec
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.models import build
 from augpipe.trainer.models.cifar import LocallyConnected2d
 from augpipe.trainer.models.layers import ConvNet, fully_connected
-from augpipe.trainer.parallel import Split, build_split, cross_entropy, likeliest, make_mesh, split
+from augpipe.trainer.parallel import Split, build_split, cross_entropy, likeliest, make_mesh, pieces, split
 from augpipe.trainer.parallel.layouts import ADJOINT, Hop, even_cuts
 from augpipe.trainer.parallel.link import Link
 from augpipe.trainer.strategies import SyncError, strategy
+from tests.distributed.largest_storage import LargestStorage
 from tests.distributed.sync_models import OPTIMIZERS
 
 NUM_CLASSES = 11
@@ -79,13 +80,13 @@ def batch(rank: int, num: int, step: int = 0) -> tuple[Tensor, Tensor]:
     return images, torch.randint(0, NUM_CLASSES, (num,), generator=generator)
 
 
-def meshes(world_size: int) -> list[int]:
-    return [model for model in range(1, world_size + 1) if world_size % model == 0]
+def meshes(world_size: int, least: int = 1) -> list[int]:
+    return [model for model in range(least, world_size + 1) if world_size % model == 0]
 
 
 def outputs_and_gradients_are_the_whole_networks(rank: int, world_size: int) -> None:
-    """With uneven batches, uneven widths, either scheme, whole and split logits."""
-    for model in meshes(world_size):
+    """With uneven batches and widths, either scheme, whole and split logits; a model axis of one among two ranks."""
+    for model in meshes(world_size, 1 if world_size == 2 else 2):
         mesh = make_mesh(model)
         for make, layers in NETWORKS.values():
             for scheme, logits in (("gather", "whole"), ("rotate", "split")):
@@ -120,19 +121,6 @@ def whole_states_are_the_networks(rank: int, world_size: int) -> None:
         halves.close()
 
 
-class LargestMade(TorchDispatchMode):
-    """Notes the largest memory that an operation gives."""
-
-    num_bytes = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for made in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(made, Tensor) and not made.is_meta:
-                self.num_bytes = max(self.num_bytes, made.untyped_storage().nbytes())
-        return result
-
-
 def networks_are_built_without_a_whole_layer(rank: int, world_size: int) -> None:
     """With the same weights, and the generator as after building the whole network."""
     mesh = make_mesh(world_size)
@@ -144,7 +132,7 @@ def networks_are_built_without_a_whole_layer(rank: int, world_size: int) -> None
         torch.manual_seed(3)
         whole, after = build(name, **options), torch.rand(1)
         torch.manual_seed(3)
-        with LargestMade() as most:
+        with LargestStorage() as most:
             halves = build_split(lambda name=name, options=options: build(name, **options), mesh)
         assert torch.equal(torch.rand(1), after)
         largest = max(parameter.numel() * 4 for parameter in whole.parameters())
@@ -197,6 +185,26 @@ def what_is_decoded_is_within_the_codecs_bound(rank: int, world_size: int) -> No
     issuer.close()
 
 
+def messages_that_are_cut_arrive_as_whole_ones(rank: int, world_size: int) -> None:
+    """Bit for bit, by every exchange, encoded and as they are, from ranks with different numbers of images."""
+    mesh = make_mesh(world_size)
+    issuer = Issuer("test", torch.device("cpu"))
+    rows, cuts = tuple(3 + 2 * other for other in range(world_size)), even_cuts(301, world_size)
+    whole = torch.randn(sum(rows), 301, generator=torch.Generator().manual_seed(0))
+    for name in ("fp32", "dynamic-tree"):
+        link = Link(mesh.model, issuer, activations=codec(name), deltas=codec("fp32"), timeout_s=20, small=1)
+        for source, target in ADJOINT:
+            x = (rank + 1) * whole if source == "partial" else _laid(whole, source, rank, rows, cuts)
+            found = []
+            for piece_bytes in (2**20, 100):
+                with mock.patch.object(pieces, "PIECE_BYTES", piece_bytes):
+                    travelling = link.begin(Hop(source=source, target=target, cuts=cuts), x, rows, "activations")
+                assert (len(travelling.pieces) > 1) == (piece_bytes == 100)
+                found.append(link.end(travelling))
+            assert torch.equal(*found)
+    issuer.close()
+
+
 def _laid(whole: Tensor, layout: str, rank: int, rows: tuple[int, ...], cuts: tuple[int, ...]) -> Tensor:
     if layout == "own":
         return torch.split(whole, list(rows))[rank]
@@ -243,9 +251,22 @@ def train(halves: Split | None, name: str, rank: int, optimizer: str, clip: floa
     return norms
 
 
+HOW = {"sgd": (0.5, 2), "adamw": (None, 1), "rmsprop": (None, 1)}
+"""By optimizer: the clip norm, and batches whose gradients are added up."""
+WAYS = {"butterfly": {"scheme": "gather", "logits": "split"}, "lazy": {"scheme": "rotate", "logits": "whole"}}
+BOTH = tuple(WAYS)
+TRAINED: dict[int, dict[str, dict[int, tuple[str, ...]]]] = {
+    2: {"sgd": {1: BOTH, 2: BOTH}, "adamw": {1: BOTH, 2: BOTH}, "rmsprop": {2: BOTH}},
+    4: {"sgd": {2: BOTH, 4: ("lazy",)}, "adamw": {2: BOTH, 4: ("butterfly",)}},
+    6: {"sgd": {2: ("butterfly",)}, "adamw": {2: ("lazy",)}},
+}
+"""By world size and optimizer, the model ranks and strategies that are trained with."""
+
+
 def training_equals_ddp(rank: int, world_size: int) -> None:
     """After 20 steps, to float32 rounding; torch's own DDP of the whole network, nothing of ours in it."""
-    for optimizer, clip, accumulate in (("sgd", 0.5, 2), ("adamw", None, 1)):
+    for optimizer, trained in TRAINED[world_size].items():
+        clip, accumulate = HOW[optimizer]
         whole = conv_net()
         module, update = DistributedDataParallel(whole), OPTIMIZERS[optimizer](whole.parameters())
         for step in range(NUM_STEPS):
@@ -258,18 +279,28 @@ def training_equals_ddp(rank: int, world_size: int) -> None:
             update.step()
             update.zero_grad()
         expected = whole.state_dict()
-        for model in meshes(world_size) if world_size < 6 else [2]:
-            for name, scheme, logits in (("butterfly", "gather", "split"), ("lazy", "rotate", "whole")):
-                mesh = make_mesh(model)
-                halves = split(conv_net(), mesh, scheme=scheme, logits=logits)
-                train(halves, name, rank, optimizer, clip, accumulate)
-                for key, value in halves.whole_state_dict().items():
-                    torch.testing.assert_close(value, expected[key], rtol=TOLERANCE, atol=TOLERANCE)
-                same = torch.cat([value.flatten() for value in halves.model.state_dict().values()])
-                everyones = [torch.empty_like(same) for _ in range(mesh.data_size)]
-                dist.all_gather(everyones, same, group=mesh.data)
-                assert all(torch.equal(one, same) for one in everyones), "ranks hold other bits of the same weights"
-                halves.close()
+        for model, name in [(model, name) for model, names in trained.items() for name in names]:
+            mesh = make_mesh(model)
+            halves = split(conv_net(), mesh, **WAYS[name])
+            train(halves, name, rank, optimizer, clip, accumulate)
+            for key, value in halves.whole_state_dict().items():
+                torch.testing.assert_close(value, expected[key], rtol=TOLERANCE, atol=TOLERANCE)
+            same = torch.cat([value.flatten() for value in halves.model.state_dict().values()])
+            everyones = [torch.empty_like(same) for _ in range(mesh.data_size)]
+            dist.all_gather(everyones, same, group=mesh.data)
+            assert all(torch.equal(one, same) for one in everyones), "ranks hold other bits of the same weights"
+            halves.close()
+
+
+def images_may_have_a_name(rank: int, world_size: int) -> None:
+    """A network called with keyword arguments alone; one that gets no tensor at all is refused."""
+    halves = split(conv_net(), make_mesh(world_size), timeout_s=20)
+    images, _ = batch(rank, 3 + rank)
+    assert torch.equal(halves.model(images_NCHW=images), halves.model(images))
+    for inputs in ({}, {"images_NCHW": None}, {"images_NCHW": torch.tensor(3.0)}):
+        with pytest.raises(ValueError, match="a ConvNet with split layers was called without a tensor of images"):
+            halves.model(**inputs)
+    halves.close()
 
 
 def ranks_that_do_other_things_are_told(rank: int, world_size: int) -> None:
@@ -315,6 +346,8 @@ CASES = {
         "whole_states_are_the_networks",
         "networks_are_built_without_a_whole_layer",
         "what_is_decoded_is_within_the_codecs_bound",
+        "messages_that_are_cut_arrive_as_whole_ones",
+        "images_may_have_a_name",
         "ranks_that_do_other_things_are_told",
         "impossible_splits_are_refused",
     ],

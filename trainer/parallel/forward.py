@@ -24,14 +24,16 @@ class ForwardPass:
     def __deepcopy__(self, _memo: Any) -> "ForwardPass":
         return self
 
-    def begin(self, network: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def begin(self, network: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> None:
         """A forward pre-hook of the network: compare notes, so that ranks that do different things are noticed.
 
         Raises:
+            ValueError: no tensor is among the inputs.
             SyncError: one rank trains while another evaluates, or has taken another number of steps.
         """
         self.number = (self.number + network.training) % 2**32
-        mine = [len(inputs[0]), int(network.training), self.number, int(torch.is_grad_enabled())]
+        num_images = _num_images(network, inputs, named_inputs)
+        mine = [num_images, int(network.training), self.number, int(torch.is_grad_enabled())]
         everyones = self.link.agree(mine)
         for other, theirs in enumerate(everyones):
             if theirs[1:] != mine[1:]:
@@ -88,3 +90,14 @@ class ForwardPass:
             ]
         )
         return dropout.drop(x, images, cuts[self.link.rank] if cuts else 0, self.number)
+
+
+def _num_images(network: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> int:
+    """The length of the first tensor that the network is called with, which counts its images."""
+    for value in (*inputs, *named_inputs.values()):
+        if isinstance(value, Tensor) and value.ndim:
+            return len(value)
+    raise ValueError(
+        f"a {type(network).__name__} with split layers was called without a tensor of images. Give it one, with an "
+        "image a row, as the first argument or by its name."
+    )

@@ -15,6 +15,7 @@ from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.issuer import Issuer, Pending
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.parallel.layouts import Hop
+from augpipe.trainer.parallel.pieces import AllToAll, Works, cut, join, num_pieces
 
 SMALL = 4096
 """Messages of fewer numbers are not encoded: they cost a round trip, whatever their size."""
@@ -29,10 +30,7 @@ class Travelling:
     own: Tensor
     """This rank's message to itself, which is not sent."""
     encoded: Codec | None
-    received: Tensor
-    received_bytes: tuple[int, ...]
-    sent: Tensor
-    """Kept until the exchange is over."""
+    pieces: list[AllToAll]
     pending: Pending | None
 
 
@@ -84,17 +82,16 @@ class Link:
                 messages.append(next(message for message in messages if len(message)))
             else:
                 messages.append(_encoded(parts[other], codec))
-        received_bytes = tuple(
+        received_bytes = [
             0 if other == self.rank else message_bytes(hop.num_values(other, self.rank, rows), codec, x.dtype)
             for other in range(self.size)
-        )
-        sent, received = torch.cat(messages), x.new_empty(sum(received_bytes), dtype=torch.uint8)
+        ]
+        pieces = cut(messages, received_bytes, num_pieces(message_bytes(hop.largest(rows), codec, x.dtype), x.device))
         pending = None
         if self.size > 1:
-            splits = [len(message) for message in messages]
-            self.meter.add(payload_class, len(sent))
-            pending = self._submit(f"{payload_class} ({hop})", received, sent, list(received_bytes), splits)
-        return Travelling(hop, rows, parts[self.rank], codec, received, received_bytes, sent, pending)
+            self.meter.add(payload_class, sum(map(len, messages)))
+            pending = self._submit(f"{payload_class} ({hop})", pieces)
+        return Travelling(hop, rows, parts[self.rank], codec, pieces, pending)
 
     def _parts(self, hop: Hop, x: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
         """What of `x` goes to each rank."""
@@ -111,7 +108,7 @@ class Link:
             travelling.pending.wait()
         hop, own = travelling.hop, travelling.own
         parts = []
-        for other, message in enumerate(torch.split(travelling.received, list(travelling.received_bytes))):
+        for other, message in enumerate(join(travelling.pieces)):
             if other == self.rank:
                 parts.append(own)
                 continue
@@ -130,25 +127,20 @@ class Link:
         if self.size == 1:
             return mine[None]
         sent = mine.detach().contiguous().reshape(-1).view(torch.uint8)
-        splits = [0 if other == self.rank else len(sent) for other in range(self.size)]
-        received = sent.new_empty(sum(splits))
-        self.meter.add("control", sum(splits))
-        self._submit(what, received, sent.repeat(self.size - 1), splits, splits).wait()
-        parts = [sent if other == self.rank else one for other, one in enumerate(torch.split(received, splits))]
+        empty = sent.new_empty(0)
+        messages = [empty if other == self.rank else sent for other in range(self.size)]
+        (piece,) = cut(messages, [len(one) for one in messages], 1)
+        self.meter.add("control", len(piece.sent))
+        self._submit(what, [piece]).wait()
+        parts = [sent if other == self.rank else one for other, one in enumerate(join([piece]))]
         return torch.stack([part.clone().view(mine.dtype).view(mine.shape) for part in parts])
 
     def agree(self, numbers: Sequence[int]) -> list[list[int]]:
         """Every rank's whole numbers, which travel in the host's memory."""
         return self.gather("other ranks' part of a forward pass", torch.tensor(numbers)).tolist()
 
-    def _submit(
-        self, what: str, received: Tensor, sent: Tensor, received_splits: list[int], splits: list[int]
-    ) -> Pending:
-        return self._issuer.submit(
-            what,
-            lambda: dist.all_to_all_single(received, sent, received_splits, splits, group=self._group, async_op=True),
-            self._timeout_s,
-        )
+    def _submit(self, what: str, pieces: Sequence[AllToAll]) -> Pending:
+        return self._issuer.submit(what, lambda: Works([one.issue(self._group) for one in pieces]), self._timeout_s)
 
     def fail(self, why: str) -> SyncError:
         """What to raise where ranks turn out to be doing different things."""

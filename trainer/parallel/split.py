@@ -182,7 +182,7 @@ def split(
             )
         last[-1] = "columns"
     model = replace_chains(model, chains, passes, last=last, scheme=scheme, seed=seed)
-    model.register_forward_pre_hook(passes.begin)
+    model.register_forward_pre_hook(passes.begin, with_kwargs=True)
     settings = {
         "model ranks": mesh.model_size,
         "scheme": scheme,
