@@ -41,6 +41,7 @@ SECTIONS = (
     Section(title="Decoders", module="augpipe.doctor.decoders", function="decoders", is_needed=True),
     Section(title="torch and CUDA", module="augpipe.doctor.gpus", function="gpus", in_own_process=True),
     Section(title="DALI", module="augpipe.doctor.dali", function="dali", in_own_process=True),
+    Section(title="Clusters", module="augpipe.doctor.clusters", function="clusters", in_own_process=True),
 )
 
 

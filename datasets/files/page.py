@@ -1,6 +1,7 @@
 """A page of HTML that needs nothing else: what the reports of a data set and of a training run look like."""
 
-from collections.abc import Iterable
+import base64
+from collections.abc import Iterable, Sequence
 from html import escape
 
 _STYLE = """
@@ -43,3 +44,25 @@ def html_table(rows: Iterable[tuple[str, str]]) -> str:
     """A table of names and values, both texts."""
     lines = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
     return f"<table>{''.join(lines)}</table>"
+
+
+def html_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> str:
+    """A table under headings, all of them texts; columns are numbers, except those named in `left`."""
+    kinds = ["" if column in left else ' class="n"' for column in columns]
+    lines = [
+        "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
+        for tag, row in (("th", columns), *(("td", row) for row in rows))
+    ]
+    return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def html_image(content: bytes, what: str, kind: str = "png") -> str:
+    """An image within the page.
+
+    Args:
+        content: of the file.
+        what: it shows, for who cannot see it.
+        kind: "png" or "jpeg".
+    """
+    encoded = base64.b64encode(content).decode("ascii")
+    return f'<img alt="{escape(what)}" src="data:image/{kind};base64,{encoded}">'

@@ -1,17 +1,15 @@
 """The engine for a Ray cluster: one task a chunk. OUT and the source must have the same paths on every node."""
 
-import socket
 from collections.abc import Iterable
 from typing import Any
 
+from augpipe.checks.ray_address import check_reachable, join, require_ray
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.engine_protocol import Attempts, Watcher
 from augpipe.datasets.prepare.journal import complete_chunk
 from augpipe.source import Source
 
-_REACHABLE_S = 10.0
-"""For a connection to a cluster's head to be made."""
-_INSTALL = 'the engine ray needs Ray: pip install "augpipe[ray]"'
+_REMEDY = "leave --ray-address out for a cluster of this machine alone"
 
 
 class RayEngine:
@@ -28,13 +26,9 @@ class RayEngine:
     """
 
     def __init__(self, address: str | None = None, *, num_workers: int | None = None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise ImportError(_INSTALL) from error
-        if not ray.is_initialized():
-            _check_reachable(address)
-        self._ray: Any = ray
+        self._ray: Any = require_ray("the engine ray needs", 'pip install "augpipe[ray]"')
+        if not self._ray.is_initialized():
+            check_reachable(address, _REMEDY)
         self._address = address
         self._num_workers = num_workers
 
@@ -43,9 +37,10 @@ class RayEngine:
         ray = self._ray
         is_ours = not ray.is_initialized()
         if is_ours:
-            ray.init(
-                # None would join whatever cluster runs here, or has left its address
-                address=self._address or "local",
+            join(
+                ray,
+                self._address,
+                _REMEDY,
                 num_cpus=self._num_workers if self._address is None else None,
                 include_dashboard=False if self._address is None else None,
                 log_to_driver=False,
@@ -87,17 +82,3 @@ class RayEngine:
         finally:
             for reference in under_way:
                 ray.cancel(reference, force=True)
-
-
-def _check_reachable(address: str | None) -> None:
-    """Fail at once where nobody listens: Ray itself goes on trying for ten minutes."""
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdecimal():
-        return  # a name such as auto, which Ray resolves
-    try:
-        socket.create_connection((host, int(port)), timeout=_REACHABLE_S).close()
-    except OSError as error:
-        raise ValueError(
-            f"the Ray cluster at {address} cannot be reached ({error.strerror or error}). Check the address that ray "
-            "start --head printed, or leave --ray-address out for a cluster of this machine alone."
-        ) from error

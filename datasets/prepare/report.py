@@ -1,6 +1,5 @@
 """report.html: one page that needs nothing else, with samples, histograms, settings and what was rejected."""
 
-import base64
 import io
 import os
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from PIL import Image
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
-from augpipe.datasets.files.page import html_page, html_table
+from augpipe.datasets.files.page import html_image, html_page, html_table
 from augpipe.datasets.prepare.chunk import Reject
 from augpipe.datasets.prepare.tally import Tally
 from augpipe.datasets.shards.index import ShardIndex, index_path
@@ -101,8 +100,8 @@ def _figures(folder: str, manifest: Manifest) -> Iterator[str]:
         key, label, data = _sample(folder, scale, place * manifest.num_samples // num)
         name = manifest.classes[label] if label >= 0 else ""
         caption = f"{escape(name)}<br>{escape(key)}" if name else escape(key)
-        image = base64.b64encode(_thumbnail(data)).decode("ascii")
-        yield f'<figure><img alt="" src="data:image/jpeg;base64,{image}"><figcaption>{caption}</figcaption></figure>'
+        image = html_image(_thumbnail(data), "", "jpeg")
+        yield f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 def _sample(folder: str, scale: Scale, sample_id: int) -> tuple[str, int, bytes]:

@@ -53,7 +53,7 @@ def test_ray_does_not_show_and_a_killed_worker_is_replaced(
             found[:] = [pid for pid in below(process.pid) if b"ray::complete_chunk" in command_line(pid)]
             return bool(found) or process.poll() is not None
 
-        wait_until(is_at_work)
+        wait_until(is_at_work, poll_s=0.02)  # a look at all processes takes 4 ms
         assert found, process.communicate()
         os.kill(found[0], signal.SIGKILL)
         _, errors = process.communicate(timeout=TIMEOUT_S)
@@ -90,7 +90,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             log[:] = re.findall(r"--address='([^']+)'", (tmp_path / "ray.log").read_text())
             return bool(log)
 
-        wait_until(is_up)
+        wait_until(is_up, poll_s=0.02)
         yield log[0]
     finally:
         for pid in [*below(process.pid), process.pid]:  # SIGTERM would take half a minute

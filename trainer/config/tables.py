@@ -264,6 +264,67 @@ class ParallelConfig(Section):
     """split: the network's outputs stay with the ranks that made them, and the loss is computed where they are."""
 
 
+class ServersConfig(Section):
+    """The `[servers]` table: training through parameter servers, on a Ray cluster, instead of by ranks that agree."""
+
+    mode: Literal["off", "sync", "async", "mixed"] = "off"
+    """off: no servers; sync: the mean of a step's pushes is applied; async: each push is applied at once (Downpour);
+    mixed: groups of processes average among themselves, and push as one, asynchronously."""
+    workers: int = Field(default=2, ge=1)
+    """Workers that count: those of a synchronous step; in mixed mode, groups."""
+    servers: int = Field(default=1, ge=1)
+    """Servers, each with a slice of the weights and of the optimizer's state."""
+    backup: int = Field(default=0, ge=0)
+    """For sync: workers beyond those that count; the first pushes of a step are taken."""
+    group: int = Field(default=2, ge=2)
+    """For mixed: processes of a group."""
+    push_every: int = Field(default=1, ge=1)
+    """For async: batches that a worker sums up before it pushes, with steps of its own between them."""
+    fetch_every: int = Field(default=1, ge=1)
+    """For async: batches between two fetches of the weights; a multiple of push_every."""
+    local_lr: float | None = Field(default=None, gt=0.0)
+    """Learning rate of a worker's own steps (plain SGD) between two fetches; left out: optim.lr."""
+    staleness: int | None = Field(default=None, ge=0)
+    """Pushes that a worker may be ahead of the slowest one before it waits; left out: any number."""
+    delay_compensation: Literal["off", "constant", "adaptive"] = "off"
+    """How servers correct gradients of old weights (DC-ASGD)."""
+    compensation: float | None = Field(default=None, ge=0.0)
+    """DC-ASGD's lambda; left out: the paper's, 0.04 constant or 2 adaptive."""
+    codec: str = "dynamic-tree"
+    """What gradients are pushed in; see sync.codec."""
+    error_feedback: bool = True
+    """Add what encoding lost to the worker's next push."""
+    pull: str = "whole"
+    """whole: weights are fetched as float32; or a codec, in which what changed since the worker's last fetch goes."""
+    address: str | None = None
+    """The Ray cluster's, as "auto" or "ray://head:10001"; left out: one on this machine, for this run alone."""
+    placement: Literal["shared", "dedicated"] = "shared"
+    """shared: servers lie on nodes of workers; dedicated: on nodes of their own."""
+    threads: int = Field(default=1, ge=1)
+    """Threads with which a worker or server computes; a run's bits depend on it."""
+    restarts: int = Field(default=3, ge=0)
+    """How often each worker that has died is begun anew."""
+
+    @model_validator(mode="after")
+    def _suits(self) -> Self:
+        if self.fetch_every % self.push_every:
+            raise ValueError(
+                f"fetch_every={self.fetch_every} is no multiple of push_every={self.push_every}. Weights are fetched "
+                "after a push: make it one."
+            )
+        if self.fetch_every > 1 and self.mode not in ("async", "off"):
+            raise ValueError(
+                f'push_every={self.push_every} and fetch_every={self.fetch_every} are for mode="async". Leave them out.'
+            )
+        if self.backup and self.mode not in ("sync", "off"):
+            raise ValueError(f'backup={self.backup} is for mode="sync": otherwise each push counts. Leave it out.')
+        if self.mode == "sync" and (self.staleness is not None or self.delay_compensation != "off"):
+            raise ValueError(
+                'mode="sync" has no old gradients: leave staleness and delay_compensation out, or choose mode="async".'
+            )
+        return self
+
+
 class CheckpointConfig(Section):
     """The `[checkpoint]` table."""
 
@@ -291,6 +352,8 @@ class FaultsConfig(Section):
     """Longest an exchange may take before the rank that waits gives up."""
     heartbeat_timeout_s: float = Field(default=20.0, gt=0.0)
     """A rank not heard of for so long is dead, and the others end. 0.25 of it passes between two signs of life."""
+    on_server_loss: Literal["restore", "stop"] = "restore"
+    """A parameter server that is lost: go on with its slice from the last checkpoint, or end the run."""
 
 
 class ReportConfig(Section):
@@ -337,6 +400,8 @@ class RunConfig(Section):
     """How ranks agree."""
     parallel: ParallelConfig = ParallelConfig()
     """Layers that are split among ranks."""
+    servers: ServersConfig = ServersConfig()
+    """Training through parameter servers."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """Checkpoints."""
     faults: FaultsConfig = FaultsConfig()
@@ -351,4 +416,29 @@ class RunConfig(Section):
                 'schedule.name="plateau" looks at the evaluation\'s loss, and nothing is evaluated. '
                 "Give data.eval_source or data.eval_fraction."
             )
+        if self.servers.mode != "off":
+            self._suits_servers()
         return self
+
+    def _suits_servers(self) -> None:
+        """Refuse what has no meaning where servers hold the weights."""
+        refused = {
+            "sync.strategy": self.sync.strategy != "ddp",
+            "sync.codec (it is servers.codec)": self.sync.codec != "fp32",
+            "parallel.model": self.parallel.model > 1,
+            "ema.decay": self.ema.decay is not None,
+            "optim.accumulate (it is servers.push_every)": self.optim.accumulate > 1,
+            "optim.amp": self.optim.amp != "off",
+            "model.channels_last": self.model.channels_last,
+            "model.compile": self.model.compile,
+            "model.sync_batchnorm": self.model.sync_batchnorm,
+            'data.shuffle="sticky"': self.data.shuffle == "sticky",
+            "device": self.device not in ("auto", "cpu"),
+            "report.sample_ids (the order log has them)": self.report.sample_ids,
+        }
+        found = [name for name, is_set in refused.items() if is_set]
+        if found:
+            raise ValueError(
+                f'servers.mode="{self.servers.mode}" does not go with {", ".join(found)}. Leave that out, or '
+                'servers.mode="off" to train by ranks.'
+            )

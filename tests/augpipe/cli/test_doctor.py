@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +26,7 @@ from augpipe.cuda.versions import Toolkit
 from augpipe.dali.install import Machine, require_dali
 from augpipe.dali.nvjpeg import Nvjpeg, complaint
 from augpipe.doctor import Finding, examine, is_well
+from augpipe.doctor.clusters import OLDEST, clusters
 from augpipe.doctor.dali import DaliFacts, dali
 from augpipe.doctor.decoders import decoders, jpeg_bytes, picture, tried
 from augpipe.doctor.examine import SECTIONS, Section
@@ -264,6 +266,32 @@ def test_the_nvjpeg_that_dali_loaded(
     assert bool(line.brings) == (status != "ok")
 
 
+def test_ray_by_its_version_or_how_to_get_it() -> None:
+    def of(version: str) -> Finding:
+        (found,) = clusters(answering(SimpleNamespace(__version__=version)))
+        return found
+
+    def lacking(cause: ImportError) -> Finding:
+        def require() -> NoReturn:
+            raise ImportError("needs Ray") from cause
+
+        (found,) = clusters(require)
+        return found
+
+    assert (of("2.44.1").status, of("3.0.0").status, of("2.44.1").data) == ("ok", "ok", {"version": "2.44.1"})
+    for old in ("2.43.0", "1.99.0"):
+        found = of(old)
+        assert found.status == "broken" and found.text == f"{old} is too old: augpipe takes 2.44 or newer"
+        assert found.command == 'pip install "augpipe[ray]" -U' and not found.is_needed
+    found = lacking(ModuleNotFoundError("No module named 'ray'", name="ray"))
+    assert (found.status, found.text, found.command) == ("missing", "not installed", 'pip install "augpipe[ray]"')
+    assert "parameter servers" in found.brings
+    found = lacking(ImportError("libx.so is missing\nand more"))
+    assert (found.status, found.text) == ("broken", "cannot be imported: libx.so is missing")
+    requirement = (ROOT / "pyproject.toml").read_text()
+    assert f'ray = ["ray>={OLDEST[0]}.{OLDEST[1]}"]' in requirement
+
+
 def test_a_decoder_that_is_wrong_is_broken() -> None:
     assert [finding.status for finding in decoders()] == ["ok", "ok"]
     for wrong in (np.zeros((48, 64, 3), np.uint8), picture()[:40]):
@@ -408,6 +436,7 @@ def test_the_real_command_prints_json_that_parses() -> None:
     found = {finding.name: finding for finding in findings}
     assert found["torch"].status == "ok" and found["torch"].data["version"]
     assert found["DALI"].status in ("ok", "none", "missing")
+    assert found["Ray"].status in ("ok", "missing")
     assert not any("cannot be looked at" in finding.text for finding in findings)
 
 
