@@ -1,12 +1,15 @@
 """The folder that holds a run's checkpoints: their names, which of them are whole, which may go."""
 
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from augpipe.trainer.checkpoint.manifest import DamagedError, verify
+from augpipe.datasets.files.atomic import sync_folder
+from augpipe.trainer.checkpoint.manifest import DamagedError, verify, write_manifest
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -82,6 +85,28 @@ def _left(folder: Path, suffix: str) -> list[Path]:
         return []
     named = re.compile(rf"step-\d{{9}}{re.escape(suffix)}")
     return [path for path in folder.iterdir() if named.fullmatch(path.name) and path.is_dir()]
+
+
+def finish_checkpoint(folder: Path, step: int, about: dict[str, Any], keep: int) -> Path:
+    """List and sum up the files of the checkpoint that is written, give it its name, and let older ones go.
+
+    Raises:
+        OSError: it cannot be finished; the ones before it stay.
+    """
+    temporary, final, replaced = (path(folder, step) for path in (unfinished_path, finished_path, replaced_path))
+    write_manifest(temporary, about)
+    sync_folder(str(temporary))
+    if final.exists():  # the end of an epoch is saved after the step was, and a resumed run comes by a damaged one
+        os.rename(final, replaced)
+    os.rename(temporary, final)
+    sync_folder(str(folder))
+    try:
+        if replaced.exists():
+            shutil.rmtree(replaced)
+        remove_older(folder, keep)
+    except OSError as error:
+        logger.warning("an old checkpoint could not be removed: %s", error)
+    return final
 
 
 def remove_older(folder: Path, keep: int) -> None:

@@ -1,5 +1,6 @@
 """Reads a checkpoint back, whatever the world size that wrote it."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,12 @@ class Checkpoint:
         self._reader = FileSystemReader(path)
         self._contents = self._reader.read_metadata().state_dict_metadata
 
-    def common(self, box_at: BoxAt | None = None) -> dict[str, Any]:
-        """What the ranks had in common; of tensors for which `box_at` has a box of their shape, this part alone."""
-        return self._read([COMMON], box_at)[COMMON]
+    def common(self, box_at: BoxAt | None = None, *, entries: Collection[str] | None = None) -> dict[str, Any]:
+        """What the ranks had in common, or these `entries` of it, as "model" is one; no others are read.
+
+        Of tensors for which `box_at` has a box of their shape, this part alone.
+        """
+        return self._read([COMMON], box_at, entries)[COMMON]
 
     def common_shapes(self) -> dict[str, tuple[int, ...]]:
         """By its place, the shape of each tensor that the ranks had in common, whole."""
@@ -68,17 +72,20 @@ class Checkpoint:
         """What was a rank's own, of those that wrote it."""
         return self._read([f"rank{rank}"])[f"rank{rank}"]
 
-    def of_all_ranks(self) -> list[dict[str, Any]]:
-        """What was each rank's own."""
+    def of_all_ranks(self, *, entries: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """What was each rank's own, or these `entries` of it."""
         names = [f"rank{rank}" for rank in range(self.world_size)]
-        parts = self._read(names)
+        parts = self._read(names, entries=entries)
         return [parts[name] for name in names]
 
-    def _read(self, names: list[str], box_at: BoxAt | None = None) -> dict[str, dict[str, Any]]:
+    def _read(
+        self, names: list[str], box_at: BoxAt | None = None, entries: Collection[str] | None = None
+    ) -> dict[str, dict[str, Any]]:
         wanted: dict[str, torch.Tensor] = {}
         for key, about in self._contents.items():
             name, slash, place = key.partition("/")
-            if name in names:
+            is_wanted = entries is None or place == JSON or place.partition("/")[0] in entries
+            if name in names and is_wanted:
                 assert isinstance(about, TensorStorageMetadata)
                 box = None if box_at is None else box_at(slash + place)
                 dtype = about.properties.dtype
@@ -97,5 +104,5 @@ class Checkpoint:
                 for key, tensor in wanted.items()
                 if key.startswith(f"{name}/")
             }
-            parts[name] = restore(text, tensors)
+            parts[name] = restore(text, tensors, entries)
         return parts

@@ -1,7 +1,6 @@
 """Writes checkpoints in the background, one at a time, and says when one failed."""
 
 import logging
-import os
 import shutil
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,9 +15,7 @@ from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import WriteResult
 
-from augpipe.datasets.files.atomic import sync_folder
-from augpipe.trainer.checkpoint.checkpoints_folder import finished_path, remove_older, replaced_path, unfinished_path
-from augpipe.trainer.checkpoint.manifest import write_manifest
+from augpipe.trainer.checkpoint.checkpoints_folder import finish_checkpoint, unfinished_path
 from augpipe.trainer.checkpoint.parts import BoxAt, in_chunks
 from augpipe.trainer.checkpoint.tree import flatten
 
@@ -37,8 +34,7 @@ class AtomicWriter(FileSystemWriter):
     """
 
     def __init__(self, folder: Path, step: int, about: dict[str, Any], keep: int) -> None:
-        self._temporary = unfinished_path(folder, step)
-        super().__init__(self._temporary, single_file_per_rank=True, sync_files=True)
+        super().__init__(unfinished_path(folder, step), single_file_per_rank=True, sync_files=True)
         self._folder = folder
         self._step = step
         self._about = about
@@ -47,20 +43,7 @@ class AtomicWriter(FileSystemWriter):
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Write the table of contents and the sums, and give the folder its name."""
         super().finish(metadata, results)
-        write_manifest(self._temporary, self._about)
-        sync_folder(str(self._temporary))
-        final = finished_path(self._folder, self._step)
-        replaced = replaced_path(self._folder, self._step)
-        if final.exists():  # the end of an epoch is saved after the step was, and a resumed run comes by a damaged one
-            os.rename(final, replaced)
-        os.rename(self._temporary, final)
-        sync_folder(str(self._folder))
-        try:
-            if replaced.exists():
-                shutil.rmtree(replaced)
-            remove_older(self._folder, self._keep)
-        except OSError as error:
-            logger.warning("an old checkpoint could not be removed: %s", error)
+        finish_checkpoint(self._folder, self._step, self._about, self._keep)
 
 
 class _Staged(AsyncStager):

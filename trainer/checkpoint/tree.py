@@ -1,7 +1,7 @@
 """Nested state as flat tensors and one JSON text, so that a checkpoint holds no pickled objects of ours."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,12 @@ def flatten(
     return json.dumps(_flattened(state, "", tensors)), tensors
 
 
-def restore(text: str, tensors: Mapping[str, torch.Tensor]) -> Any:
-    """The inverse of `flatten`; tensors are not copied."""
-    return _restored(json.loads(text), tensors)
+def restore(text: str, tensors: Mapping[str, torch.Tensor], entries: Collection[str] | None = None) -> Any:
+    """The inverse of `flatten`, of a dict also for some of its entries; tensors are not copied."""
+    data = json.loads(text)
+    if entries is not None:
+        data = {name: value for name, value in data.items() if name in entries}
+    return _restored(data, tensors)
 
 
 class _Tensors(dict[str, torch.Tensor]):

@@ -31,10 +31,11 @@ def check_dropout(name: str, value: float) -> float:
     return float(value)
 
 
-def check_widths(name: str, values: Sequence[int], num: int) -> tuple[int, ...]:
-    """`num` layer widths, each at least 1."""
-    if not isinstance(values, list | tuple) or len(values) != num:
-        raise ValueError(f"{name}={values!r} must be a list of {num} numbers, one a layer or part of the network.")
+def check_widths(name: str, values: Sequence[int], num: int | None = None) -> tuple[int, ...]:
+    """`num` layer widths, or any number of them, each at least 1."""
+    if not isinstance(values, list | tuple) or num not in (None, len(values)):
+        what = "numbers" if num is None else f"{num} numbers"
+        raise ValueError(f"{name}={values!r} must be a list of {what}, one a layer or part of the network.")
     return tuple(as_count(f"{name}[{index}]", value) for index, value in enumerate(values))
 
 

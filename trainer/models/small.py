@@ -1,17 +1,27 @@
 """A small network for small images and few cores: minutes to train on two."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from augpipe.checks.arguments import as_count
-from augpipe.trainer.models.layers import ConvNet, check_dropout, initialise
+from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
 
 
-def small_cnn(*, num_classes: int, width: int = 24, dropout: float = 0.0, in_channels: int = 3) -> nn.Module:
+def small_cnn(
+    *,
+    num_classes: int,
+    width: int = 24,
+    fc_widths: Sequence[int] = (),
+    dropout: float = 0.0,
+    in_channels: int = 3,
+) -> nn.Module:
     """Four convolutions with batch normalisation, then the greatest value of each filter over all places.
 
     Of our own making, for images of 64 to 96 pixels with an object somewhere in them; 16 pixels are the least. A 5×5
     convolution of stride 2 with `width` filters, then 3×3 ones with twice, four and six times as many; a 2×2 pooling
-    after the first and the second. With 10 classes and the default width it has 180,130 weights and biases.
+    after the first and the second; then fully connected layers of `fc_widths`, if there are any, and the logits. With
+    10 classes and the default widths it has 180,130 weights and biases.
     """
     widths = [as_count("width", width) * factor for factor in (1, 2, 4, 6)]
     layers: list[nn.Module] = [
@@ -22,7 +32,9 @@ def small_cnn(*, num_classes: int, width: int = 24, dropout: float = 0.0, in_cha
         *_convolution(widths[1], widths[2]),
         *_convolution(widths[2], widths[3]),
     ]
-    classifier = nn.Sequential(nn.Dropout(check_dropout("dropout", dropout)), nn.Linear(widths[3], num_classes))
+    dropout = check_dropout("dropout", dropout)
+    classifier = fully_connected(widths[3], check_widths("fc_widths", fc_widths), num_classes, dropout)
+    classifier = nn.Sequential(nn.Dropout(dropout), *classifier)
     model = ConvNet(nn.Sequential(*layers), nn.AdaptiveMaxPool2d(1), classifier)
     initialise(model)
     return model

@@ -1,0 +1,188 @@
+"""`augpipe evaluate`: what trained networks know, alone and together, by several views of each image."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from augpipe.cli.common import JsonOption, console, load_recipe, print_json, progress_bar, table, warn_of_skipped
+from augpipe.cli.errors import Failure
+
+Number = TypeVar("Number", int, float)
+
+
+def evaluate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of training runs; several are averaged.", show_default=False),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="What to evaluate on.", show_default="what the run held out"),
+    ] = None,
+    scales: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PX,PX",
+            help="Short sides to resize to, as 224,256,320.",
+            show_default="the run's own",
+        ),
+    ] = None,
+    flip: Annotated[bool, typer.Option("--flip", help="Show each view mirrored, too.")] = False,
+    dense: Annotated[
+        bool, typer.Option("--dense", help="Whole images: fully connected layers look at every place of them.")
+    ] = False,
+    crops: Annotated[int, typer.Option(metavar="1|10", help="10: corners and centre, mirrored too.")] = 1,
+    average: Annotated[
+        str, typer.Option(metavar="softmax|logits", help="What is averaged over views and runs.")
+    ] = "softmax",
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="W,W", help="Each run's weight in the average, as 2,1.", show_default="the same for all"),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Of two runs: what the second one changed, and whether by chance.")
+    ] = False,
+    robustness: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Top-1 by the strength of each op of a recipe: usual, a recipe's name, or a TOML file.",
+        ),
+    ] = None,
+    strengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S,S",
+            help="Those of --robustness; 1 is what the recipe draws.",
+            show_default="0,0.25,0.5,0.75,1,1.5,2",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write evaluation.html, evaluation.json and CSV tables there.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    memory: Annotated[int, typer.Option(min=1, metavar="MB", help="What batches may take, by an estimate.")] = 1024,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out photographs that cannot be used, and list them.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Evaluate trained networks: top-1 and top-5 with 95 % intervals, classes, confusion, calibration.
+
+    Without options: what the run's own evaluation says. As the papers test:
+    [cyan]augpipe evaluate RUN --dense --scales 224,256,320 --flip[/]
+    """
+    from augpipe.errors import SampleError
+    from augpipe.trainer.evaluation import Views, changes_of, evaluate_runs, robustness_of
+    from augpipe.trainer.evaluation.files import (
+        TABLE_COLUMNS,
+        change_lines,
+        change_rows,
+        robustness_rows,
+        table_rows,
+        to_json,
+        write_files,
+    )
+    from augpipe.trainer.evaluation.page import write_page
+    from augpipe.trainer.evaluation.robustness import STRENGTHS, USUAL
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file. Give a folder; it is made where it is missing.")
+    if compare and len(runs) != 2:
+        raise ValueError(f"--compare takes two runs, and here are {len(runs)}. Give the one before and the one after.")
+    if strengths is not None and robustness is None:
+        raise ValueError("--strengths goes with --robustness. Give the recipe whose ops are looked at, as usual.")
+    if robustness is not None and (dense or flip or crops != 1 or scales is not None):
+        raise ValueError(
+            "--robustness shows the centre, as the run's own evaluation does. Leave out --dense, --crops, --scales and "
+            "--flip."
+        )
+    bent = None if robustness is None else USUAL if robustness == USUAL.name else load_recipe(robustness)
+    sizes = tuple(_numbers("--scales", scales, int))
+    views = Views(scales=sizes, flip=flip, dense=dense, crops=crops, average=average)
+    kept = None if out is None else out / "partial"
+    with _progress() as tell:
+        try:
+            found = evaluate_runs(
+                runs,
+                views,
+                source=source,
+                weights=_numbers("--weights", weights, float) or None,
+                device=device,
+                memory_mb=memory,
+                on_error="skip" if skip_bad else None,
+                tell=tell,
+                keep=kept,
+            )
+            curves = None
+            if bent is not None:
+                curves = robustness_of(
+                    runs,
+                    bent,
+                    strengths=_numbers("--strengths", strengths, float) or STRENGTHS,
+                    source=source,
+                    device=device,
+                    memory_mb=memory,
+                    on_error="skip" if skip_bad else None,
+                    tell=tell,
+                )
+        except SampleError as problem:
+            hint = "Pass --skip-bad to leave out such photographs."
+            raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}. {hint}") from problem
+    if int(os.environ.get("RANK", "0")):
+        return  # rank 0 tells
+    warn_of_skipped(found.left_out)
+    changes = changes_of(found) if compare else None
+    if json:
+        print_json(to_json(found, changes, curves))
+    else:
+        _print_table(str(views), TABLE_COLUMNS, table_rows(found), TABLE_COLUMNS[:2])
+        if changes is not None:
+            columns, rows = change_rows(changes)
+            _print_table("what changed", columns, rows, columns[:1])
+            print("\n".join(change_lines(found, changes)))
+        if curves is not None:
+            columns, rows = robustness_rows(curves)
+            _print_table(f"top-1, %, by strength of {curves.recipe}", columns, rows, columns[:2])
+    if out is not None:
+        written = write_files(found, out, changes, curves)
+        try:
+            written.append(write_page(found, out, changes, curves))
+        except ImportError as problem:
+            print(f"augpipe: no evaluation.html: {problem}", file=sys.stderr)
+        shutil.rmtree(out / "partial", ignore_errors=True)
+        if not json:
+            print(f"{out}: {', '.join(path.name for path in written)}")
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str]) -> None:
+    from rich.text import Text
+
+    made = table(title, *columns, left=tuple(left))
+    for row in rows:
+        made.add_row(*map(Text, row))
+    console().print(made)
+
+
+def _numbers(option: str, text: str | None, kind: type[Number]) -> list[Number]:
+    try:
+        return [] if text is None else [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} {text}: give numbers, separated by commas, as {option} 224,256.") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """On stderr, and only where that is a terminal."""
+    from rich.markup import escape
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(task, description=escape(what), completed=done, total=total)

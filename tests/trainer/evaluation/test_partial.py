@@ -1,0 +1,148 @@
+"""An evaluation that is killed goes on where it was, and several ranks do what one does."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from augpipe import SampleError
+from augpipe.cli.app import app
+from augpipe.trainer.evaluation import Views, evaluate_runs, partial, predict
+from augpipe.trainer.loop import Result
+from tests.distributed.prepare_runs import ROOT
+
+NUM = 21
+DENSE = Views(scales=(18, 25), dense=True)
+
+
+class Answering:
+    """Counts the images that a network is shown, and is interrupted behind some of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.num = 0
+        self.most = NUM * 10
+        answer = predict.ShownNetwork.answer
+
+        def counted(network: predict.ShownNetwork, batch: Any) -> Any:
+            if self.num + len(batch) > self.most:
+                raise KeyboardInterrupt
+            self.num += len(batch)
+            return answer(network, batch)
+
+        monkeypatch.setattr(predict.ShownNetwork, "answer", counted)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    return Answering(monkeypatch)
+
+
+@pytest.mark.parametrize("views", [Views(), DENSE])
+def test_an_evaluation_goes_on_where_it_was_killed(
+    views: Views, trained: tuple[Path, Result], tmp_path: Path, answering: Answering
+) -> None:
+    out, _ = trained
+    whole = evaluate_runs(out, views)
+    assert answering.num == NUM
+    for most in (9, 6):  # killed twice
+        answering.num, answering.most = 0, most
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_runs(out, views, keep=tmp_path)
+        assert 0 < answering.num <= most
+    done = sum(len(np.load(path)["ids"]) for path in tmp_path.iterdir())
+    assert 9 < done <= 15
+    answering.num, answering.most = 0, NUM
+    found = evaluate_runs(out, views, keep=tmp_path)
+    assert answering.num == NUM - done
+    np.testing.assert_array_equal(found.log_probs, whole.log_probs)
+
+
+def test_answers_to_something_else_are_not_taken(
+    trained: tuple[Path, Result], other: Path, photos: Path, tmp_path: Path, answering: Answering
+) -> None:
+    evaluate_runs(trained[0], keep=tmp_path)
+    answering.num = 0
+    evaluate_runs(trained[0], keep=tmp_path)
+    assert answering.num == 0
+    for run, views, on_error in ((trained[0], Views(flip=True), None), (other, None, None), (trained[0], None, "skip")):
+        answering.num = 0
+        evaluate_runs(run, views, source=photos, keep=tmp_path, on_error=on_error)
+        assert answering.num == NUM
+
+
+def test_a_damaged_file_is_made_again(trained: tuple[Path, Result], tmp_path: Path, answering: Answering) -> None:
+    whole = evaluate_runs(trained[0], keep=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-40])
+    answering.num = 0
+    np.testing.assert_array_equal(evaluate_runs(trained[0], keep=tmp_path).log_probs, whole.log_probs)
+    assert answering.num == NUM
+
+
+def test_images_that_were_left_out_stay_so(
+    trained: tuple[Path, Result], damaged: Path, tmp_path: Path, answering: Answering
+) -> None:
+    whole = evaluate_runs(trained[0], DENSE, source=damaged, on_error="skip")
+    answering.num, answering.most = 0, 10
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_runs(trained[0], DENSE, source=damaged, on_error="skip", keep=tmp_path)
+    answering.most = NUM * 10
+    found = evaluate_runs(trained[0], DENSE, source=damaged, on_error="skip", keep=tmp_path)
+    assert len(found.left_out) == 3 and found.left_out == whole.left_out
+    np.testing.assert_array_equal(found.log_probs, whole.log_probs)
+
+
+def test_a_save_now_and_then(
+    trained: tuple[Path, Result], tmp_path: Path, answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    save = partial.Partial.save
+
+    def noted(one: partial.Partial) -> None:
+        saved.append(answering.num)
+        save(one)
+
+    monkeypatch.setattr(partial, "SAVE_S", 0.0)
+    monkeypatch.setattr(partial.Partial, "save", noted)
+    evaluate_runs(trained[0], keep=tmp_path)
+    assert len(saved) > 3 and saved == sorted(saved) and len(list(tmp_path.iterdir())) == 1
+
+
+def _files(folder: Path) -> tuple[Any, list[list[str]]]:
+    report = json.loads((folder / "evaluation.json").read_text())
+    with (folder / "predictions.csv").open() as file:
+        return report, list(csv.reader(file))
+
+
+@pytest.mark.slow
+def test_ranks_share_the_images(trained: tuple[Path, Result], damaged: Path, tmp_path: Path) -> None:
+    options = ["--source", str(damaged), "--dense", "--scales", "18,25", "--skip-bad", "--device", "cpu"]
+    alone = CliRunner().invoke(app, ["evaluate", str(trained[0]), *options, "--out", str(tmp_path / "alone")])
+    assert alone.exit_code == 0, alone.output
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "augpipe"]
+    done = subprocess.run(
+        [*command, "evaluate", str(trained[0]), *options, "--out", str(tmp_path / "three")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("top-1") == 1
+    (one, rows), (other, other_rows) = _files(tmp_path / "alone"), _files(tmp_path / "three")
+    assert [row[:3] for row in rows] == [row[:3] for row in other_rows]
+    assert one["left_out"] == other["left_out"] and len(one["left_out"]) == 3
+    assert one["results"][0]["top1"] == other["results"][0]["top1"]
+    assert not (tmp_path / "three" / "partial").exists()
+
+
+def test_a_photograph_that_cannot_be_used_is_named(trained: tuple[Path, Result], damaged: Path, tmp_path: Path) -> None:
+    with pytest.raises(SampleError, match="c0/003.jpg"):
+        evaluate_runs(trained[0], source=damaged, on_error="raise", keep=tmp_path)

@@ -1,0 +1,104 @@
+"""The answers of an evaluation that is under way: shared by ranks, and kept in files, so that it can go on."""
+
+import hashlib
+import json
+import secrets
+import time
+import zipfile
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+
+from augpipe.datasets.files.atomic import write_atomically
+from augpipe.source import Source
+from augpipe.trainer.checkpoint.manifest import read_manifest
+from augpipe.trainer.evaluation.trained_run import TrainedRun
+from augpipe.trainer.evaluation.views import Views
+
+SAVE_S = 30.0
+"""Between two saves of a process; so much is computed again after it was killed."""
+
+
+class Partial:
+    """The answers that this process has made, and which images are done, by it, other ranks or an earlier attempt.
+
+    Args:
+        num_images: of the source.
+        num_outputs: of the network.
+        folder: where answers are kept, and those of an earlier attempt looked for; None: nowhere.
+        key: of whose answers these are, see `key_of`.
+        is_first: whether this process hands on what an earlier attempt left.
+    """
+
+    def __init__(self, num_images: int, num_outputs: int, folder: Path | None, key: str, *, is_first: bool) -> None:
+        self.done = np.zeros(num_images, bool)
+        self.left_out: dict[int, str] = {}
+        self._log_probs = np.zeros((num_images, num_outputs), np.float32)
+        self._mine = np.zeros(num_images, bool)
+        self._path = None if folder is None else folder / f"{key}-{secrets.token_hex(4)}.npz"
+        self._saved_at = time.monotonic()
+        if folder is not None:
+            for path in sorted(folder.glob(f"{key}-*.npz")):
+                self._take(path, is_first)
+
+    def _take(self, path: Path, is_first: bool) -> None:
+        try:
+            with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+                ids, rows, left_out = kept["ids"], kept["rows"], json.loads(str(kept["left_out"]))
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return  # it is damaged, and is made again
+        self.done[ids] = True
+        if is_first:
+            self._log_probs[ids] = rows
+            self.left_out |= {int(sample_id): text for sample_id, text in left_out.items()}
+
+    def add(self, sample_ids: npt.NDArray[np.int64], log_probs: npt.NDArray[np.float32]) -> None:
+        """Note the answers to some images, and save now and then."""
+        self._log_probs[sample_ids] = log_probs
+        self.done[sample_ids] = self._mine[sample_ids] = True
+        if time.monotonic() - self._saved_at > SAVE_S:
+            self.save()
+
+    def save(self) -> None:
+        """Keep what this process has made."""
+        self._saved_at = time.monotonic()
+        ids = np.flatnonzero(self._mine)
+        if self._path is None or not len(ids):
+            return
+        left_out = {str(key): self.left_out[key] for key in ids.tolist() if key in self.left_out}
+        text = BytesIO()
+        np.savez(text, ids=ids, rows=self._log_probs[ids], left_out=np.array(json.dumps(left_out)))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(str(self._path), text.getvalue())
+
+    def together(self, group: dist.ProcessGroup) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
+        """(N, C) the answers of all ranks, and the images that were left out; called by all of them."""
+        dist.all_reduce(torch.from_numpy(self._log_probs), group=group)  # a row is zeros but on one rank
+        everyones: list[dict[int, str]] = [{} for _ in range(dist.get_world_size(group))]
+        dist.all_gather_object(everyones, self.left_out, group=group)
+        return self._log_probs, {key: text for one in everyones for key, text in one.items()}
+
+
+def key_of(run: TrainedRun, source: Source, views: Views, *, skips_bad: bool) -> str:
+    """Says whose answers, and to which images and views: a change of any of it is another evaluation."""
+    digest = hashlib.sha256()
+    about = (read_manifest(run.checkpoint.path), str(views), run.recipe.to_toml(), skips_bad, len(source))
+    digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+    for number in range(len(source)):
+        digest.update(f"\0{source.name(number)}".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def raise_together(problem: Exception | None, group: dist.ProcessGroup) -> None:
+    """Raise what the first of the ranks that has a problem met, on all of them: nobody waits for one that is gone."""
+    everyones: list[Exception | None] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(everyones, problem, group=group)
+    found: Iterable[Exception] = (one for one in everyones if one is not None)
+    first = next(iter(found), None)
+    if first is not None:
+        raise first from problem
