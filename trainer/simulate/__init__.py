@@ -1,0 +1,1 @@
+"""What a cluster would do: a virtual clock, nodes and links."""
