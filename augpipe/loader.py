@@ -4,7 +4,7 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Never
 
@@ -27,8 +27,10 @@ from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.loader_state import STATE_VERSION, check_state
+from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
-from augpipe.pipeline.batches import BatchMaker
+from augpipe.pipeline.batches import BatchMaker, make_ahead
+from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
@@ -273,17 +275,57 @@ class Loader:
         self._running = weakref.ref(running)
         return running
 
+    def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
+        """The batches at places of any epochs, ranks and world sizes, in the order of `places`, made ahead as always.
+
+        Each is to the last bit what a loader of that rank and world size gives there, whatever this one's are, and
+        empty where the global batch ends before the rank. Places are drawn by the thread that asks for a batch: when
+        the nth is given, n + `prefetch` are drawn, or all. So a queue of them must hold `prefetch` + 1 before the first
+        batch comes. Epoch and state of the loader stay as they are. A running pass is closed, as by a new `iter`.
+
+        Raises:
+            ValueError: as the batches come, of a place without one: it begins behind the epoch, is cut short with
+                drop_last, or with shuffle="sticky" does not begin at a multiple of its world size.
+        """
+        wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
+        self._close_running()
+        made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
+        running = self._hand_out(made, "places")
+        self._running = weakref.ref(running)
+        return running
+
+    def _with_makers(self, requests: Iterator[Request]) -> Iterator[tuple[BatchMaker, Request]]:
+        makers: dict[int, BatchMaker] = {}
+        for request in requests:
+            recipe = self.schedule.at(request.epoch)
+            if id(recipe) not in makers:  # the maker keeps the recipe, and so its id, alive
+                makers[id(recipe)] = self._batch_maker(recipe)
+            yield makers[id(recipe)], request
+
     def _run_epoch(self, pass_number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
         if pass_number == self._pass_number:
             self._is_resuming = self._is_epoch_set = False
-        skipped_ids: set[int] = set()
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
+        batches = self._hand_out(made, f"epoch {epoch}")
         try:
-            for batch, skipped in made:
+            for batch in batches:
                 consumed = min(consumed + self._epochs.per_batch, self._epochs.num_samples)
                 if pass_number == self._pass_number:
                     self._consumed = consumed
+                yield batch
+        finally:
+            batches.close()
+        if pass_number == self._pass_number:
+            self._epoch, self._consumed = epoch + 1, 0
+
+    def _hand_out(
+        self, made: Generator[tuple[Batch, dict[int, str]], None, None], what: str
+    ) -> Generator[Batch, None, None]:
+        """Give what is made, and log what was skipped: each image once, and how many of `what` at the end."""
+        skipped_ids: set[int] = set()
+        try:
+            for batch, skipped in made:
                 self._report(skipped)
                 skipped_ids.update(skipped)
                 yield batch
@@ -295,9 +337,7 @@ class Loader:
             made.close()
         if skipped_ids:
             were = "was" if len(skipped_ids) == 1 else "were"
-            logger.warning("epoch %d: %s %s skipped", epoch, count(len(skipped_ids), "photograph"), were)
-        if pass_number == self._pass_number:
-            self._epoch, self._consumed = epoch + 1, 0
+            logger.warning("%s: %s %s skipped", what, count(len(skipped_ids), "photograph"), were)
 
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are

@@ -1,10 +1,12 @@
 """The order of samples: a keyed permutation cut by global position, so that nobody needs a list."""
 
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.arguments import as_count, as_epoch, as_whole
 from augpipe.gpu_ops.random.permutation import permute
 from augpipe.gpu_ops.random.philox import draws
 
@@ -15,6 +17,37 @@ STICKY_STREAM = zlib.crc32(b"augpipe.order.sticky")
 
 PARTNER_BLOCK = 64
 """Positions that find their partners for mixing among themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a batch lies among the epochs, for `Loader.batches`; its samples stand at `rank_positions`.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    epoch: int
+    """0..2^32 - 1."""
+    first: int
+    """The position in the epoch's order at which the global batch begins, from 0."""
+    rank: int = 0
+    """Whose part of the global batch it is, 0..world_size - 1."""
+    world_size: int = 1
+    """Ranks that share the global batch, which is `batch_size` * `world_size` positions, fewer at the epoch's end."""
+
+    def __post_init__(self) -> None:
+        epoch, world_size = as_epoch(self.epoch), as_count("world_size", self.world_size)
+        first, rank = as_whole("first", self.first), as_whole("rank", self.rank)
+        for name, value in (("epoch", epoch), ("first", first), ("rank", rank), ("world_size", world_size)):
+            object.__setattr__(self, name, value)  # numpy's small integers would overflow
+        if first < 0:
+            raise ValueError(f"first={first} must be at least 0, where an epoch begins.")
+        if not 0 <= rank < world_size:
+            raise ValueError(
+                f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}. Number the ranks "
+                "from 0, or raise world_size."
+            )
 
 
 def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, world_size: int) -> Int:

@@ -163,36 +163,25 @@ class BatchMaker:
         self._stages = stages_of(settings, output, cache, samples, self._dali)
 
     def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
-        """Make the batches in order, `prefetch` of them ahead; yields each with what was skipped and why.
+        """Make the batches of one recipe; see `make_ahead`."""
+        wanted = ((self, request) for request in requests)
+        return make_ahead(wanted, first_threads=self._settings.first_threads, prefetch=self._settings.prefetch)
 
-        Closing the iterator, or dropping it, ends its threads.
+    def start(self, pool: WorkerPool) -> None:
+        """Take part in a pass, whose threads those of the `pool` are."""
+        if self._dali is not None:
+            self._dali.start(partial(self._after_dali, pool))
 
-        Raises:
-            SampleError: an image cannot be used and nothing is skipped; the first one of the batch.
-        """
-        pool = WorkerPool(self._settings.first_threads)
-        try:
-            if self._dali is not None:
-                self._dali.start(partial(self._after_dali, pool))
-            ahead: deque[BatchInProgress] = deque()
-            for request in requests:
-                finished = None
-                if len(ahead) == self._settings.prefetch and ahead[0].done.is_set():
-                    # before the next one is begun: threads that wake for it would hold the GIL meanwhile
-                    finished = self._finish(pool, ahead.popleft())
-                batch = BatchInProgress.of(request)
-                ahead.append(batch)
-                pool.submit((request.number, 0), partial(self._go_on, pool, batch))
-                if finished is None and len(ahead) > self._settings.prefetch:
-                    finished = self._finish(pool, ahead.popleft())
-                if finished is not None:
-                    yield finished
-            while ahead:
-                yield self._finish(pool, ahead.popleft())
-        finally:
-            if self._dali is not None:
-                self._dali.close()
-            pool.close()
+    def begin(self, pool: WorkerPool, request: Request) -> BatchInProgress:
+        """Have a batch made by the threads of a pass."""
+        batch = BatchInProgress.of(request)
+        pool.submit((request.number, 0), partial(self._go_on, pool, batch))
+        return batch
+
+    def close(self) -> None:
+        """End what `start` began, but for the pool, which is the pass's."""
+        if self._dali is not None:
+            self._dali.close()
 
     def _go_on(self, pool: WorkerPool, batch: BatchInProgress) -> None:
         """Carry out the stages that are left, as far as this thread can."""
@@ -240,7 +229,12 @@ class BatchMaker:
         for first, last in pairwise(cuts):
             pool.submit((batch.request.number, -batch.num_stages_begun), partial(run, items[first:last]))
 
-    def _finish(self, pool: WorkerPool, batch: BatchInProgress) -> tuple[Batch, dict[int, str]]:
+    def finish(self, pool: WorkerPool, batch: BatchInProgress) -> tuple[Batch, dict[int, str]]:
+        """Wait for a batch; it, and what was skipped and why.
+
+        Raises:
+            SampleError: an image cannot be used and nothing is skipped; the first one of the batch.
+        """
         if not batch.done.is_set():
             if pool.is_closed:
                 raise RuntimeError(
@@ -265,3 +259,49 @@ class BatchMaker:
             plan=plan,
         )
         return made, batch.skipped
+
+
+def make_ahead(
+    wanted: Iterator[tuple[BatchMaker, Request]], *, first_threads: int, prefetch: int
+) -> Generator[tuple[Batch, dict[int, str]], None, None]:
+    """Make batches in the order in which they are wanted; yields each with what was skipped and why.
+
+    `wanted` is drawn by the thread that asks for a batch, `prefetch` requests beyond the batch that it is given, so
+    that as many are made while it uses that one. Closing the iterator, or dropping it, ends its threads.
+
+    Args:
+        wanted: requests, each with its maker, as several recipes have several; of rising numbers.
+        first_threads: threads that the pass begins with.
+        prefetch: batches made ahead, at least 1.
+
+    Raises:
+        SampleError: an image cannot be used and nothing is skipped; the first one of the batch.
+    """
+    pool = WorkerPool(first_threads)
+    makers: list[BatchMaker] = []
+    try:
+        ahead: deque[tuple[BatchMaker, BatchInProgress]] = deque()
+        for maker, request in wanted:
+            finished = None
+            if len(ahead) == prefetch and ahead[0][1].done.is_set():
+                # before the next one is begun: threads that wake for it would hold the GIL meanwhile
+                finished = _finish_first(pool, ahead)
+            if maker not in makers:
+                makers.append(maker)
+                maker.start(pool)
+            ahead.append((maker, maker.begin(pool, request)))
+            if finished is None and len(ahead) > prefetch:
+                finished = _finish_first(pool, ahead)
+            if finished is not None:
+                yield finished
+        while ahead:
+            yield _finish_first(pool, ahead)
+    finally:
+        for maker in makers:
+            maker.close()
+        pool.close()
+
+
+def _finish_first(pool: WorkerPool, ahead: deque[tuple[BatchMaker, BatchInProgress]]) -> tuple[Batch, dict[int, str]]:
+    maker, batch = ahead.popleft()
+    return maker.finish(pool, batch)

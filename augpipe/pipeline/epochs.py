@@ -1,7 +1,7 @@
 """What an epoch holds for a rank: which samples stand where, and how they are cut into batches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from augpipe import order
 from augpipe.checks.plural import count
+from augpipe.order import Place
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Ints, Request
 from augpipe.pipeline.mixing import mixed_block
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampling
+from augpipe.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,28 +62,63 @@ class Epochs:
         """The rank's batches of an epoch of which `consumed` samples were taken by all ranks."""
         num = self.num_batches(consumed)
         per_block = -(-BLOCK_SIZE // self.batch_size)
-        ids_at, is_sampled = partial(self._sample_ids, seed, epoch), self.sampling is not None
         for number in range(0, num, per_block):
             first, num_together = consumed + number * self.per_batch, min(per_block, num - number)
-            positions = order.rank_positions(
-                first, self.num_samples, num_together * self.batch_size, self.rank, self.world_size
-            )
-            if recipe.mixing:
-                block = mixed_block(
-                    recipe,
-                    seed,
-                    epoch,
-                    positions,
-                    num_positions=self.num_samples,
-                    num_batches=num_together,
-                    batch_size=self.batch_size,
-                    world_size=self.world_size,
-                    ids_at=ids_at,
-                    is_sampled=is_sampled,
-                )
-            else:
-                block = Block(epoch, ids_at(positions), positions if is_sampled else None)
+            block = self._block(recipe, seed, epoch, first, num_together)
             yield from block.requests(number, num_together, self.batch_size)
+
+    def requests_at(self, places: Iterator[Place], schedule: Schedule, seed: int) -> Iterator[Request]:
+        """The batches at places of any epoch, rank and world size, in their order.
+
+        Raises:
+            ValueError: these epochs have no batch there.
+        """
+        for number, place in enumerate(places):
+            self._check_place(place)
+            ranked = replace(self, rank=place.rank, world_size=place.world_size)
+            block = ranked._block(schedule.at(place.epoch), seed, place.epoch, place.first, num_batches=1)
+            yield from block.requests(number, 1, self.batch_size)
+
+    def _check_place(self, place: Place) -> None:
+        if not isinstance(place, Place):
+            raise ValueError(f"places holds {place!r}, which is no place. Write augpipe.Place(epoch=0, first=0).")
+        if place.first >= self.num_samples:
+            raise ValueError(
+                f"{place} begins behind the epoch, which has {count(self.num_samples, 'sample')}: first must lie in "
+                f"0..{self.num_samples - 1}. Go on with first=0 of the next epoch."
+            )
+        per_batch = self.batch_size * place.world_size
+        if self.drop_last and place.first + per_batch > self.num_samples:
+            raise ValueError(
+                f"{place} is cut short by the epoch's end, and drop_last=True: first must be at most "
+                f"{self.num_samples - per_batch}, as the epoch has {count(self.num_samples, 'sample')} and a global "
+                f"batch {per_batch}. Leave the place out, or drop_last."
+            )
+        if self.shuffle == "sticky" and place.first % place.world_size:
+            raise ValueError(
+                f'{place} lies between the samples of its rank, and shuffle="sticky": first must be a multiple of '
+                f"world_size={place.world_size}. Cut an epoch by one world size, or choose shuffle=True."
+            )
+
+    def _block(self, recipe: Recipe, seed: int, epoch: int, first: int, num_batches: int) -> Block:
+        """The rank's samples of so many global batches, of which the first one begins at position `first`."""
+        ids_at, is_sampled = partial(self._sample_ids, seed, epoch), self.sampling is not None
+        num_positions = num_batches * self.batch_size
+        positions = order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
+        if not recipe.mixing:
+            return Block(epoch, ids_at(positions), positions if is_sampled else None)
+        return mixed_block(
+            recipe,
+            seed,
+            epoch,
+            positions,
+            num_positions=self.num_samples,
+            num_batches=num_batches,
+            batch_size=self.batch_size,
+            world_size=self.world_size,
+            ids_at=ids_at,
+            is_sampled=is_sampled,
+        )
 
     def _sample_ids(self, seed: int, epoch: int, positions: Ints) -> Ints:
         """Which samples stand at positions of an epoch, of this rank or another one."""
