@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from augpipe.errors import SampleError as SampleError
     from augpipe.loader import Loader as Loader
     from augpipe.mixed_labels import MixedLabels as MixedLabels
+    from augpipe.order import Place as Place
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
     from augpipe.recipe import Recipe as Recipe
@@ -29,6 +30,7 @@ _PLACES = {
     "DeviceError": "augpipe.errors",
     "Loader": "augpipe.loader",
     "MixedLabels": "augpipe.mixed_labels",
+    "Place": "augpipe.order",
     "Plan": "augpipe.planning.plan",
     "Recipe": "augpipe.recipe",
     "SampleError": "augpipe.errors",
@@ -46,6 +48,7 @@ __all__ = [
     "DeviceError",
     "Loader",
     "MixedLabels",
+    "Place",
     "Plan",
     "Recipe",
     "SampleError",

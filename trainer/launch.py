@@ -9,6 +9,7 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 from augpipe.checks.plural import count
@@ -17,6 +18,36 @@ EXIT_USAGE, EXIT_FAILURE = 2, 1
 _MOST_CONFIG_BYTES = 2**20
 """Longer files of other names are not looked at to their end: they are what is trained on."""
 _EXAMPLE = "augpipe train --example > run.toml writes one to begin with"
+
+
+def launch_replay(path: str, overrides: Iterable[str], log_folder: str, step: int | None) -> int:
+    """Repeat a run with parameter servers from its order log; returns the exit code: 0 where it came out the same.
+
+    Raises:
+        ValueError: the config or the log is wrong, or they do not fit.
+        OSError: a file cannot be read.
+        ImportError: torch is not installed.
+    """
+    check_config(path)
+    from augpipe.trainer.config.load import load_config
+
+    config = load_config(path, overrides)
+    if config.servers.mode == "off":
+        raise ValueError(
+            '--replay repeats runs with parameter servers, and servers.mode="off": give the config and the --set of '
+            "the run. Runs by ranks repeat by themselves, with the same seed."
+        )
+    if not Path(log_folder).is_dir():
+        raise ValueError(
+            f"--replay {log_folder}: there is no such folder. A run's order is in the folder order of out."
+        )
+    require_torch("training")
+    _log_to_stderr()
+    from augpipe.trainer.servers.run import replay
+
+    done, found = replay(config, Path(log_folder), step)
+    print(f"augpipe: repeated up to update {done}; {found}", file=sys.stderr)
+    return EXIT_FAILURE if "differ" in found else 0
 
 
 def launch(path: str, overrides: Iterable[str]) -> int:
@@ -31,9 +62,12 @@ def launch(path: str, overrides: Iterable[str]) -> int:
     from augpipe.trainer.config.load import load_config
 
     config = load_config(path, overrides)
-    _check_torch()
+    require_torch("training")
     _log_to_stderr()
-    from augpipe.trainer.loop import run
+    if config.servers.mode == "off":
+        from augpipe.trainer.loop import run
+    else:
+        from augpipe.trainer.servers.run import run
 
     result = run(config)
     if int(os.environ.get("RANK", "0")) == 0:
@@ -80,11 +114,10 @@ def _may_be_config(file: Path) -> bool:
     return len(start) <= _MOST_CONFIG_BYTES
 
 
-def _check_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise ImportError('training needs torch, which is not installed: pip install "augpipe[torch]"') from error
+def require_torch(doing: str) -> None:
+    """Raise ImportError where torch is not installed."""
+    if find_spec("torch") is None:
+        raise ImportError(f'{doing} needs torch, which is not installed: pip install "augpipe[torch]"')
 
 
 def main(arguments: list[str]) -> int:
@@ -105,7 +138,15 @@ def end_after(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print(f"{who}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
-    if type(error).__name__ in ("PeerError", "NotFiniteError", "SaveError", "SyncError", "SampleError", "DeviceError"):
+    if type(error).__name__ in (
+        "PeerError",
+        "NotFiniteError",
+        "SaveError",
+        "SyncError",
+        "SampleError",
+        "DeviceError",
+        "RunFailed",
+    ):
         print(f"{who}: {error}", file=sys.stderr)
         return EXIT_FAILURE
     if isinstance(error, ValueError | OSError | ImportError) and not _is_bug(error):

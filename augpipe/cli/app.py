@@ -8,6 +8,7 @@ from augpipe.cli.bench import bench
 from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.errors import Group
+from augpipe.cli.evaluate import evaluate
 from augpipe.cli.index import index
 from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare
@@ -15,6 +16,7 @@ from augpipe.cli.preview import preview
 from augpipe.cli.recipe import recipe, schema
 from augpipe.cli.report import report
 from augpipe.cli.sample import sample
+from augpipe.cli.simulate import simulate
 from augpipe.cli.stats import stats
 from augpipe.cli.train import train
 from augpipe.cli.verify import verify
@@ -39,7 +41,9 @@ for command in (
     prepare,
     verify,
     train,
+    evaluate,
     report,
+    simulate,
     bench,
     doctor,
 ):

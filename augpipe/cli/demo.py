@@ -8,7 +8,7 @@ import typer
 
 from augpipe.checks.plural import count
 from augpipe.cli.common import console, progress_bar
-from augpipe.cli.demo_train import train_step
+from augpipe.cli.demo_train import parallel_table, train_step
 
 if TYPE_CHECKING:
     from augpipe.recipe import Recipe
@@ -23,6 +23,10 @@ BENCH_SECONDS = 12.0
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all that it makes.")] = Path("augpipe-demo"),
     num: Annotated[int, typer.Option(min=10, help="Sample photographs to draw.")] = NUM_IMAGES,
+    parallel: Annotated[
+        list[str] | None,
+        typer.Option(help="Split layers among ranks: model=2; other fields of the [parallel] table too."),
+    ] = None,
 ) -> None:
     """See it all at work: draw sample images, preview what deep_image does to them, load an epoch, measure, train.
 
@@ -35,6 +39,7 @@ def demo(
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file, and the demo needs a folder. Name another one.")
+    table = parallel_table(parallel or [])
     photos, sheet, op_sheet = out / "photos", out / "preview.png", out / "by_op.png"
     recipe = recipes.deep_image()
     print(f"1. {count(num, 'sample photograph')}, drawn in {photos}")
@@ -54,7 +59,8 @@ def demo(
     bench.show(bench.run(source, recipe, seconds=BENCH_SECONDS, batch_size=BATCH_SIZE), console())
 
     print()
-    drawn = train_step(photos, out, num=num, classes=NUM_CLASSES, states_accuracy=num >= NUM_IMAGES)
+    is_stated = num >= NUM_IMAGES
+    drawn = train_step(photos, out, num=num, classes=NUM_CLASSES, states_accuracy=is_stated, parallel=table)
 
     print()
     *first, last = map(str, (sheet, op_sheet, *drawn))

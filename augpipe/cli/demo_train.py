@@ -6,9 +6,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from augpipe.checks.plural import count
 from augpipe.cli.errors import Failure
@@ -45,8 +47,7 @@ backend = "native"
 
 [model]
 name = "small-cnn"
-
-[optim]
+{split}[optim]
 name = "adamw"
 lr = 0.004
 weight_decay = 0.05
@@ -67,6 +68,16 @@ every_epochs = 0  # one at the end
 tensorboard = false
 """
 
+SPLIT = """\
+options = {{ fc_widths = [512, 512] }}  # fully connected layers that are worth splitting
+
+[parallel]  # each rank holds its part of them; features and their error deltas travel in 8 bits
+{fields}
+
+"""
+PARALLEL = {"model": 1, "activations": "dynamic-tree", "deltas": "dynamic-tree"}
+"""What the `[parallel]` table has of its own, beside what is asked for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -76,15 +87,54 @@ class Outcome:
     """Share of the held-out images whose class the network names rightly, after the last epoch."""
     sent_mb: float
     """By a rank in a step, in MB."""
+    features_mb: float
+    """Of those, activations and deltas of split layers."""
 
 
-def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accuracy: bool) -> list[Path]:
+def parallel_table(settings: Sequence[str]) -> dict[str, Any]:
+    """The `[parallel]` table of the training, of settings like "model=2"; empty where there are none.
+
+    Raises:
+        ValueError: a setting is none, or does not suit the demo's ranks; says what to write instead.
+    """
+    from augpipe.trainer.config import make_config
+    from augpipe.trainer.config.tables import ParallelConfig
+
+    if not settings:
+        return {}
+    fields = list(ParallelConfig.model_fields)
+    for setting in settings:
+        name, equals, _ = setting.partition("=")
+        if not equals or name not in fields:
+            raise ValueError(
+                f"--parallel {setting}: write FIELD=VALUE, as in --parallel model=2. Fields are {', '.join(fields)}."
+            )
+    data = {"data": {"source": "photos"}, "parallel": PARALLEL}
+    config = make_config(data, [f"parallel.{setting}" for setting in settings], name="--parallel").parallel
+    if NUM_RANKS % config.model:
+        raise ValueError(
+            f"--parallel model={config.model} does not divide the demo's {NUM_RANKS} ranks. Write --parallel model=2, "
+            "or 1 to split nothing; with more ranks, run training.toml by torchrun."
+        )
+    return config.model_dump(exclude_unset=True)
+
+
+def train_step(
+    photos: Path,
+    out: Path,
+    *,
+    num: int,
+    classes: int,
+    states_accuracy: bool,
+    parallel: Mapping[str, Any] | None = None,
+) -> list[Path]:
     """Train two ranks on `photos`, draw the curves, and hold what they learned to the stated accuracy.
 
     Args:
         photos: the sample dataset of `num` images in `classes` classes.
         out: where training.toml, recipe.toml and the run's folder, run/, go; a run that is there already is removed.
         states_accuracy: whether it is an error if STATED_ACCURACY is not beaten; with fewer images it need not be.
+        parallel: the `[parallel]` table: how fully connected layers, which the network has then, are split.
 
     Returns:
         The images that were drawn; none where torch or matplotlib is not installed, which is said.
@@ -97,17 +147,19 @@ def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accura
         return []
     num_held = round(num * EVAL_FRACTION)
     config, run = out / "training.toml", out / "run"
-    print(f"5. Two ranks train a small network, with lazy updates and 8-bit gradients, as {config} has it")
+    how = "split layers, " if parallel and parallel["model"] > 1 else ""
+    print(f"5. Two ranks train a small network, with {how}lazy updates and 8-bit gradients, as {config} has it")
     passes = count(EPOCHS, "epoch")
     print(f"   {count(num - num_held, 'photograph')}, augmented anew in each of {passes}; {num_held:,} more held out")
-    write_config(config, photos, run, num=num)
+    write_config(config, photos, run, num=num, parallel=parallel)
     if run.exists():
         shutil.rmtree(run)
     _run_ranks(config)
     outcome = read_outcome(run)
     drawn = _draw(run)
     chance = f"by chance: {1 / classes:.0%}"
-    print(f"   Each rank sent {outcome.sent_mb:.2f} MB a step")
+    features = f", {outcome.features_mb:.3f} MB of it features and deltas of split layers" if how else ""
+    print(f"   Each rank sent {outcome.sent_mb:.2f} MB a step{features}")
     if not states_accuracy:
         print(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
         return drawn
@@ -120,8 +172,10 @@ def train_step(photos: Path, out: Path, *, num: int, classes: int, states_accura
     return drawn
 
 
-def write_config(path: Path, photos: Path, run: Path, *, num: int) -> None:
+def write_config(path: Path, photos: Path, run: Path, *, num: int, parallel: Mapping[str, Any] | None = None) -> None:
     """Write the run's config, and the recipe that it names beside it."""
+    import tomli_w
+
     from augpipe import Recipe
     from augpipe.ops import ColorCast, Flip, MultiResolutionCrop, Normalize
 
@@ -140,6 +194,7 @@ def write_config(path: Path, photos: Path, run: Path, *, num: int) -> None:
         size=SIZE_PX,
         batch_size=max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few images still make a batch
         warmup_epochs=round(EPOCHS * WARMUP_SHARE, 3),
+        split=SPLIT.format(fields=tomli_w.dumps(dict(parallel)).rstrip()) if parallel else "\n",
     )
     path.write_text(text, encoding="utf-8")
 
@@ -156,8 +211,11 @@ def read_outcome(run: Path) -> Outcome:
     held_out = [float(row["eval_top1"]) for row in rows if row["eval_top1"]]
     if not held_out:
         raise Failure(f"{run / 'metrics.csv'} has no evaluation in it: training ended before its first epoch did.")
-    sent = [float(row["sent_mb"]) for row in rows if row["sent_mb"]]
-    return Outcome(accuracy=held_out[-1], sent_mb=sent[-1] if sent else 0.0)
+    last: dict[str, float] = {}
+    for row in rows:
+        last |= {name: float(row[name]) for name in ("sent_mb", "activations_mb") if row[name]}
+    sent_mb, features_mb = (last.get(name, 0.0) for name in ("sent_mb", "activations_mb"))
+    return Outcome(accuracy=held_out[-1], sent_mb=sent_mb, features_mb=features_mb)
 
 
 def _run_ranks(config: Path) -> None:

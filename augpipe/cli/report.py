@@ -9,9 +9,13 @@ import typer
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
 ) -> None:
-    """Draw a training run: RUN/curves.png, and RUN/report.html, one page that needs nothing else."""
+    """Draw a training run: RUN/curves.png, and RUN/report.html, one page that needs nothing else.
+
+    Of a run with parameter servers RUN/pushes.png, too: how old gradients were, and what each worker did.
+    """
     from augpipe.trainer.report.curves import write_curves
     from augpipe.trainer.report.page import write_page
+    from augpipe.trainer.report.pushes import write_pushes
 
     metrics = run / "metrics.csv"
     if not run.is_dir():
@@ -23,4 +27,8 @@ def report(
         )
     curves = write_curves(metrics, run / "curves.png")
     print(curves)
-    print(write_page(run, curves))
+    pushes = run / "pushes.csv"
+    drawn = write_pushes(pushes, run / "pushes.png") if pushes.is_file() else None
+    if drawn is not None:
+        print(drawn)
+    print(write_page(run, curves, drawn))

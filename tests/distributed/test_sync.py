@@ -1,9 +1,10 @@
 """Sync strategies among processes, over Gloo: a table of cases, run by one group of processes for each module and size.
 
 buffers: start as rank 0's, whatever their dtype; codec: encoded exchanges, and what is refused; equal: in fp32 the
-weights are DDP's; fault: ranks that differ, hang or die; fence: whoever reads weights under lazy sees whole ones; hook:
-the butterfly in a plain DDP trainer; hybrid: a step of two strategies, of a data and a model axis; parallel:
-networks with split layers; residual: error feedback across steps left out; state: saved, resumed, resharded.
+weights are DDP's; fault: ranks that differ, hang or die; fence: whoever reads weights under lazy sees whole ones;
+group: those that push as one to parameter servers; hook: the butterfly in a plain DDP trainer; hybrid: a step of two
+strategies, of a data and a model axis; parallel: networks with split layers; residual: error feedback across steps
+left out; state: saved, resumed, resharded.
 """
 
 from functools import cache
@@ -15,7 +16,7 @@ import pytest
 
 from tests.distributed.rank_cases import run_cases
 
-MODULES = ("buffer", "codec", "equal", "fault", "fence", "hook", "hybrid", "parallel", "residual", "state")
+MODULES = ("buffer", "codec", "equal", "fault", "fence", "group", "hook", "hybrid", "parallel", "residual", "state")
 ONE_BY_ONE = ("fault", "residual")
 """A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
 NOT_SLOW = ("residual",)

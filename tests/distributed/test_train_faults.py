@@ -33,14 +33,14 @@ runpy.run_module("augpipe.trainer", run_name="__main__")
 """
 SLOW_TO_FINISH = """
 import sys, time
-from augpipe.trainer.checkpoint import save
-write = save.write_manifest
+from augpipe.trainer.checkpoint import checkpoints_folder
+write = checkpoints_folder.write_manifest
 def slow(folder, about):
     if about["step"] >= 8:
         print("writing", flush=True)
         time.sleep(600)
     write(folder, about)
-save.write_manifest = slow
+checkpoints_folder.write_manifest = slow
 import runpy
 sys.argv[0] = "augpipe.trainer"
 runpy.run_module("augpipe.trainer", run_name="__main__")

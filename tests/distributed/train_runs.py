@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from augpipe.trainer.config import RunConfig, make_config
+from augpipe.trainer.config import RunConfig, load_config, make_config
+from augpipe.trainer.models import build
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
 from tests.distributed.rank_processes import run_script
 
@@ -68,6 +70,15 @@ def contents(out: Path, name: str, scratch: Path) -> dict[str, torch.Tensor]:
     dcp_to_torch_save(out / "checkpoints" / name, scratch / "whole.pt")
     loaded: dict[str, torch.Tensor] = torch.load(scratch / "whole.pt", weights_only=True)
     return {key: value for key, value in loaded.items() if not key.endswith(".json")}
+
+
+def network_of(out: Path, name: str, scratch: Path, part: str) -> nn.Module:
+    """The run's small-cnn of three classes with the weights of a checkpoint, by torch alone."""
+    settings = load_config(out / "config.toml")
+    model = build("small-cnn", num_classes=3, **settings.model.options)
+    saved = contents(out, name, scratch)
+    model.load_state_dict({key.removeprefix(part): value for key, value in saved.items() if key.startswith(part)})
+    return model.eval()
 
 
 def sample_ids(out: Path, rank: int) -> list[tuple[int, int, list[int]]]:

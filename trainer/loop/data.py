@@ -159,13 +159,15 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
     )
 
 
-def evaluation_loader(config: RunConfig, source: Source, world: World) -> Loader:
-    """This rank's share of the evaluation's batches: the centre of each image, in the source's order."""
+def evaluation_loader(
+    config: RunConfig, source: Source, world: World, *, recipe: Recipe | None = None, batch_size: int | None = None
+) -> Loader:
+    """This rank's share of the evaluation's batches, in the source's order: the centre of each image by default."""
     data = config.data
     return Loader(
         source,
-        evaluation_recipe(data),
-        batch_size=data.eval_batch_size or data.batch_size,
+        recipe or evaluation_recipe(data),
+        batch_size=batch_size or data.eval_batch_size or data.batch_size,
         shuffle=False,
         on_error=data.on_error,
         **_common(config, world),

@@ -80,10 +80,15 @@ def build_network(config: RunConfig, num_classes: int, world: World, *, tells: b
     _prepare(model, wanted, tells)
     if wanted.sync_batchnorm:
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    placed: nn.Module = model.to(world.device)
-    if wanted.channels_last:
+    return Network(model=place(model, wanted, world.device), split=found)
+
+
+def place(model: nn.Module, config: ModelConfig, device: torch.device) -> nn.Module:
+    """Move a network to its device, with its weights in the memory layout that the config asks for."""
+    placed: nn.Module = model.to(device)
+    if config.channels_last:
         placed.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # its types leave this one out
-    return Network(model=placed, split=found)
+    return placed
 
 
 def _prepare(model: nn.Module, config: ModelConfig, tells: bool) -> None:

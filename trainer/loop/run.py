@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from augpipe.trainer.checkpoint import Saver
+from augpipe.trainer.checkpoint import Checkpoint, Saver
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import (
     evaluation_loader,
@@ -61,7 +61,8 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     source, held_out = open_sources(config.data, config.seed)
     loader = training_loader(config, source, world)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
-    checkpoint = open_folder(config, world, held)
+    path = open_folder(config, world, held)
+    checkpoint = None if path is None else Checkpoint(path, world.control)
     network = build_network(config, len(source.classes), world, tells=world.is_first and checkpoint is None)
     held.callback(network.close)
     model = network.model

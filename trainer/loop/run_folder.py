@@ -8,8 +8,9 @@ import torch.distributed as dist
 
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.lock import lock_file
-from augpipe.trainer.checkpoint import Checkpoint, agree_on_newest
+from augpipe.trainer.checkpoint import agree_on_newest
 from augpipe.trainer.checkpoint.checkpoints_folder import finished, put_back_replaced, remove_unfinished
+from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import differences, load_config, to_toml
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.world import World
@@ -19,7 +20,7 @@ _LOCK = ".lock"
 logger = logging.getLogger("augpipe.trainer")
 
 
-def open_folder(config: RunConfig, world: World, held: ExitStack) -> Checkpoint | None:
+def open_folder(config: RunConfig, world: World, held: ExitStack) -> Path | None:
     """Look into the run's folder; returns the checkpoint to go on from, None where the run begins.
 
     Rank 0 makes the folder and keeps other runs out of it until `held` is closed. What it holds stays as it is until
@@ -42,7 +43,13 @@ def open_folder(config: RunConfig, world: World, held: ExitStack) -> Checkpoint 
     if problem[0] is not None:
         raise ValueError(problem[0])
     path = agree_on_newest(checkpoints_path(out), world.control)
-    return None if path is None else Checkpoint(path, world.control)
+    if path is not None and (is_of_servers := "servers" in read_manifest(path)) != (config.servers.mode != "off"):
+        theirs, ours = ("with parameter servers", "without") if is_of_servers else ("without parameter servers", "with")
+        raise ValueError(
+            f"{path} is of a run {theirs}, and this config trains {ours}. Set servers.mode as it was, or choose "
+            "another out."
+        )
+    return path
 
 
 def begin_folder(config: RunConfig, *, resumes: bool) -> None:

@@ -47,7 +47,7 @@ class RunState:
     ema: AveragedModel | None
     counters: Counters
     split: Split | None = None
-    """Of `model`, where its layers are split."""
+    """How the layers of `model` are split, if any are."""
 
     @property
     def box_at(self) -> BoxAt | None:
@@ -73,7 +73,7 @@ class RunState:
             "optimizer": split_state.common_state(self.strategy.state_dict()),
             "ema": None if self.ema is None else self.ema.state_dict(),
             "loader": self.loader.state_dict(),
-            "classes": _summary_of(self.loader.source.classes),
+            "classes": class_summary(self.loader.source.classes),
             "plateau": self.plateau.state_dict(),
             # a check's scale is 1: fp16, if a resumed run is the first to use it, must not begin there
             "scaler": None
@@ -112,7 +112,7 @@ class RunState:
                 f"seed={self.loader.seed}: other photographs would be held out, among them some that were trained on. "
                 "Resume with the same seed, or choose another out."
             )
-        before, now = common["classes"], _summary_of(self.loader.source.classes)
+        before, now = common["classes"], class_summary(self.loader.source.classes)
         if before != now:
             differs = (
                 f"{now['num']}" if before["num"] != now["num"] else f"{now['num']} by other names or in another order"
@@ -227,7 +227,7 @@ class RunState:
                 buffer.copy_(values[0])
 
 
-def _summary_of(classes: Sequence[str]) -> dict[str, Any]:
+def class_summary(classes: Sequence[str]) -> dict[str, Any]:
     """How many there are, and a hash of their names in order: a source may have millions."""
     return {
         "num": len(classes),

@@ -54,6 +54,8 @@ def write_curves(metrics: Path, path: Path) -> Path:
         other.tick_params(labelsize=8)
     for axis in (rate, speed):
         axis.set_xlabel("step", fontsize=9)
+    for axis in (loss, accuracy, rate, speed):
+        axis.locator_params(axis="x", integer=True)
     figure.savefig(path, dpi=_DPI)
     return path
 
@@ -70,18 +72,18 @@ def _pair(axis: "Axes", title: str, training: Points, held_out: Points) -> None:
     if held_out[0]:
         axis.plot(*held_out, color=ORANGE, linewidth=1.6, marker="o", markersize=3.5, label="held out")
     axis.legend(frameon=False, fontsize=8)
-    _frame(axis, title)
+    frame(axis, title)
 
 
 def _line(axis: "Axes", title: str, line: Points, color: str) -> None:
     axis.plot(*line, color=color, linewidth=1.2, marker="." if len(line[0]) < 3 else "")
-    _frame(axis, title)
+    frame(axis, title)
 
 
-def _frame(axis: "Axes", title: str) -> None:
+def frame(axis: "Axes", title: str) -> None:
+    """The look that all plots of a run share."""
     axis.set_title(title, fontsize=10, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8)
     axis.grid(axis="y", color="#e4e7ec", linewidth=0.7)
     axis.set_axisbelow(True)
-    axis.locator_params(axis="x", integer=True)

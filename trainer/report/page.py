@@ -1,13 +1,13 @@
 """report.html of a run: one page that needs nothing else, with the curves, the last numbers and the config."""
 
-import base64
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 from augpipe.datasets.files.atomic import write_atomically
-from augpipe.datasets.files.page import html_page, html_table
+from augpipe.datasets.files.page import html_columns, html_image, html_page, html_table
 from augpipe.trainer.report.metrics import read_rows
+from augpipe.trainer.report.pushes import html_rows
 
 _STYLE = """
 img { width: 100%; background: #fff; border: 1px solid var(--line); }
@@ -16,29 +16,36 @@ pre { border: 1px solid var(--line); padding: .8rem 1rem; overflow-x: auto; font
 """
 
 
-def write_page(run: Path, curves: Path) -> Path:
+def write_page(run: Path, curves: Path, pushes: Path | None = None) -> Path:
     """Write RUN/report.html.
 
     Args:
         run: folder of the run.
         curves: the PNG to put on it.
+        pushes: that of a run with parameter servers.
 
     Raises:
         OSError: something cannot be read or written.
     """
     rows = read_rows(run / "metrics.csv")
     config = run / "config.toml"
-    image = base64.b64encode(curves.read_bytes()).decode("ascii")
     parts = [
         _facts(rows),
-        f'<p><img alt="Curves of loss, accuracy, learning rate and speed" src="data:image/png;base64,{image}"></p>',
+        _image(curves, "Curves of loss, accuracy, learning rate and speed"),
         *_evaluations(rows),
     ]
+    if pushes is not None:
+        what = "Staleness of pushes, and by worker their rate and where the time goes"
+        parts += [*html_rows(read_rows(run / "pushes.csv")), _image(pushes, what)]
     if config.is_file():
         parts += ["<h2>Config</h2>", f"<pre>{escape(config.read_text(encoding='utf-8'))}</pre>"]
     path = run / "report.html"
     write_atomically(str(path), html_page(f"Training run {run.resolve().name}", _STYLE, parts))
     return path
+
+
+def _image(path: Path, what: str) -> str:
+    return f"<p>{html_image(path.read_bytes(), what)}</p>"
 
 
 def _facts(rows: list[dict[str, str]]) -> str:
@@ -68,18 +75,17 @@ def _evaluations(rows: list[dict[str, str]]) -> Iterable[str]:
     if not found:
         return
     yield "<h2>Held-out pictures, the last evaluations</h2>"
-    yield '<table><tr><th class="n">epoch</th><th class="n">step</th><th class="n">loss</th>'
-    yield '<th class="n">top-1</th><th class="n">top-5</th></tr>'
-    for row in found:
-        cells = (
+    cells = (
+        (
             f"{int(row['epoch']) + 1}",
             f"{int(row['step']):,}",
             f"{float(row['eval_loss']):.3f}",
             f"{float(row['eval_top1']):.1%}",
             f"{float(row['eval_top5']):.1%}",
         )
-        yield "<tr>" + "".join(f'<td class="n">{cell}</td>' for cell in cells) + "</tr>"
-    yield "</table>"
+        for row in found
+    )
+    yield html_columns(("epoch", "step", "loss", "top-1", "top-5"), cells)
 
 
 def _duration(seconds: float) -> str:

@@ -23,6 +23,10 @@ from augpipe.cli.errors import explain
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--size", "32", "--scale", "40"]
+COMMANDS = (
+    *("demo", "preview", "inspect", "recipe", "schema", "sample", "prepare", "index", "stats", "verify"),
+    *("train", "evaluate", "report", "simulate", "bench", "doctor"),
+)
 TABLE_1 = {
     "color_cast": 68_920,
     "vignette": 1_960,
@@ -82,19 +86,7 @@ def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     for arguments in (["--help"], ["-h"], []):
         text = run(*arguments)
-        for command in (
-            "demo",
-            "preview",
-            "inspect",
-            "recipe",
-            "schema",
-            "sample",
-            "bench",
-            "doctor",
-            "verify",
-            "stats",
-            "index",
-        ):
+        for command in COMMANDS:
             assert f" {command} " in text
 
 
@@ -107,10 +99,7 @@ def test_index_says_what_it_wrote_and_what_has_none(folder: Path) -> None:
     assert json.loads(run("index", "photos", "--json"))["num_indexed"] == 3
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["demo", "preview", "inspect", "recipe", "schema", "sample", "bench", "doctor", "verify", "stats", "index"],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
     text = run(command, "-h")
     assert text == run(command, "--help") and "Usage" in text

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import Recipe
-from augpipe.cli import demo_train
+from augpipe.cli import demo_train, sample
 from augpipe.cli.app import app
 from augpipe.cli.errors import Failure, explain
 from augpipe.trainer.config import load_config
@@ -29,9 +29,9 @@ def _few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run_demo(num: int = NUM) -> str:
+def run_demo(num: int = NUM, *options: str) -> str:
     """What it prints to stdout; it must succeed."""
-    ended = CliRunner().invoke(app, ["demo", "--out", "demo", "--num", str(num)])
+    ended = CliRunner().invoke(app, ["demo", "--out", "demo", "--num", str(num), *options])
     assert ended.exit_code == 0, ended.output
     return ended.stdout
 
@@ -47,6 +47,7 @@ def pretend_to_train(monkeypatch: pytest.MonkeyPatch, *accuracies: float) -> Non
             row |= {"step": str(step + 1), "epoch": str(step // 2), "seconds": str(step), "skipped": "0"}
         for training, held_out, accuracy in zip(rows[::2], rows[1::2], accuracies, strict=True):
             training |= {"loss": "1.5", "top1": "0.5", "lr": "0.1", "images_per_s": "9", "sent_mb": "0.25"}
+            training["activations_mb"] = "0.125"
             held_out |= {"eval_loss": "1.6", "eval_top1": str(accuracy), "eval_top5": "1"}
         lines = [",".join(COLUMNS), *(",".join(row.values()) for row in rows)]
         (run / "metrics.csv").write_text("\n".join(lines) + "\n")
@@ -78,11 +79,13 @@ def test_demo_does_it_all_and_keeps_the_images(monkeypatch: pytest.MonkeyPatch) 
     run_demo(10)
     assert images == {path: path.stat().st_mtime_ns for path in Path("demo/photos").rglob("*.jpg")}
     expected = {"photos": Path("demo/photos"), "out": Path("demo"), "num": 10, "classes": 5, "states_accuracy": False}
+    expected["parallel"] = {}
     assert calls == [expected, expected]
     assert len([path for path in Path("demo/photos").iterdir() if path.is_dir()]) == 5
     monkeypatch.setattr(demo_module, "NUM_IMAGES", 10)
-    run_demo(10)
-    assert calls[-1] == expected | {"states_accuracy": True}
+    run_demo(10, "--parallel", "model=2", "--parallel", "deltas=bf16")
+    table = {"model": 2, "activations": "dynamic-tree", "deltas": "bf16"}
+    assert calls[-1] == expected | {"states_accuracy": True, "parallel": table}
 
 
 @pytest.mark.slow  # two processes import torch
@@ -102,6 +105,44 @@ def test_two_ranks_train_and_the_curves_are_drawn(capfd: pytest.CaptureFixture[s
     assert "strategy = " in Path("demo/run/report.html").read_text()
 
 
+@pytest.mark.slow  # two processes import torch
+def test_two_ranks_train_split_layers(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of the two hidden layers' 16 × 512 features some go encoded; in float32 each step would send 84 kB of them."""
+    pytest.importorskip("torch")
+    sample.write(Path("photos"), num=80, classes=5, seed=0)
+    demo_train.train_step(
+        Path("photos"),
+        Path(),
+        num=80,
+        classes=5,
+        states_accuracy=False,
+        parallel=demo_train.parallel_table(["model=2"]),
+    )
+    said, told = capfd.readouterr()
+    assert "5. Two ranks train a small network, with split layers, lazy updates and 8-bit gradients" in said
+    assert "on 2 ranks (cpu), lazy + dynamic-tree" in told
+    trained = [row for row in read_rows(Path("run/metrics.csv")) if row["sent_mb"]]
+    features_mb = float(trained[-1]["activations_mb"])
+    assert 0.03 < features_mb < 0.04
+    assert f"MB a step, {features_mb:.3f} MB of it features and deltas of split layers" in said
+
+
+def test_the_split_config_is_one_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_to_train(monkeypatch, 0.9)
+    demo_train.train_step(
+        Path("photos"),
+        Path(),
+        num=1500,
+        classes=5,
+        states_accuracy=True,
+        parallel=demo_train.parallel_table(["model=2"]),
+    )
+    config = load_config("training.toml")
+    assert (config.parallel.model, config.parallel.activations, config.parallel.deltas) == (2, *["dynamic-tree"] * 2)
+    assert config.model.options == {"fc_widths": [512, 512]}
+    assert (config.sync.strategy, config.sync.codec, config.optim.name) == ("lazy", "dynamic-tree", "adamw")
+
+
 def test_the_config_is_one_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Path('a "b" é')
     out.mkdir()
@@ -117,6 +158,7 @@ def test_the_config_is_one_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None
     names = [op.op for op in Recipe.load(config.data.recipe).ops]
     assert names == ["color_cast", "flip", "multi_resolution_crop", "normalize"]
     assert config.data.eval_scale == demo_train.SIZE_PX
+    assert config.parallel.model == 1 and config.model.options == {}
 
 
 def test_the_stated_accuracy_must_be_beaten(

@@ -243,6 +243,12 @@ COMMANDS = [
     ("train run.toml --set sync.strategy=ring", 2, "sync.strategy='ring' must be 'ddp', 'butterfly' or 'lazy'"),
     ("train run.toml --set schedule.name=step", 2, 'name="step" needs milestones, as [30, 60, 80]'),
     ("train run.toml --set model.trainable=some", 2, "model.trainable='some' must be 'all', 'last', or 'last-fc:N'"),
+    # the demo's split layers
+    ("demo --parallel foo", 2, "--parallel foo: write FIELD=VALUE, as in --parallel model=2. Fields are model, layers"),
+    ("demo --parallel modle=2", 2, "--parallel modle=2: write FIELD=VALUE", "Fields are model, layers"),
+    ("demo --parallel model=3", 2, "model=3 does not divide the demo's 2 ranks. Write --parallel model=2, or 1"),
+    ("demo --parallel model=x", 2, "--parallel: not a valid config: parallel.model='x' must be a whole number"),
+    ("demo --parallel model=2 --parallel scheme=ring", 2, "parallel.scheme='ring' must be 'gather' or 'rotate'"),
     # training: what does not fit
     ("train run.toml --set data.source=nowhere", 2, "'nowhere' does not exist"),
     ("train run.toml --set data.source=empty", 2, "no photograph in empty"),

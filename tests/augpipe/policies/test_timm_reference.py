@@ -85,7 +85,7 @@ def ends_of(op: ops.Op) -> tuple[str, float, float]:
     if isinstance(op, ops.Blur):
         return "GaussianBlur", *op.sigma_px
     if op.op in ENHANCED:
-        low, high = getattr(op, "factor")  # noqa: B009  # of several classes
+        low, high = op.factor
         return ENHANCED[op.op], low, high
     return {**PLAIN, "identity": "Identity"}[op.op], 0.0, 0.0
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from augpipe.trainer.checkpoint import Checkpoint, DamagedError, Saver, save
+from augpipe.trainer.checkpoint import Checkpoint, DamagedError, Saver, checkpoints_folder
 from augpipe.trainer.checkpoint.checkpoints_folder import (
     finished,
     finished_path,
@@ -148,7 +148,7 @@ def test_a_list_of_files_that_is_none_is_damage(text: str | None, message: str, 
 def test_a_name_is_given_to_what_is_on_the_disk(alone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files first, then the folder that lists them, its name, and the folder that lists the name."""
     done: list[str] = []
-    fsync, sync_folder, rename = os.fsync, save.sync_folder, os.rename
+    fsync, sync_folder, rename = os.fsync, checkpoints_folder.sync_folder, os.rename
 
     def noting_file(number: int) -> None:
         done.append(Path(os.readlink(f"/proc/self/fd/{number}")).name)
@@ -165,7 +165,7 @@ def test_a_name_is_given_to_what_is_on_the_disk(alone: Any, tmp_path: Path, monk
     made = saver(tmp_path / "run", alone, asynchronous=False)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", noting_file)
-        patched.setattr(save, "sync_folder", noting_folder)
+        patched.setattr(checkpoints_folder, "sync_folder", noting_folder)
         patched.setattr(os, "rename", noting_name)
         made.save(1, {}, {"a": torch.ones(3)})
     steps = ["folder step-000000001.tmp", "step-000000001.tmp becomes step-000000001", "folder run"]

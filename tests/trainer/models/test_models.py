@@ -156,8 +156,10 @@ def test_names_need_no_torch() -> None:
     [
         ("resnet_50", {}, "model='resnet_50' is not known. Did you mean 'resnet-50'? Choose one of deep-image-16, "),
         ("hal", {}, "model='hal' is not known. Choose one of deep-image-16, "),
-        ("small-cnn", {"widht": 3}, "small-cnn has no option widht. Its options are width, dropout, in_channels."),
+        ("small-cnn", {"widht": 3}, "small-cnn has no option widht. Its options are width, fc_widths, dropout"),
         ("small-cnn", {"width": 0}, "width=0 must be at least 1."),
+        ("small-cnn", {"fc_widths": 9}, "fc_widths=9 must be a list of numbers, one a layer"),
+        ("small-cnn", {"fc_widths": [9, 0]}, "fc_widths[1]=0 must be at least 1."),
         ("small-cnn", {"num_classes": 0}, "num_classes=0 must be at least 1."),
         ("small-cnn", {"dropout": 1.0}, "dropout=1.0 must lie in 0..1, without 1"),
         ("deep-image-16", {"filters": [64]}, "filters=[64] must be a list of 5 numbers"),

@@ -103,12 +103,15 @@ def our_name(name: str) -> str:
 
 
 def plain_small_cnn(model: nn.Module, x: Tensor) -> Tensor:
-    convolutions, norms, (head,) = (layers(model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d, nn.Linear))
+    convolutions, norms, (*hidden, head) = (layers(model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d, nn.Linear))
     for index, (convolution, norm) in enumerate(zip(convolutions, norms, strict=True)):
         x = functional.conv2d(x, convolution.weight, stride=2 if index == 0 else 1, padding=2 if index == 0 else 1)
         x = functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias).relu()
         x = functional.max_pool2d(x, 2) if index < 2 else x
-    return head(x.amax((2, 3)))
+    x = x.amax((2, 3))
+    for layer in hidden:
+        x = layer(x).relu()
+    return head(x)
 
 
 def plain_cifar_conv(model: nn.Module, x: Tensor) -> Tensor:
@@ -163,6 +166,7 @@ def layers(model: nn.Module, kind: type[nn.Module]) -> list[Any]:
     ("name", "options", "shape", "plain"),
     [
         ("small-cnn", {"width": 3}, (3, 32, 48), plain_small_cnn),
+        ("small-cnn", {"width": 3, "fc_widths": (9, 8)}, (3, 32, 48), plain_small_cnn),
         ("cifar-conv", {"local_channels": (4, 3)}, (3, 32, 32), plain_cifar_conv),
         ("deep-image-16", {"filters": (4, 5, 6, 7, 8), "fc_widths": (9, 8)}, (3, 64, 96), plain_vgg),
         ("alexnet", {"fc_widths": (9, 8)}, (3, 96, 67), plain_alexnet),
