@@ -7,7 +7,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 DEMO_OUT ?= demo
 TEST_TIMEOUT_S ?= 240
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 
 PIP = -m pip --disable-pip-version-check --no-input
 INSTALL = $(PIP) install -qq -c constraints.txt

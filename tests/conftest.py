@@ -50,6 +50,8 @@ SLOW = (
     "trainer/codecs/test_codec_use.py",
     "trainer/loop/test_train_run.py",
     "trainer/models/",
+    "trainer/servers/test_ray.py",
+    "trainer/servers/test_ray_driver.py",
 )
 """Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
 first in `make test`, whose last minutes would else be one worker's."""

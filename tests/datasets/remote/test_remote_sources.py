@@ -31,7 +31,7 @@ from augpipe.recipes import evaluation
 from augpipe.source import Source
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats.source_checks import assert_labels
-from tests.datasets.formats.test_source_tar import put
+from tests.datasets.formats.tar_files import put
 from tests.datasets.remote import misbehaving_server as faults
 from tests.datasets.remote.misbehaving_server import Server, quick, serving
 from tests.datasets.shards import shard_sets
