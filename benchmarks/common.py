@@ -8,7 +8,7 @@ import platform
 import statistics
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -154,3 +154,16 @@ def summary(seconds: dict[str, list[float]], unit: float = 1e3) -> dict[str, dic
         }
         for name, values in seconds.items()
     }
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half the width of the mean's 95 % confidence interval (Student's t); of two values at least."""
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+
+
+def interval(values: Sequence[float]) -> dict[str, float | None]:
+    """The mean and `half_width` in percent; one value has no interval."""
+    half = round(100 * half_width(values), 2) if len(values) > 1 else None
+    return {"mean, %": round(100 * statistics.mean(values), 2), "95 % confidence, +- %": half}

@@ -4,6 +4,7 @@
     python benchmarks/parallel.py memory    # weights, gradients and momentum of a rank of four; two minutes, 8 GB
     python benchmarks/parallel.py classes   # a step of a layer of a million classes on four ranks of 2.5 GiB each
     sudo python benchmarks/parallel.py steps [--mbit 200 1000] [--rounds 5]   # as throttled.py, with real computing
+    sudo python benchmarks/parallel.py exchange [--mbit 200 1000] [--rounds 5]   # AlexNet's bytes, without computing
 
 Each keeps its figures unless --no-save is given.
 """
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+
+from parallel_exchange import exchange_rank, run_exchange
 
 NUM_RANKS = 4
 GOALS = {"bytes": 0.22, "bytes in 8 bits": 0.06, "memory": 0.35}
@@ -221,11 +224,9 @@ CONTENDERS: dict[str, dict[str, object] | None] = {
 
 
 def run_steps(options: argparse.Namespace) -> dict[str, object]:
-    from throttled import hosts, what_is_missing
+    from throttled import hosts, need_links
 
-    missing = what_is_missing()
-    if missing:
-        raise SystemExit(f"skipped: this benchmark needs {missing}.")
+    need_links()
     results = {}
     for mbit in options.mbit:
         with hosts(NUM_RANKS, mbit) as names:
@@ -298,7 +299,7 @@ RANKS = {"memory": memory_rank, "classes": classes_rank}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("bytes", "memory", "classes", "steps"))
+    parser.add_argument("what", choices=("bytes", "memory", "classes", "steps", "exchange"))
     parser.add_argument("--mbit", type=float, nargs="+", default=[200.0, 1000.0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit-s", type=float, default=900.0, help="seconds after which ranks are given up")
@@ -317,6 +318,8 @@ def main() -> None:
         )
         if options.what == "steps":
             found = steps_rank(options.rank, options.ranks, options.rounds)
+        elif options.what == "exchange":
+            found = exchange_rank(options.ranks, options.rounds)
         else:
             found = RANKS[options.what](options.rank, options.ranks)
         print("RESULT" + json.dumps(found), flush=True)
@@ -324,9 +327,14 @@ def main() -> None:
         os._exit(0)
     from common import save
 
-    found = {"bytes": run_bytes, "memory": run_memory, "classes": run_classes, "steps": run_steps}[options.what](
-        options
-    )
+    runs = {
+        "bytes": run_bytes,
+        "memory": run_memory,
+        "classes": run_classes,
+        "steps": run_steps,
+        "exchange": lambda options: run_exchange(options, run_ranks),
+    }
+    found = runs[options.what](options)
     if not options.no_save:
         save(f"parallel_{options.what}", found)
 

@@ -11,6 +11,7 @@ scaled to --num. A contender takes about a GB of memory in all: choose some with
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -29,32 +30,37 @@ GOALS = {200.0: (0.28, 0.56), 1000.0: (0.40, 0.75)}
 GOAL_4_BITS = {200.0: 0.62}
 """By Mbit/s: the time of the butterfly in 4 bits with error feedback over that in 8 bits without, at most."""
 FEW_BITS = {"4 bits": "nf4", "1 bit": "one-bit"}
+ONE_BUCKET_MIB = 4096
 TIMEOUT_S = 120
 Contender = tuple[Callable[[], None], Callable[[], None], Callable[[], None]]
 """Do it once, finish what is pending, and close."""
 
 
-def what_is_missing() -> str:
+def need_links() -> None:
+    """End the benchmark with a line where no links can be throttled; others go on after it."""
+    missing = next((f"`{tool}`: install iproute2" for tool in ("ip", "tc") if shutil.which(tool) is None), None)
     if os.geteuid() != 0:
-        return "root, for network namespaces: run it with sudo"
-    for tool in ("ip", "tc"):
-        if shutil.which(tool) is None:
-            return f"`{tool}`: install iproute2"
-    return ""
+        missing = "root, for network namespaces: run it with sudo"
+    if missing is not None:
+        print(f"skipped: this benchmark needs {missing}.")
+        raise SystemExit(0)
 
 
 def sh(command: str) -> None:
     subprocess.run(command.split(), check=True, timeout=30, capture_output=True)
 
 
+_NUMBERS = itertools.count()
+
+
 @contextmanager
-def hosts(num: int, mbit: float) -> Iterator[list[str]]:
+def hosts(num: int, mbit: float, burst_kb: int = 256) -> Iterator[list[str]]:
     """Names of `num` network namespaces on one bridge; each sends and receives at `mbit` Mbit/s (0: no limit)."""
-    tag = f"ap{os.getpid() % 100000}"
+    tag = f"ap{os.getpid() % 100000}x{next(_NUMBERS)}"  # a namespace that was deleted may live on for a moment
     bridge = f"{tag}b"
     names = [f"{tag}n{rank}" for rank in range(num)]
     # a burst that holds the largest segment, and a queue deep enough that nothing is dropped
-    limit = f"tbf rate {mbit}mbit burst 256kb limit 32mb"
+    limit = f"tbf rate {mbit}mbit burst {burst_kb}kb limit 32mb"
     try:
         sh(f"ip link add {bridge} type bridge")
         sh(f"ip link set {bridge} up")
@@ -173,10 +179,15 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def nothing() -> None:
         pass
 
-    def ddp(hook: tuple[object, Callable[..., object]] | None, *, is_ours: bool = False, warm_up: int = 0) -> Contender:
+    def ddp(
+        hook: tuple[object, Callable[..., object]] | None,
+        *,
+        mib: float = options.ddp_mib,
+        is_ours: bool = False,
+        warm_up: int = 0,
+    ) -> Contender:
         # ours as docs/sync.md says; torch's as it is by default
-        settings = {"bucket_cap_mb": options.mib if is_ours else options.ddp_mib, "gradient_as_bucket_view": is_ours}
-        model = DistributedDataParallel(Layers(0.0), **settings)
+        model = DistributedDataParallel(Layers(0.0), bucket_cap_mb=mib, gradient_as_bucket_view=is_ours)
         if hook is not None:
             model.register_comm_hook(*hook)
 
@@ -196,7 +207,8 @@ def worker(rank: int, options: argparse.Namespace) -> None:
     def power_sgd(matrix_rank: int) -> Contender:
         # torch sends the first gradients as they are, at least two; its default is a thousand
         state = PowerSGDState(None, matrix_approximation_rank=matrix_rank, start_powerSGD_iter=2)
-        return ddp((state, powerSGD_hook), warm_up=3)
+        # in one bucket: of several, its second and third all-reduces meet those of other buckets on Gloo
+        return ddp((state, powerSGD_hook), mib=ONE_BUCKET_MIB, warm_up=3)
 
     def ours(name: str, optimizer: Callable[..., torch.optim.Optimizer], compute_s: float, codec: str) -> Contender:
         model = Layers(compute_s)
@@ -217,7 +229,7 @@ def worker(rank: int, options: argparse.Namespace) -> None:
 
     def hook_of(codec: str) -> Contender:
         made = butterfly_hook(codec=codec, error_feedback=codec in FEW_BITS.values(), timeout_s=TIMEOUT_S)
-        return ddp(made, is_ours=True)
+        return ddp(made, mib=options.mib, is_ours=True)
 
     contenders: dict[str, Callable[[], Contender]] = {
         "DDP fp32": lambda: ddp(None),
@@ -351,10 +363,7 @@ def main() -> None:
     if options.rank is not None:
         worker(options.rank, options)
         return
-    missing = what_is_missing()
-    if missing:
-        print(f"skipped: this benchmark needs {missing}.")
-        return
+    need_links()
     from common import save
 
     found, medians = {}, {}
