@@ -12,6 +12,7 @@ from pathlib import Path
 from augpipe.datasets.cards.card import list_cards, load_card
 from tests.datasets.cards import card_trees
 from tests.datasets.shards import shard_sets
+from tests.docs.blocks import ROOT
 
 Put = Callable[[Path, Path], None]
 """Puts something into a reader's folder; the other folder holds drawn images in class folders."""
@@ -97,6 +98,18 @@ A_SMALL_RUN = {
 """The reader edits run.toml before training with it."""
 A_RUN_OF_ONE_RANK = A_SMALL_RUN | {"--nproc-per-node 4": "--nproc-per-node 1"}
 """docs/train.md has the same commands, with two."""
+TWO_RUNS = """
+import logging
+from augpipe.trainer.config import make_config
+from augpipe.trainer.loop import run
+
+logging.disable()
+data = {'source': 'photos', 'eval_source': 'photos', 'size': 64, 'scales': [72], 'batch_size': 4}
+for name, width in (('first', 2), ('second', 3)):
+    model, report = {'options': {'width': width}}, {'tensorboard': False, 'progress': False}
+    run(make_config({'out': f'runs/{name}', 'epochs': 1, 'data': data, 'model': model, 'report': report}))
+"""
+"""Runs of the page on evaluation."""
 ONE_RANK = """
 import torch
 import torch.distributed as dist
@@ -165,10 +178,32 @@ PAGES = {
         },
     ),
     "docs/design.md": Page(plain=("recipe ──",)),
+    "docs/evaluate.md": Page(
+        files=(photos(16),),
+        needs={"torchrun": "four ranks; test_partial.py evaluates among three"},
+        before={"augpipe evaluate": TWO_RUNS},
+        instead={"--robustness usual": "--robustness deep_image --strengths 0,1"},
+        then={
+            "augpipe evaluate": (
+                "there('tested/evaluation.json', 'tested/predictions.csv')",
+                "there('tested/changes.csv', 'tested/robustness.csv', 'tested/evaluation.html')",
+                "output.count('all together') == 2 and output.count('dense at 224, 256, 320 px') == 1",
+            ),
+            "from augpipe.trainer.evaluation import Views": ("output.count('ECE') == 3",),
+            "from augpipe.trainer.evaluation import changes_of": ("output.count(', p = ') == 1",),
+            "from augpipe import Recipe, ops": ("output.count('x 0.5: ') == 2",),
+        },
+    ),
+    **{f"docs/evidence/{path.name}": Page() for path in (ROOT / "docs" / "evidence").glob("*.md")},  # no blocks
     "docs/experiments.md": Page(
         needs={
             "AUGPIPE_DATA=FOLDER python benchmarks/augmentation.py": "a data set, and an hour",
-            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py": "data sets, and an hour",
+            "AUGPIPE_DATA=FOLDER python benchmarks/convergence.py": "a data set, and half an hour",
+            "python benchmarks/multi_scale.py": "20 minutes",
+            "python benchmarks/fine_tuning.py": "20 minutes",
+            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py mnist ": "data sets, and an hour",
+            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py mnist_split_2": "data sets, and an hour",
+            "AUGPIPE_DATA=FOLDER python benchmarks/staleness.py": "a data set, and half an hour",
         }
     ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
@@ -176,10 +211,11 @@ PAGES = {
         files=(photos(256),),
         instead={"range(90)": "range(2)"},
         then={
-            "from augpipe import": (
+            "from augpipe import Loader": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
             ),
+            "from augpipe import Place": ("place == places[1] and images.shape == (256, 3, 224, 224)",),
             "loader = Loader(": (
                 "re.fullmatch(r'\\d+ pictures in \\d+ MiB of 2.00 GiB, all that came; "
                 "[\\d,]+ of 2,560 samples \\(\\d\\d.\\d %\\) were there\\n', output)",
@@ -267,11 +303,13 @@ PAGES = {
         plain=("https://data.example.org",),
     ),
     "docs/scale.md": Page(),
+    "docs/servers.md": Page(needs={"pip install": "the network"}),
     "docs/shards.md": Page(
         files=(shards_with_a_fault,),
         then={"from augpipe import": ("loader.source.scale == '512'",)},
         plain=("OUT/",),
     ),
+    "docs/simulate.md": Page(then={"augpipe train": ("there('drawn/scaling.png', 'drawn/timeline.png')",)}),
     "docs/sources.md": Page(
         files=(imagenet_tars,),
         then={
