@@ -36,7 +36,7 @@ def measure(width: int, num: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         photos, out = Path(folder) / "photos", Path(folder) / "run"
         generate(photos, num=num, classes=10, seed=0)
-        data = {"source": str(photos), "eval_fraction": 0.9, "size": 96, "batch_size": 32}
+        data = {"source": str(photos), "eval_fraction": 0.9, "size": 96, "batch_size": 16}
         model = {"name": "small-cnn", "options": {"width": width}}
         run(make_config({"out": str(out), "epochs": 1, "data": data, "model": model, "report": {"progress": False}}))
         with open_world("cpu", 600.0) as world:
