@@ -1,5 +1,6 @@
 """`python -m augpipe.trainer CONFIG`, alone or by torchrun: one rank of a training run."""
 
+import gc
 import os
 import sys
 
@@ -27,8 +28,11 @@ def _end(code: int) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(50_000)  # as the `augpipe` command
     try:
         sys.exit(_run())
     except KeyboardInterrupt:  # while modules are loading, or while another error is told
         print("augpipe: interrupted", file=sys.stderr)
         _end(130)
+    finally:
+        gc.freeze()
