@@ -88,7 +88,7 @@ class Outcome:
     sent_mb: float
     """By a rank in a step, in MB."""
     features_mb: float
-    """Of those, activations and deltas of split layers."""
+    """What of it are activations and deltas of split layers."""
 
 
 def parallel_table(settings: Sequence[str]) -> dict[str, Any]:

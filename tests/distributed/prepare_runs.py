@@ -107,6 +107,22 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
+def below(pid: int) -> list[int]:
+    """The processes that one has started, those that they have started, and so on."""
+    parents = {int(entry.name): _parent(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _parent(entry: Path) -> int:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 def is_running(pid: int) -> bool:
     """Whether there is such a process, and no zombie."""
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets.prepare.prepare_sources import tree
-from tests.distributed.prepare_runs import ROOT, TIMEOUT_S, command, command_line, finish, wait_until
+from tests.distributed.prepare_runs import ROOT, TIMEOUT_S, below, command, command_line, finish, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,22 +24,6 @@ pytestmark = [
 ]
 NOBODY = "127.0.0.1:1"
 RAY = ("--engine", "ray", "--workers", "2")
-
-
-def below(pid: int) -> list[int]:
-    """The processes that one has started, those that they have started, and so on."""
-    parents = {int(entry.name): _parent(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
-def _parent(entry: Path) -> int:
-    try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
 
 
 def test_ray_does_not_show_and_a_killed_worker_is_replaced(

@@ -107,7 +107,7 @@ def test_two_ranks_train_and_the_curves_are_drawn(capfd: pytest.CaptureFixture[s
 
 @pytest.mark.slow  # two processes import torch
 def test_two_ranks_train_split_layers(capfd: pytest.CaptureFixture[str]) -> None:
-    """Of the two hidden layers' 16 × 512 features some go encoded; in float32 each step would send 84 kB of them."""
+    """Some of the two hidden layers' 16 × 512 features go encoded; in float32 each step would send 84 kB of them."""
     pytest.importorskip("torch")
     sample.write(Path("photos"), num=80, classes=5, seed=0)
     demo_train.train_step(

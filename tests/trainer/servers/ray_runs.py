@@ -12,12 +12,13 @@ from augpipe import order
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.order_log import Event, Kind, read_order
+from tests.distributed import prepare_runs
 from tests.distributed.train_runs import config
 
 NUM_IMAGES = 60
 BATCH_SIZE = 2
 NUM_STEPS = NUM_IMAGES // BATCH_SIZE
-"""Of an epoch in which each lease is an update."""
+"""In an epoch in which each lease is an update."""
 
 
 def servers_config(out: Path, photos: Path, servers: dict[str, Any], **tables: Any) -> RunConfig:
@@ -56,26 +57,16 @@ def times_trained(events: list[Event], plan: LeasePlan) -> Counter[tuple[int, in
     return trained
 
 
-def below(pid: int) -> list[int]:
-    """The processes that one has started, those that they have started, and so on."""
-    parents = {int(entry.name): _parent(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
 def command_line(pid: int) -> str:
     """A process's own, or what Ray calls an actor's; empty where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    return prepare_runs.command_line(pid).replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def actors(kind: str, root: int | None = None) -> list[int]:
     """Processes below one of the actors of a class, oldest first."""
-    return sorted(pid for pid in below(root or os.getpid()) if command_line(pid).startswith(f"ray::{kind}"))
+    return sorted(
+        pid for pid in prepare_runs.below(root or os.getpid()) if command_line(pid).startswith(f"ray::{kind}")
+    )
 
 
 class Killer:
@@ -125,10 +116,3 @@ class Killer:
 
     def _num_rows(self) -> int:
         return len(self._pushes.read_bytes().splitlines()) if self._pushes.exists() else 0
-
-
-def _parent(entry: Path) -> int:
-    try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return 0

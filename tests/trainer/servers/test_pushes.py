@@ -112,7 +112,7 @@ def test_a_resumed_run_forgets_the_pushes_after_its_checkpoint(tmp_path: Path) -
 
 
 def test_the_bar_counts_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two workers that are synchronous and of uneven leases, too."""
+    """Also those of two synchronous workers, and of uneven leases."""
     begun = []
     monkeypatch.setattr(Bar, "begin_epoch", lambda self, *numbers: begun.append(numbers))
     with recorder(tmp_path) as made:

@@ -19,7 +19,7 @@ from augpipe.trainer.servers.build import make_specs
 from augpipe.trainer.servers.dispatcher import RunFailed
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.order_log import Kind
-from tests.augpipe.loader.loader_sources import wait_until
+from tests.distributed.prepare_runs import wait_until
 from tests.distributed.train_runs import checkpoints, write_photos
 from tests.trainer.servers.ray_runs import (
     BATCH_SIZE,
@@ -177,4 +177,6 @@ def test_a_dispatcher_that_is_killed_ends_the_run_and_names_the_checkpoint(
     assert end_after(raised.value) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("augpipe: the dispatcher is gone") and checkpoints(out)[-1] in line
-    wait_until(lambda: not actors("Server") + actors("WorkerActor"))  # Ray kills them after it was asked to
+    wait_until(
+        lambda: not actors("Server") + actors("WorkerActor"), poll_s=0.05
+    )  # Ray kills them after it was asked to

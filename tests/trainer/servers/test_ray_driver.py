@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from augpipe.trainer.config import to_toml
-from tests.distributed.prepare_runs import ROOT
+from tests.distributed.prepare_runs import ROOT, below
 from tests.distributed.train_runs import write_photos
-from tests.trainer.servers.ray_runs import below, command_line, servers_config
+from tests.trainer.servers.ray_runs import command_line, servers_config
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 

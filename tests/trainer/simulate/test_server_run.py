@@ -30,7 +30,7 @@ from augpipe.trainer.simulate.server_run import Kill, Played, VirtualRun, play
 
 NUM_SAMPLES, BATCH_SIZE = 213, 8
 NUM_LEASES = 27
-"""Of an epoch that is not shared: the last one has 5 samples."""
+"""In an epoch that is not shared: the last one has 5 samples."""
 _random = torch.Generator().manual_seed(3)
 IMAGES = torch.randn(NUM_SAMPLES, 20, generator=_random)
 LABELS = torch.randint(0, 5, (NUM_SAMPLES,), generator=_random)
