@@ -21,6 +21,7 @@ class Source(Protocol):
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
     (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are no classes says how many
     numbers each is (`VectorLabelledSource`), and one that is made of several which sample is of which (`PartedSource`).
+    Names that last (`NamedSource`) and a digest of its content (`DigestedSource`) tell it from another source.
     """
 
     @property
@@ -97,6 +98,27 @@ class PartedSource(Source, Protocol):
 
     def parts_of(self, sample_ids: Ints) -> Ints:
         """(B,) int64 in 0..num_parts - 1: which part each lies in."""
+
+
+class NamedSource(Source, Protocol):
+    """Images with names of their own, as files have them: a row's number in a file is none.
+
+    Held-out samples are found again by these names when a source has grown.
+    """
+
+    @property
+    def has_stored_names(self) -> bool:
+        """True; False is as if there were no `stored_name`."""
+
+    def stored_name(self, sample_id: int) -> str:
+        """The sample's name within the source, the same wherever the source lies and whatever else it holds."""
+
+
+class DigestedSource(Source, Protocol):
+    """Images of whose content something is known without reading them: lengths, checksums, times of writing."""
+
+    def content_digest(self) -> str:
+        """A digest of that; another one when a file was replaced by another of the same name. Empty for nothing."""
 
 
 def num_parts_of(source: Source) -> int:
@@ -191,6 +213,17 @@ def sizes_of(source: SizedSource, sample_ids: Ints) -> Ints:
 def is_sized(source: Source) -> TypeGuard[SizedSource]:
     """Whether `source.size` may be asked."""
     return bool(getattr(source, "knows_sizes", False))
+
+
+def has_stored_names(source: Source) -> TypeGuard[NamedSource]:
+    """Whether a name stands for the same image however many samples are added or taken away."""
+    return bool(getattr(source, "has_stored_names", False))
+
+
+def content_digest_of(source: Source) -> str:
+    """What the source knows of its content without reading it, as a digest; empty where that is nothing."""
+    known = getattr(source, "content_digest", None)
+    return "" if known is None else str(known())
 
 
 def is_source(thing: Any) -> TypeGuard[Source]:

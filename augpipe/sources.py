@@ -14,6 +14,8 @@ from augpipe.source import (
     Labels,
     Pixels,
     Source,
+    content_digest_of,
+    has_stored_names,
     is_sized,
     is_source,
     label_width_of,
@@ -130,6 +132,20 @@ class Subset:
         """The sample's name."""
         return self._source.name(self._inner_id(sample_id))
 
+    @property
+    def has_stored_names(self) -> bool:
+        """Whether the whole source has `stored_name`."""
+        return has_stored_names(self._source)
+
+    def stored_name(self, sample_id: int) -> str:
+        """The sample's name in the whole source."""
+        assert has_stored_names(self._source)
+        return self._source.stored_name(self._inner_id(sample_id))
+
+    def content_digest(self) -> str:
+        """The whole source's."""
+        return content_digest_of(self._source)
+
     def __repr__(self) -> str:
         return f"Subset({count(len(self), 'photograph')} of {self._source!r})"
 
@@ -235,6 +251,21 @@ class Concat:
         """The sample's name."""
         source, inner = self._find(sample_id)
         return source.name(inner)
+
+    @property
+    def has_stored_names(self) -> bool:
+        """Whether all sources have `stored_name`."""
+        return all(map(has_stored_names, self._sources))
+
+    def stored_name(self, sample_id: int) -> str:
+        """The sample's name in its source, behind that source's number."""
+        source, inner = self._find(sample_id)
+        assert has_stored_names(source)
+        return f"{bisect_right(self._starts, sample_id) - 1}/{source.stored_name(inner)}"
+
+    def content_digest(self) -> str:
+        """Those of all sources."""
+        return ",".join(map(content_digest_of, self._sources))
 
     def __repr__(self) -> str:
         return f"Concat({', '.join(map(repr, self._sources))})"

@@ -50,6 +50,16 @@ class FileSource(LabelledSource):
         """The file's path, printable."""
         return printable(self.path(sample_id))
 
+    @property
+    def has_stored_names(self) -> bool:
+        """True: a file's name stays when others come or go."""
+        return True
+
+    def stored_name(self, sample_id: int) -> str:
+        """The file's path below the root, or as the list has it."""
+        check_sample_id(sample_id, len(self))
+        return self.names[sample_id]
+
     def path(self, sample_id: int) -> str:
         """The file's path, as the system has it."""
         check_sample_id(sample_id, len(self))
