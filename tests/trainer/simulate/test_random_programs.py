@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from augpipe.trainer.servers.messages import Peer, PeerLost
@@ -113,8 +113,17 @@ async def run(program: list[tuple[int, list[Any]]], seed: int) -> tuple[Trace, d
     return trace, cluster.network.bytes_between, cluster.network.bytes_of
 
 
+CALLER_IS_KILLED = [
+    (1, [("compute", 0), ("all", 410)]),
+    (0, [("all", 0), ("tell", 2, 1543), ("kill", 2)]),
+    (2, [("forward", 0, 0, 0), ("compute", 0), ("compute", 3), ("forward", 2, 0, 0)]),
+]
+"""Server 2 hands on the answer to a call of its own, and is killed while that call travels."""
+
+
 @settings(max_examples=150)
 @given(programs, st.integers(0, 3))
+@example(CALLER_IS_KILLED, 3)
 def test_a_program_runs_the_same_way_twice_and_time_does_not_go_back(program: list[Any], seed: int) -> None:
     once = run_virtual(run(program, seed))
     assert once == run_virtual(run(program, seed))
