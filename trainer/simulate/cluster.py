@@ -39,11 +39,29 @@ class Process:
             loop.call_at(self.lost_at_s, self._fail, future)
         return future
 
-    def send(self, network: Network, receiver: Node, num_bytes: int, kind: str, then: Callable[[], None]) -> None:
-        """Send bytes, and call `then` when they have arrived: never, if this process is killed before."""
+    def send(
+        self,
+        network: Network,
+        receiver: Node,
+        num_bytes: int,
+        kind: str,
+        then: Callable[[], None],
+        answer: asyncio.Future[Any] | None = None,
+    ) -> None:
+        """Send bytes, and call `then` when they have arrived: never, if this process is killed before.
+
+        Whoever was given the `answer` that the bytes ask for then gets PeerLost, as if they awaited this process.
+        """
         arrived = network.send(self.node, receiver, num_bytes, kind)
         self.sending[arrived] = None
-        arrived.add_done_callback(lambda arrived: None if arrived.cancelled() else then())
+
+        def end(arrived: asyncio.Future[None]) -> None:
+            if not arrived.cancelled():
+                then()
+            elif answer is not None and self.lost_at_s is not None:
+                asyncio.get_running_loop().call_at(self.lost_at_s, self._fail, answer)
+
+        arrived.add_done_callback(end)
 
     def kill(self, detection_s: float) -> None:
         """Cancel its tasks and what it sends; who expects something of it learns it `detection_s` later."""

@@ -104,7 +104,8 @@ class VirtualPeer:
         """Send a call, and hand back at once what its result can be awaited by.
 
         Raises:
-            PeerLost: when awaited: this peer was killed before its answer had arrived.
+            PeerLost: when awaited: this peer was killed before its answer had arrived, or the caller, which has handed
+                the answer on, before the call had.
             CancelledError: the calling process was killed: the dead send nothing.
         """
         caller, process = current_process(), self.process
@@ -114,7 +115,8 @@ class VirtualPeer:
         if process.lost_at_s is None:
             call = _Call(method, args, answer._result)
             num_bytes = MESSAGE_BYTES + num_bytes_of(args)
-            caller.send(self._cluster.network, process.node, num_bytes, method, lambda: self._take(process, call))
+            network = self._cluster.network
+            caller.send(network, process.node, num_bytes, method, lambda: self._take(process, call), answer._result)
         return answer
 
     def _take(self, process: Process, call: _Call) -> None:
