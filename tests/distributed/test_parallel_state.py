@@ -18,6 +18,9 @@ MODULES = ("checkpoint", "evaluate", "fault", "state")
 ONE_BY_ONE = ("fault",)
 """A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
 
+DEEP = (("checkpoint", 4),)
+"""Groups that `make test-deep` alone starts: fewer ranks do the same in every run."""
+
 TABLE: list[tuple[str, int, str]] = [
     (subject, world_size, name)
     for subject in MODULES
@@ -33,7 +36,10 @@ def failures(subject: str, world_size: int, *names: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("subject", "world_size", "name"), TABLE)
+@pytest.mark.parametrize(
+    ("subject", "world_size", "name"),
+    [pytest.param(*row, marks=pytest.mark.deep if row[:2] in DEEP else ()) for row in TABLE],
+)
 def test_ranks(subject: str, world_size: int, name: str) -> None:
     together = [other for of, size, other in TABLE if (of, size) == (subject, world_size)]
     said = failures(subject, world_size, *([name] if subject in ONE_BY_ONE else together))[name]

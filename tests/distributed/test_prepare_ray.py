@@ -84,6 +84,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)  # its processes may still be dying
 
 
+@pytest.mark.deep  # it starts a cluster of Ray beside the tests' own
 def test_a_cluster_that_is_there_is_joined_by_its_address_alone(
     photos: Path, whole: dict[str, bytes], tmp_path: Path, cluster: str
 ) -> None:

@@ -20,6 +20,8 @@ MODULES = ("buffer", "codec", "equal", "fault", "fence", "group", "hook", "hybri
 ONE_BY_ONE = ("fault", "residual")
 """A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
 NOT_SLOW = ("residual",)
+DEEP = (("parallel", 4), ("equal", 4))
+"""Groups that `make test-deep` alone starts: fewer ranks do the same in every run."""
 
 TABLE: list[tuple[str, int, str]] = [
     (subject, world_size, name)
@@ -35,9 +37,13 @@ def failures(subject: str, world_size: int, *names: str) -> dict[str, str]:
         return run_cases(f"tests.distributed.sync_{subject}_cases", world_size, list(names), Path(folder))
 
 
+def marks_of(subject: str, world_size: int) -> list[pytest.MarkDecorator]:
+    is_deep, is_slow = (subject, world_size) in DEEP, subject not in NOT_SLOW
+    return [pytest.mark.deep] * is_deep + [pytest.mark.slow] * is_slow
+
+
 @pytest.mark.parametrize(
-    ("subject", "world_size", "name"),
-    [pytest.param(*row, marks=() if row[0] in NOT_SLOW else pytest.mark.slow) for row in TABLE],
+    ("subject", "world_size", "name"), [pytest.param(*row, marks=marks_of(*row[:2])) for row in TABLE]
 )
 def test_ranks(subject: str, world_size: int, name: str) -> None:
     together = [other for of, size, other in TABLE if (of, size) == (subject, world_size)]

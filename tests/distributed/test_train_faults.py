@@ -94,6 +94,7 @@ def test_a_signal_to_one_rank_ends_both_after_the_same_step(job: Path) -> None:
     assert newest(job.parent / "run") == int(found[1].replace(",", ""))
 
 
+@pytest.mark.deep  # torchrun waits long before it starts ranks again
 def test_torchrun_starts_again_from_the_last_checkpoint(job: Path) -> None:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     with started([([*torchrun, "-m", "augpipe.trainer", str(job)], {})]) as (agent,):

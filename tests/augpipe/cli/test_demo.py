@@ -106,6 +106,7 @@ def test_two_ranks_train_and_the_curves_are_drawn(capfd: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow  # two processes import torch
+@pytest.mark.deep  # runs with split layers have tests of their own
 def test_two_ranks_train_split_layers(capfd: pytest.CaptureFixture[str]) -> None:
     """Some of the two hidden layers' 16 × 512 features go encoded; in float32 each step would send 84 kB of them."""
     pytest.importorskip("torch")

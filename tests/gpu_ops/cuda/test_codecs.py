@@ -35,9 +35,13 @@ LARGEST_NUM_REGISTERS = 64
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "capabilities",
+    [pytest.param(CAPABILITIES[2:3], id="sm_90"), pytest.param(CAPABILITIES, id="all", marks=pytest.mark.deep)],
+)
 @pytest.mark.parametrize("name", CODEC_KERNELS)
-def test_every_kernel_compiles(name: str) -> None:
-    for cc in CAPABILITIES:
+def test_every_kernel_compiles(name: str, capabilities: tuple[tuple[int, int], ...]) -> None:
+    for cc in capabilities:
         ptx = compile_ptx_of(name, cc)
         assert f".target sm_{cc[0]}{cc[1]}" in ptx and ptx.count(".entry") == 1
         assert ".f64" not in ptx  # consumer cards do float64 at 1/64 of the rate

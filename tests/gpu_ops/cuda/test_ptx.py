@@ -13,6 +13,15 @@ numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not install
 from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402 - loads numba.cuda
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
+EVERY_RUNS = (9, 0)
+"""The one that every run compiles for; the others are `make test-deep`'s."""
+
+
+def deep_unless_every_runs(cc: tuple[int, int]) -> tuple[pytest.MarkDecorator, ...]:
+    return () if cc == EVERY_RUNS else (pytest.mark.deep,)
+
+
+ON_EACH = [pytest.param(cc, marks=deep_unless_every_runs(cc), id=f"sm_{cc[0]}{cc[1]}") for cc in CAPABILITIES]
 LARGEST_NUM_REGISTERS = 80
 ONE_PASS = [spec for spec in kernels.KERNELS if not (spec.finishes or spec.mixes)]
 FINISHING = [spec for spec in kernels.KERNELS if spec.finishes]
@@ -30,7 +39,7 @@ def compiled(spec: kernels.KernelSpec, cc: tuple[int, int]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ONE_PASS, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+@pytest.mark.parametrize("cc", ON_EACH)
 def test_every_kernel_of_one_pass_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
     ptx = compiled(spec, cc)
     assert ".f64" not in ptx  # consumer cards do float64 at 1/64 of the rate
@@ -50,7 +59,12 @@ def test_every_kernel_of_one_pass_compiles(spec: kernels.KernelSpec, cc: tuple[i
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "cc"),
-    [(spec, cc) for spec in FINISHING for cc in CAPABILITIES if cc == (9, 0) or spec == FINISHING[0]],
+    [
+        pytest.param(spec, cc, marks=deep_unless_every_runs(cc))
+        for spec in FINISHING
+        for cc in CAPABILITIES
+        if cc == EVERY_RUNS or spec == FINISHING[0]
+    ],
     ids=lambda value: value.name if isinstance(value, kernels.KernelSpec) else f"sm_{value[0]}{value[1]}",
 )
 def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
@@ -64,7 +78,7 @@ def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", MIXING, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("cc", CAPABILITIES, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
+@pytest.mark.parametrize("cc", ON_EACH)
 def test_every_kernel_that_mixes_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
     ptx = compiled(spec, cc)
     assert ".f64" not in ptx

@@ -115,6 +115,7 @@ def test_a_synchronous_run_goes_on_as_it_went_on_before(photos: Path, tmp_path: 
     assert running.replay(config, out / "order")[1].endswith("to the bit after update 5, 10, 15")
 
 
+@pytest.mark.deep  # virtual clusters are killed fifty times in every run
 def test_kills_of_workers_and_servers_lose_no_sample_and_repeat_to_the_bit(
     photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,6 +29,7 @@ def alive(pids: list[int]) -> list[str]:
     return [line for line in map(command_line, pids) if line and not line.startswith(AGENTS)]
 
 
+@pytest.mark.deep  # it waits for clusters of Ray to end, for most of a minute
 def test_nothing_of_it_is_left(tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "data", 60)
     out = tmp_path / "run"
