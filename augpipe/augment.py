@@ -1,5 +1,6 @@
 """A recipe as a transform, for people who own their loader: pixels in, augmented pixels out."""
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,14 @@ from augpipe.planning.plan import plan as draw_plan
 from augpipe.recipe import Recipe, check_recipe, refuse_mixing
 from augpipe.transform.host import HostTransform
 from augpipe.transform.inputs import Images, images_of
+from augpipe.transform.worker_seed import worker_seed
 
 if TYPE_CHECKING:
     from augpipe.transform.device import DeviceTransform
 
 Sizes = list[tuple[int, int]]
+
+_OF_ONE_PROCESS = ("_host", "_devices", "_lock", "_process", "_is_forked", "_seed_here")
 
 
 class Augment:
@@ -77,9 +81,10 @@ class Augment:
                 `__dlpack__` or `__cuda_array_interface__` that is such an array, a list of them, or one (B, H, W, C)
                 array or tensor. They are only read. In a list, all lie on the CPU or all on one CUDA device, where
                 they are read in place if each row's pixels are dense, and copied first if not.
-            sample_ids: an id for each image: the same id, epoch and seed give the same pixels. None counts on
-                from call to call, so that no two images are treated alike; worker processes that share a copy of
-                this object count alike, so give ids there.
+            sample_ids: an id for each image: the same id, epoch and seed give the same pixels, in any process. None
+                counts on from call to call, so that no two images are treated alike; a worker process, as of torch's
+                DataLoader, draws by a seed of its own (`worker_seed`), so that workers and epochs differ. Ranks that
+                were given the same seed count alike: give each its own (seed + rank).
             epoch: 0..2^32 - 1.
             plan: repeat this plan instead of drawing one.
 
@@ -134,11 +139,16 @@ class Augment:
 
     def _drawn(self, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
         if sample_ids is None:
+            if self._process != os.getpid():
+                self._start(is_forked=True)
             with self._lock:
-                first = self.next_id
+                if self._seed_here is None:
+                    self._seed_here = worker_seed(self.seed, self._is_forked)
+                first, seed = self.next_id, self._seed_here
                 self.next_id += len(sizes)
             ids = np.arange(first, first + len(sizes)) % 2**32
         else:
+            seed = self.seed
             ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).reshape(-1)
             if len(ids) != len(sizes):
                 raise ValueError(
@@ -147,7 +157,7 @@ class Augment:
         for position, reason in enumerate(refusals(self.recipe, sizes)):
             if reason:
                 raise ValueError(f"image {position}: {reason}")
-        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=self.seed)
+        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
 
     def _checked(self, plan: Plan, sizes: Sizes) -> Plan:
         if plan.recipe != self.recipe:
@@ -167,14 +177,17 @@ class Augment:
                 )
         return plan
 
-    def _start(self) -> None:
-        """What belongs to one process: its memory, its devices, its lock."""
+    def _start(self, *, is_forked: bool = False) -> None:
+        """What belongs to one process: its memory, its devices, its lock, its seed where images have no ids."""
+        self._process = os.getpid()
+        self._is_forked = is_forked
+        self._seed_here: int | None = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform(self._num_threads)
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_host", "_devices", "_lock")}
+        return {name: value for name, value in self.__dict__.items() if name not in _OF_ONE_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

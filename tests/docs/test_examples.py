@@ -16,7 +16,7 @@ QUIET = ("-W", "error")
 
 CASES = {
     "train_loop.py": (QUIET, r"epoch 1: mean loss \d\.\d{3}\n"),
-    "torch_dataset.py": (QUIET, r"(\(4, 3, 64, 64\) torch\.float32\n){2}"),
+    "torch_dataset.py": (QUIET, r"(epoch [01]: \(4, 3, 64, 64\) torch\.float32, mean .*\n){4}"),
     "dali_pipeline.py": (QUIET, r"(epoch [01]: .*the last batch is \(8, 3, 64, 64\) torch\.float32.*\n){2}"),
     "ddp_hook.py": (QUIET, r"epoch 1: mean loss \d+\.\d{3}\nall ranks have the same weights: True\n"),
     "lightning_fit.py": (
@@ -48,6 +48,13 @@ def test_the_example_runs(script: str) -> None:
     flags, expected = CASES[script]
     num_ranks = 2 if script in OF_TWO_RANKS else 1
     assert re.search(expected, run(*flags, str(EXAMPLES / script), num_ranks=num_ranks))
+
+
+@pytest.mark.slow
+def test_the_example_of_a_torch_dataset_draws_anew_each_epoch() -> None:
+    lines = run(*QUIET, str(EXAMPLES / "torch_dataset.py")).splitlines()
+    means = {line.rpartition(" ")[2] for line in lines}
+    assert len(means) == len(lines) == 4
 
 
 def test_the_example_of_a_dali_pipeline_reads_a_folder(tmp_path: Path) -> None:
