@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from augpipe import ops
+from augpipe.checks.models import FieldError
 from augpipe.ops import Op
 from augpipe.recipe import Recipe
 
@@ -85,7 +86,7 @@ class Findings:
         except KeyError as error:
             self.refuse(name, f"has no {error}")
         except (AttributeError, TypeError, ValueError) as error:
-            self.refuse(name, str(error).splitlines()[0])
+            self.refuse(name, first_mistake(error))
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
@@ -140,3 +141,12 @@ def levels(value: Any) -> tuple[float, ...]:
 
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
+
+
+def first_mistake(error: Exception) -> str:
+    """What is wrong, in a line: of an op's several mistakes the first, without the op's name."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    if not isinstance(error, FieldError):
+        return lines[0]
+    name, _, mistake = lines[0].partition(":")
+    return (mistake or next(iter(lines[1:]), name)).strip()

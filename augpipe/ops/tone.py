@@ -4,16 +4,25 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from augpipe.checks.models import told
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
+
+def _for_each_channel(value: Any) -> Any:
+    """Three numbers of one, as libraries take it for all channels."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (value,) * 3
+    return tuple(value) * 3 if isinstance(value, (list, tuple)) and len(value) == 1 else value
+
+
 Channels = Annotated[
     tuple[float, float, float],
-    told("must be three finite numbers in 0..1, for R, G and B: {name}=[0.5, 0.5, 0.5]"),
+    BeforeValidator(_for_each_channel),
+    told("must be one finite number in 0..1, or three, for R, G and B: {name}=[0.5, 0.5, 0.5]"),
 ]
 
 
@@ -130,7 +139,7 @@ class Normalize(Op):
 
     op: Literal["normalize"] = "normalize"
     mean: Channels = (0.485, 0.456, 0.406)
-    """Per channel R, G, B, in 0..1 as in torchvision and timm; the default is ImageNet's."""
+    """Per channel R, G, B, or one number for all, in 0..1 as in torchvision and timm; the default is ImageNet's."""
     std: Channels = (0.229, 0.224, 0.225)
     """Per channel, in 0..1; the default is ImageNet's."""
 

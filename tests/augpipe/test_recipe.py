@@ -239,7 +239,7 @@ def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
 
 def test_a_mistake_travels_between_processes() -> None:
     with pytest.raises(FieldError) as caught:
-        ops.Normalize(mean=1, std=2)
+        ops.Normalize(mean=(1, 2), std="x")  # type: ignore[arg-type]
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.problems == caught.value.problems
     assert str(again).splitlines()[0] == "Normalize:" and len(again.lines) == 2

@@ -25,7 +25,8 @@ def test_a_scale_limit_is_added_to_one(limit: tuple[float, float]) -> None:
     """Both versions' `to_dict` write what was given, without the one."""
     turned = one("ShiftScaleRotate", shift_limit=0.0, scale_limit=limit, rotate_limit=0.0, border_mode=1)
     found = importers.from_albumentations(compose(turned, one("CenterCrop", height=24, width=32)))
-    assert isinstance(found.recipe.ops[-1], ops.AllOf) and found.recipe.ops[-1].ops[0] == ops.Zoom(factor=limit[0] + 1)
+    (moved,) = (op for op in found.recipe.ops if isinstance(op, ops.AllOf))
+    assert moved.ops[0] == ops.Zoom(factor=(limit[0] + 1, limit[1] + 1))
     pixels = Augment(found.recipe, dtype="uint8", layout="NHWC")(RAMP)
     assert np.abs(pixels[0, ::4, 0].astype(int) - ZOOMED_RED).max() <= 1
     assert np.abs(pixels[::4, 0, 1].astype(int) - ZOOMED_GREEN).max() <= 1
