@@ -1,7 +1,9 @@
 """JPEG: reading the frame header, and decoding by our own decoder or libjpeg-turbo, which give the same pixels."""
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +17,9 @@ _SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; images have about ten, bombs thousands
+_MAX_SIDE = 65_500  # libjpeg's own limit
+_MAX_SCANS = 100  # images have about ten, bombs thousands
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all but what belongs to them
 _HARMLESS = "extraneous bytes before marker 0xd9"
 
 
@@ -63,6 +67,8 @@ def read_frame(data: memoryview) -> Frame:
             if size is None:
                 raise ValueError("damaged JPEG: a scan without a frame header")
             height, width, components = size
+            if is_progressive:
+                _check_num_scans(data, start)
             return Frame(
                 height=height,
                 width=width,
@@ -82,8 +88,6 @@ def read_frame(data: memoryview) -> Frame:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
             is_progressive = marker == _PROGRESSIVE
-            if is_progressive:
-                _check_num_scans(data)
         elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
             exif = bytes(data[position + 2 : stop])
         if marker in (_APP0, _APP14) or marker < _APP0:
@@ -103,13 +107,26 @@ def _frame_size(marker: int, segment: memoryview) -> tuple[int, int, int]:
         raise ValueError(f"a JPEG of {segment[2]} bits a sample, which is not decoded; save it with 8")
     if segment[7] not in (1, 3, 4):
         raise ValueError(f"a JPEG of {segment[7]} components, which is not decoded; gray, colour and CMYK have 1, 3, 4")
-    return segment[3] << 8 | segment[4], segment[5] << 8 | segment[6], segment[7]
+    height, width = segment[3] << 8 | segment[4], segment[5] << 8 | segment[6]
+    if max(height, width) > _MAX_SIDE:
+        raise ValueError(f"claims {width}x{height} pixels, and a JPEG's sides are {_MAX_SIDE} at most")
+    return height, width, segment[7]
 
 
-def _check_num_scans(data: memoryview) -> None:
-    num_scans = bytes(data).count(b"\xff\xda")  # coded data cannot hold this pair: a zero is stuffed after each 0xff
-    if num_scans > _MAX_SCANS:
-        raise ValueError(f"a progressive JPEG of {num_scans} scans, more than {_MAX_SCANS}: it would take minutes")
+def _check_num_scans(data: memoryview, start: int) -> None:
+    scans = (at for marker, at in _markers(data, start) if marker == _SOS)
+    if next(islice(scans, _MAX_SCANS, None), None) is not None:
+        raise ValueError(f"a progressive JPEG of more than {_MAX_SCANS} scans: it may take minutes")
+
+
+def _markers(data: memoryview, start: int) -> Iterator[tuple[int, int]]:
+    """(marker, where it or the fills before it stand) from the first scan on, up to the mark that ends the image."""
+    while found := _MARKER.search(data, start):
+        marker = found[1][0]
+        yield marker, found.start()
+        if marker == _EOI:
+            return
+        start = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")
 
 
 def libjpeg_turbo_takes(data: memoryview, frame: Frame) -> bool:

@@ -195,7 +195,7 @@ def test_a_progressive_jpeg_of_too_many_scans_is_refused() -> None:
     start = data.index(last_scan)
     most, one_more = (data[:start] + last_scan * (num - num_others) + data[-2:] for num in (100, 101))
     assert probe(most, max_pixels=MAX_PIXELS) == probe(data, max_pixels=MAX_PIXELS)
-    with pytest.raises(ValueError, match="^a progressive JPEG of 101 scans, more than 100: it would take minutes"):
+    with pytest.raises(ValueError, match="^a progressive JPEG of more than 100 scans: it may take minutes"):
         probe(one_more, max_pixels=MAX_PIXELS)
 
 
