@@ -20,7 +20,7 @@ _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _MAX_SIDE = 65_500  # libjpeg's own limit
 _MAX_SCANS = 100  # images have about ten, bombs thousands
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all but what belongs to them
-_HARMLESS = "extraneous bytes before marker 0xd9"
+_EXTRANEOUS = re.compile("([0-9]+) extraneous bytes before marker 0xd9$")
 
 
 class Frame(NamedTuple):
@@ -241,18 +241,7 @@ def own_decoder() -> "Workspace | None":
 
 
 def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
-    try:
-        try:
-            pixels = _simplejpeg_decode(data, height, width, out, strict=True)
-        except ValueError as error:
-            # Strict decoding stops at libjpeg's first warning. Where that is bytes between the last block and the end
-            # mark, every block was decoded without one: such files are met in the wild, and all decoders read them.
-            if not str(error).endswith(_HARMLESS):
-                raise
-            pixels = _simplejpeg_decode(data, height, width, out, strict=False)
-    except (ValueError, KeyError) as error:
-        kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
-        raise ValueError(f"{kind} JPEG: {error}") from error
+    pixels = _strictly(data, "RGBX", height, width, out)
     if pixels.shape != (height, width, 4):
         raise ValueError(
             f"damaged JPEG: its header claims {width}x{height} pixels, and {pixels.shape[1]}x{pixels.shape[0]} came out"
@@ -260,13 +249,48 @@ def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8
     return pixels
 
 
-def _simplejpeg_decode(
-    data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None, *, strict: bool
+def _strictly(
+    data: bytes | memoryview, colours: str, height: int, width: int, out: npt.NDArray[np.uint8] | None = None
 ) -> npt.NDArray[np.uint8]:
-    pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
-        data, "RGBX", fastdct=False, fastupsample=False, min_height=height, min_width=width, buffer=out, strict=strict
-    )
-    return pixels
+    """Decode by libjpeg-turbo, at the smallest scale of so many rows and columns or more, and refuse what it warns of.
+
+    It stops at the first warning. Where that is padding before the end mark, every block was decoded without one.
+    """
+    for strict in (True, False):
+        try:
+            pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
+                data,
+                colours,
+                fastdct=False,
+                fastupsample=False,
+                min_height=height,
+                min_width=width,
+                buffer=out,
+                strict=strict,
+            )
+            return pixels
+        except (ValueError, KeyError) as error:
+            if strict and _is_padded(memoryview(data), str(error)):
+                continue
+            kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
+            raise ValueError(f"{kind} JPEG: {error}") from error
+    raise AssertionError
+
+
+def _is_padded(data: memoryview, warning: str) -> bool:
+    """Whether a warning is of bytes before the end mark that are no codes: zeros, or one other value twice or more.
+
+    libjpeg warns likewise where it lost its way in damaged codes and came to the last block too early. Then these bytes
+    are codes, and any block before them may be wrong.
+    """
+    found = _EXTRANEOUS.search(warning)
+    if found is None:
+        return False
+    num = int(found[1])  # less what libjpeg had loaded ahead
+    end = next(at for marker, at in _markers(data, read_frame(data).scan_start) if marker == _EOI)
+    if num == 1 and data[end - 1] == 0:
+        return True
+    return len(set(data[end - max(num, 2) : end])) == 1
 
 
 def _scale_is_ambiguous(height: int, width: int, dct_factor: int) -> bool:

@@ -47,9 +47,9 @@ def is_harmless(data: bytes, warning: str) -> bool:
     found = _EXTRANEOUS.search(warning)
     if not found or found[2] != "d9":
         return False
-    end = data.index(b"\xff\xd9", scans_start(data))
-    rest = data[end - int(found[1]) : end]
-    return len(set(rest)) == 1 and (len(rest) > 1 or rest == b"\0")
+    num, end = int(found[1]), data.index(b"\xff\xd9", scans_start(data))
+    rest = data[end - max(num, 2) : end]
+    return len(set(rest)) == 1 or (num == 1 and rest[-1:] == b"\0")
 
 
 def scans_start(data: bytes) -> int:

@@ -38,7 +38,7 @@ def is_taken(data: bytes, dct_factor: int = 1) -> bool:
 @pytest.mark.parametrize(("seed", "kind"), [*enumerate(JPEGS)])
 def test_one_changed_byte_that_libjpeg_refuses_is_refused(seed: int, kind: str) -> None:
     num_refused = 0
-    for number, (at, data) in enumerate(one_byte_changes(JPEGS[kind], 120, seed)):
+    for number, (at, data) in enumerate(one_byte_changes(JPEGS[kind], 250, seed)):
         if is_refused(data):
             num_refused += 1
             assert not is_taken(data, (1, 2, 4, 8)[number % 4]), at
@@ -46,7 +46,7 @@ def test_one_changed_byte_that_libjpeg_refuses_is_refused(seed: int, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["420", "gray", "progressive", "restart rows"])
-@pytest.mark.parametrize("padding", [b"\0", b"\0" * 99, b"\x20" * 2, b"\xf7" * 50])
+@pytest.mark.parametrize("padding", [b"\0", b"\0" * 99, b"\x20" * 9, b"\xf7" * 50])
 def test_padding_before_the_end_mark_is_harmless(kind: str, padding: bytes) -> None:
     data = JPEGS[kind]
     header = probe(data, max_pixels=MAX_PIXELS)
@@ -54,11 +54,18 @@ def test_padding_before_the_end_mark_is_harmless(kind: str, padding: bytes) -> N
 
 
 @pytest.mark.parametrize("kind", ["420", "gray", "progressive", "restart rows"])
-@pytest.mark.parametrize("rest", [b"\x5f", b"\0\0\1", b"left over" * 50])
-def test_other_bytes_before_the_end_mark_may_be_codes(kind: str, rest: bytes) -> None:
-    data = JPEGS[kind][:-2] + rest + b"\xff\xd9"
+def test_other_bytes_before_the_end_mark_may_be_codes(kind: str) -> None:
+    """libjpeg does not notice the first ones, which it has loaded already."""
+    sound, num_refused = JPEGS[kind], 0
+    for num in range(1, 20):
+        for rest in (bytes(range(1, num + 1)), bytes(num) + b"\1", b"\1" + bytes(num), b"\x20" * num):
+            data = sound[:-2] + rest + b"\xff\xd9"
+            assert is_taken(data) == (not is_refused(data)), rest
+            num_refused += is_refused(data)
+    data = sound[:-2] + b"left over" * 50 + b"\xff\xd9"
     with pytest.raises(ValueError, match="^damaged JPEG: .* extraneous bytes before marker 0xd9"):
         decode(data, probe(data, max_pixels=MAX_PIXELS))
+    assert num_refused > 20
 
 
 @pytest.mark.parametrize("kind", FOUR_COLOURS)
