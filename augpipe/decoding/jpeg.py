@@ -20,6 +20,7 @@ _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _MAX_SIDE = 65_500  # libjpeg's own limit
 _MAX_SCANS = 100  # images have about ten, bombs thousands
 _MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all but what belongs to them
+_ODD_PROFILE = "bad ICC marker"  # some of a colour profile's parts are missing, or there twice
 _EXTRANEOUS = re.compile("([0-9]+) extraneous bytes before marker 0xd9$")
 
 
@@ -254,7 +255,8 @@ def _strictly(
 ) -> npt.NDArray[np.uint8]:
     """Decode by libjpeg-turbo, at the smallest scale of so many rows and columns or more, and refuse what it warns of.
 
-    It stops at the first warning. Where that is padding before the end mark, every block was decoded without one.
+    It stops at the first warning. Where that is padding before the end mark, every block was decoded without one. One
+    of a colour profile says nothing of the pixels: the file is decoded again without it.
     """
     for strict in (True, False):
         try:
@@ -270,8 +272,13 @@ def _strictly(
             )
             return pixels
         except (ValueError, KeyError) as error:
-            if strict and _is_padded(memoryview(data), str(error)):
+            file = memoryview(data)
+            if strict and _is_padded(file, str(error)):
                 continue
+            if str(error).endswith(_ODD_PROFILE):
+                plain = without_notes(file, read_frame(file))
+                if len(plain) < len(data):
+                    return _strictly(plain, colours, height, width, out)
             kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
             raise ValueError(f"{kind} JPEG: {error}") from error
     raise AssertionError
