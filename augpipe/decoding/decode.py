@@ -54,6 +54,8 @@ def decode(
             return jpeg.decode_stored(view, height, width, dct_factor, out)
         stored = jpeg.decode_stored(view, height, width, dct_factor, None)
     else:
+        if header.format == "JPEG":
+            jpeg.check_codes(view)
         image, _ = pillow.open_pillow(bytes(view), header.format, header.height * header.width)
         stored = pillow.decode_stored(image)
     turned = upright(stored, header.orientation)

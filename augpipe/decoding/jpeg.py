@@ -131,14 +131,39 @@ def _markers(data: memoryview, start: int) -> Iterator[tuple[int, int]]:
 
 
 def libjpeg_turbo_takes(data: memoryview, frame: Frame) -> bool:
-    """Whether simplejpeg decodes this file to RGBX: not CMYK, nor chroma sampled in a way that it has no name for."""
-    if frame.num_components == 4:
-        return False
+    """Whether simplejpeg decodes this file to RGBX: not CMYK, nor chroma in a sampling that TurboJPEG does not know."""
+    return frame.num_components != 4 and _is_known_sampling(data)
+
+
+def _is_known_sampling(data: memoryview) -> bool:
     try:
         simplejpeg.decode_jpeg_header(data, strict=False)
-    except (ValueError, KeyError):
+    except KeyError:  # TurboJPEG knows it (4:4:1), simplejpeg's names do not, and only reading a header asks for them
+        return True
+    except ValueError:
         return False
     return True
+
+
+def check_codes(data: memoryview) -> None:
+    """Refuse a damaged JPEG of those that `libjpeg_turbo_takes` leaves: Pillow, which decodes them, hears no warning.
+
+    libjpeg-turbo checks CMYK; codes in a sampling that TurboJPEG does not know are passed over one by one.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if read_frame(data).num_components == 4 and _is_known_sampling(data):
+        _strictly(data, "CMYK", 1, 1)
+        return
+    from augpipe.gpu_ops.jpeg.walk import DAMAGED, TRUNCATED, walk
+
+    codes = np.frombuffer(data, np.uint8)
+    verdict = walk(codes)
+    if verdict == TRUNCATED:
+        raise ValueError(f"truncated JPEG: its {len(data)} bytes end before its codes")
+    if verdict == DAMAGED:
+        raise ValueError("damaged JPEG: its codes make no sense, or are not as many as its header says")
 
 
 def without_notes(data: memoryview, frame: Frame) -> bytes:

@@ -45,8 +45,8 @@ def jpeg_of_scans(
     return head + b"".join(scans) + b"\xff\xd9", grays
 
 
-def resampled_jpeg(height: int, width: int, samplings: Sequence[Sampling], interval: int = 0) -> bytes:
-    """A sound JPEG of one scan, whose blocks are those of an image of RGB without subsampling, in another place each.
+def resampled_jpeg(height: int, width: int, samplings: Sequence[Sampling], interval: int = 0) -> tuple[bytes, bytes]:
+    """A sound JPEG of one scan, and one of RGB without subsampling that has the same codes: its blocks lie elsewhere.
 
     Args:
         height: in pixels, a multiple of an MCU's.
@@ -59,7 +59,8 @@ def resampled_jpeg(height: int, width: int, samplings: Sequence[Sampling], inter
     num_blocks = num_mcus * sum(x * y for x, y in samplings)
     assert num_blocks % 3 == 0 and len(samplings) == 3
     options = {"restart_marker_blocks": interval * sum(x * y for x, y in samplings) // 3} if interval else {}
-    data = bytearray(encoded(scene(8, num_blocks // 3 * 8), "JPEG", quality=85, keep_rgb=True, **options))
+    plain = encoded(scene(8, num_blocks // 3 * 8), "JPEG", quality=85, keep_rgb=True, **options)
+    data = bytearray(plain)
     at = data.index(b"\xff\xc0")
     data[at + 5 : at + 9] = height.to_bytes(2, "big") + width.to_bytes(2, "big")
     for nth, (x, y) in enumerate(samplings):
@@ -67,4 +68,4 @@ def resampled_jpeg(height: int, width: int, samplings: Sequence[Sampling], inter
     if interval:
         at = data.index(b"\xff\xdd\0\4") + 4
         data[at : at + 2] = interval.to_bytes(2, "big")
-    return bytes(data)
+    return bytes(data), plain
