@@ -64,3 +64,22 @@ def is_refused(data: bytes, colours: str = "RGBX") -> bool:
     """Whether libjpeg-turbo refuses a file for more than padding behind its codes."""
     warning = warning_of(data, colours)
     return bool(warning) and not is_harmless(data, warning)
+
+
+def refuses_rows(data: bytes, num_rows: int, restart: int | None = None) -> bool:
+    """Whether libjpeg-turbo refuses what a file of one scan holds of its first rows of pixels.
+
+    Args:
+        data: the file.
+        num_rows: whole MCUs.
+        restart: where the restart marker behind these MCUs stands in the sound file; None where it has no such markers,
+            and bytes left over behind them are the next ones' codes.
+    """
+    position = 2
+    while data[position + 1] not in (0xC0, 0xC1):
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+    upper = data[: position + 5] + num_rows.to_bytes(2, "big") + data[position + 7 :]
+    if restart is not None:
+        return is_refused(upper[:restart] + b"\xff\xd9")
+    warning = warning_of(upper)
+    return bool(warning) and _EXTRANEOUS.search(warning) is None
