@@ -1,5 +1,10 @@
 """The walk over all codes of a JPEG beside libjpeg-turbo: whatever that refuses is no sound file."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -44,3 +49,23 @@ def test_a_file_cut_at_any_place_is_not_sound(kind: str) -> None:
     middle = (start + stop) // 2
     assert verdict(data[:middle] + data[-2:]) == DAMAGED
     assert verdict(data[:-2] + b"codes left over" + data[-2:]) == DAMAGED
+
+
+WITHIN_BOUNDS = """
+from tests.augpipe.decoding.image_files import corruptions
+from tests.gpu_ops.test_jpeg_walk import FILES, SOUND, verdict
+
+found = [verdict(data) for seed, file in enumerate(FILES.values()) for data in corruptions(file, 1500, seed)]
+print(len(found), found.count(SOUND))
+assert 0.05 < found.count(SOUND) / len(found) < 0.7
+"""
+
+
+@pytest.mark.deep
+def test_no_memory_but_its_own_is_touched(tmp_path: Path) -> None:
+    """By numba's own check of every index, in headers and codes that are damaged in many ways."""
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "AUGPIPE_CACHE_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHIN_BOUNDS], capture_output=True, text=True, check=False, env=environment
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]
