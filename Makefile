@@ -12,12 +12,17 @@ TEST_PROCESSES ?= 3
 PIP = -m pip --disable-pip-version-check --no-input
 INSTALL = $(PIP) install -qq -c constraints.txt
 
-# The simulator is chosen when numba is imported, so its tests are a second session. Where PYTEST_ARGS chooses among the
-# tests, one of the two may have none of them (pytest ends with 5).
+# The tests with the marks $(1), unless PYTEST_ARGS has an -m of its own.
 RUN_TESTS = if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then \
 		AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; \
 	fi; \
-	.venv/bin/python -m pytest -n "$(TEST_PROCESSES)" --dist loadfile --no-loadscope-reorder --timeout "$(TEST_TIMEOUT_S)" $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n "$(TEST_PROCESSES)" --dist loadfile --no-loadscope-reorder --timeout "$(TEST_TIMEOUT_S)" -m "$(1)" $(PYTEST_ARGS)
+
+# The simulator is chosen when numba is imported, so its tests are a second session. Where $(2), which chooses among the
+# tests, is not empty, one of the two may have none of them (pytest ends with 5).
+RUN_BOTH = $(call RUN_TESTS,$(1)); normal=$$?; \
+	NUMBA_ENABLE_CUDASIM=1; export NUMBA_ENABLE_CUDASIM; $(call RUN_TESTS,$(1)); \
+	case "$$normal $$?" in "0 0") true;; "0 5" | "5 0") $(if $(2),true,false);; *) false;; esac
 
 # Real photographs that may lie beside the checkout; tests that want them are skipped where there are none.
 PHOTOS = ../shared/data
@@ -31,14 +36,16 @@ demo: .venv/.installed ## Photographs to a trained network: sample dataset, prev
 	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
 
 .PHONY: test
-test: .venv/.installed ## Run every test, then those in numba's CUDA simulator; PYTEST_ARGS="-k lens" for some of them
-	@$(RUN_TESTS); normal=$$?; \
-	NUMBA_ENABLE_CUDASIM=1; export NUMBA_ENABLE_CUDASIM; $(RUN_TESTS); \
-	case "$$normal $$?" in "0 0") true;; "0 5" | "5 0") $(if $(PYTEST_ARGS),true,false);; *) false;; esac
+test: .venv/.installed ## Run the tests, then those in numba's CUDA simulator; PYTEST_ARGS="-k lens" for some of them
+	@$(call RUN_BOTH,not deep,$(PYTEST_ARGS))
+
+.PHONY: test-deep
+test-deep: .venv/.installed ## Run the tests that take minutes and that `make test` leaves out
+	@$(call RUN_BOTH,deep,deep)
 
 .PHONY: test-fast
 test-fast: .venv/.installed ## Run the tests that start no processes and take little time
-	@$(RUN_TESTS) -m "not slow"
+	@$(call RUN_TESTS,not slow and not deep)
 
 .PHONY: lint
 lint: .venv/.installed ## ruff (lint and format) and mypy --strict

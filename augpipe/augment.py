@@ -60,6 +60,7 @@ class Augment:
         self._layout: Layout = layout
         self._framework = framework
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
+        self._seed_here: int | None = None
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
@@ -144,7 +145,8 @@ class Augment:
             with self._lock:
                 if self._seed_here is None:
                     self._seed_here = worker_seed(self.seed, self._is_forked)
-                first, seed = self.next_id, self._seed_here
+                seed = self._seed_here
+                first = self.next_id
                 self.next_id += len(sizes)
             ids = np.arange(first, first + len(sizes)) % 2**32
         else:
@@ -181,7 +183,7 @@ class Augment:
         """What belongs to one process: its memory, its devices, its lock, its seed where images have no ids."""
         self._process = os.getpid()
         self._is_forked = is_forked
-        self._seed_here: int | None = None  # a process that is being spawned does not know yet that it is a worker
+        self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform(self._num_threads)
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()

@@ -1,12 +1,10 @@
-"""What a region of a JPEG costs by our own decoder beside a whole decode by libjpeg-turbo, and what damage is not seen.
+"""What a region of a JPEG costs by our own decoder beside a whole decode by libjpeg-turbo.
 
 Into RGBX, on one thread: whole, and what a RandomResizedCrop, and crops of 224 at a random place of scales 256 and 512
 that are turned by up to ten degrees, look at; all that with the photograph's row index, too, and making that. Whole and
 the first of these rectangles at half the size, too, over libjpeg-turbo's whole decode at half the size.
 """
 
-import random
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -21,8 +19,6 @@ from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 
 ROUNDS = 15
-NUM_CHANGED = 6
-"""Copies of each photograph with one changed byte."""
 
 Region = tuple[int, int, int, int]
 
@@ -48,30 +44,6 @@ def regions_of(ops: tuple[Op, ...], sizes: list[tuple[int, int]], factor: int = 
     tables = [kernel_rows(drawn.rows, np.full(len(sizes), factor))]
     boxes = source_regions(tables, [(224 // factor, 224 // factor)]).tolist()
     return [(left, top, right, bottom) for left, top, right, bottom in boxes]
-
-
-def damage(
-    files: list[bytes], sizes: list[tuple[int, int]], regions: list[Region], decoder: Workspace
-) -> dict[str, int]:
-    """How many files with one changed byte are refused: whole by libjpeg-turbo, and of those their regions by us."""
-    chance, found = random.Random(0), Counter[str]()
-    for data, (height, width), region in zip(files, sizes, regions, strict=True):
-        out = np.empty((region[2] - region[0]) * (region[3] - region[1]) * 4, np.uint8)
-        if not decoder.decode(np.frombuffer(data, np.uint8), height, width, region, out):
-            continue
-        sound, coded = out.copy(), data.rindex(b"\xff\xda") + 14
-        for _ in range(NUM_CHANGED):
-            changed = bytearray(data)
-            changed[chance.randrange(coded, len(data) - 2)] ^= chance.randrange(1, 256)
-            try:
-                whole_by_libjpeg(bytes(changed))
-                verdict = "taken whole"
-            except ValueError:
-                verdict = "refused whole"
-            is_taken = decoder.decode(np.frombuffer(changed, np.uint8), height, width, region, out)
-            part = "left" if not is_taken else "as before" if np.array_equal(out, sound) else "other pixels"
-            found[f"{verdict}, region {part}"] += 1
-    return dict(sorted(found.items()))
 
 
 def main() -> None:
@@ -145,7 +117,6 @@ def main() -> None:
             },
             "bytes of a row index": round(sum(map(len, indexes)) / len(indexes)),
             "share of the pixels": {name: round(area / areas["whole"], 3) for name, area in areas.items()},
-            "one changed byte": damage(files, sizes, regions["RandomResizedCrop"], decoder),
         },
     )
 

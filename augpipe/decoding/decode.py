@@ -17,8 +17,8 @@ def decode(
 
     The pixels are a function of the bytes and the factor alone. Alpha and transparency are dropped, as Pillow's
     `convert("RGB")` does: the colours that stand under transparent places show. Of 16 bits a channel the high byte is
-    kept. A JPEG that libjpeg warns of is refused, even where other readers show what they can of it; bytes left over
-    before its end mark, or anything after that mark, are no reason.
+    kept. A JPEG that libjpeg warns of is refused, even where other readers show what they can of it; padding before its
+    end mark (zeros, or another byte twice or more), or anything after that mark, is no reason.
 
     Args:
         data: the whole file.
@@ -54,6 +54,8 @@ def decode(
             return jpeg.decode_stored(view, height, width, dct_factor, out)
         stored = jpeg.decode_stored(view, height, width, dct_factor, None)
     else:
+        if header.format == "JPEG":
+            jpeg.check_codes(view)
         image, _ = pillow.open_pillow(bytes(view), header.format, header.height * header.width)
         stored = pillow.decode_stored(image)
     turned = upright(stored, header.orientation)

@@ -1,7 +1,9 @@
 """JPEG: reading the frame header, and decoding by our own decoder or libjpeg-turbo, which give the same pixels."""
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,8 +17,11 @@ _SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_MAX_SCANS = 500  # libjpeg-turbo's TJFLAG_LIMITSCANS; images have about ten, bombs thousands
-_HARMLESS = "extraneous bytes before marker 0xd9"
+_MAX_SIDE = 65_500  # libjpeg's own limit
+_MAX_SCANS = 100  # images have about ten, bombs thousands
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all but what belongs to them
+_ODD_PROFILE = "bad ICC marker"  # some of a colour profile's parts are missing, or there twice
+_EXTRANEOUS = re.compile("([0-9]+) extraneous bytes before marker 0xd9$")
 
 
 class Frame(NamedTuple):
@@ -63,6 +68,8 @@ def read_frame(data: memoryview) -> Frame:
             if size is None:
                 raise ValueError("damaged JPEG: a scan without a frame header")
             height, width, components = size
+            if is_progressive:
+                _check_num_scans(data, start)
             return Frame(
                 height=height,
                 width=width,
@@ -82,8 +89,6 @@ def read_frame(data: memoryview) -> Frame:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
             is_progressive = marker == _PROGRESSIVE
-            if is_progressive:
-                _check_num_scans(data)
         elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
             exif = bytes(data[position + 2 : stop])
         if marker in (_APP0, _APP14) or marker < _APP0:
@@ -103,24 +108,62 @@ def _frame_size(marker: int, segment: memoryview) -> tuple[int, int, int]:
         raise ValueError(f"a JPEG of {segment[2]} bits a sample, which is not decoded; save it with 8")
     if segment[7] not in (1, 3, 4):
         raise ValueError(f"a JPEG of {segment[7]} components, which is not decoded; gray, colour and CMYK have 1, 3, 4")
-    return segment[3] << 8 | segment[4], segment[5] << 8 | segment[6], segment[7]
+    height, width = segment[3] << 8 | segment[4], segment[5] << 8 | segment[6]
+    if max(height, width) > _MAX_SIDE:
+        raise ValueError(f"claims {width}x{height} pixels, and a JPEG's sides are {_MAX_SIDE} at most")
+    return height, width, segment[7]
 
 
-def _check_num_scans(data: memoryview) -> None:
-    num_scans = bytes(data).count(b"\xff\xda")  # coded data cannot hold this pair: a zero is stuffed after each 0xff
-    if num_scans > _MAX_SCANS:
-        raise ValueError(f"a progressive JPEG of {num_scans} scans, more than {_MAX_SCANS}: it would take minutes")
+def _check_num_scans(data: memoryview, start: int) -> None:
+    scans = (at for marker, at in _markers(data, start) if marker == _SOS)
+    if next(islice(scans, _MAX_SCANS, None), None) is not None:
+        raise ValueError(f"a progressive JPEG of more than {_MAX_SCANS} scans: it may take minutes")
+
+
+def _markers(data: memoryview, start: int) -> Iterator[tuple[int, int]]:
+    """(marker, where it or the fills before it stand) from the first scan on, up to the mark that ends the image."""
+    while found := _MARKER.search(data, start):
+        marker = found[1][0]
+        yield marker, found.start()
+        if marker == _EOI:
+            return
+        start = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")
 
 
 def libjpeg_turbo_takes(data: memoryview, frame: Frame) -> bool:
-    """Whether simplejpeg decodes this file to RGBX: not CMYK, nor chroma sampled in a way that it has no name for."""
-    if frame.num_components == 4:
-        return False
+    """Whether simplejpeg decodes this file to RGBX: not CMYK, nor chroma in a sampling that TurboJPEG does not know."""
+    return frame.num_components != 4 and _is_known_sampling(data)
+
+
+def _is_known_sampling(data: memoryview) -> bool:
     try:
         simplejpeg.decode_jpeg_header(data, strict=False)
-    except (ValueError, KeyError):
+    except KeyError:  # TurboJPEG knows it (4:4:1), simplejpeg's names do not, and only reading a header asks for them
+        return True
+    except ValueError:
         return False
     return True
+
+
+def check_codes(data: memoryview) -> None:
+    """Refuse a damaged JPEG of those that `libjpeg_turbo_takes` leaves: Pillow, which decodes them, hears no warning.
+
+    libjpeg-turbo checks CMYK; codes in a sampling that TurboJPEG does not know are passed over one by one.
+
+    Raises:
+        ValueError: the reason, without the file's name.
+    """
+    if read_frame(data).num_components == 4 and _is_known_sampling(data):
+        _strictly(data, "CMYK", 1, 1)
+        return
+    from augpipe.gpu_ops.jpeg.walk import DAMAGED, TRUNCATED, walk
+
+    codes = np.frombuffer(data, np.uint8)
+    verdict = walk(codes)
+    if verdict == TRUNCATED:
+        raise ValueError(f"truncated JPEG: its {len(data)} bytes end before its codes")
+    if verdict == DAMAGED:
+        raise ValueError("damaged JPEG: its codes make no sense, or are not as many as its header says")
 
 
 def without_notes(data: memoryview, frame: Frame) -> bytes:
@@ -224,18 +267,7 @@ def own_decoder() -> "Workspace | None":
 
 
 def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
-    try:
-        try:
-            pixels = _simplejpeg_decode(data, height, width, out, strict=True)
-        except ValueError as error:
-            # Strict decoding stops at libjpeg's first warning. Where that is bytes between the last block and the end
-            # mark, every block was decoded without one: such files are met in the wild, and all decoders read them.
-            if not str(error).endswith(_HARMLESS):
-                raise
-            pixels = _simplejpeg_decode(data, height, width, out, strict=False)
-    except (ValueError, KeyError) as error:
-        kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
-        raise ValueError(f"{kind} JPEG: {error}") from error
+    pixels = _strictly(data, "RGBX", height, width, out)
     if pixels.shape != (height, width, 4):
         raise ValueError(
             f"damaged JPEG: its header claims {width}x{height} pixels, and {pixels.shape[1]}x{pixels.shape[0]} came out"
@@ -243,13 +275,54 @@ def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8
     return pixels
 
 
-def _simplejpeg_decode(
-    data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None, *, strict: bool
+def _strictly(
+    data: bytes | memoryview, colours: str, height: int, width: int, out: npt.NDArray[np.uint8] | None = None
 ) -> npt.NDArray[np.uint8]:
-    pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
-        data, "RGBX", fastdct=False, fastupsample=False, min_height=height, min_width=width, buffer=out, strict=strict
-    )
-    return pixels
+    """Decode by libjpeg-turbo, at the smallest scale of so many rows and columns or more, and refuse what it warns of.
+
+    It stops at the first warning. Where that is padding before the end mark, every block was decoded without one. One
+    of a colour profile says nothing of the pixels: the file is decoded again without it.
+    """
+    for strict in (True, False):
+        try:
+            pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
+                data,
+                colours,
+                fastdct=False,
+                fastupsample=False,
+                min_height=height,
+                min_width=width,
+                buffer=out,
+                strict=strict,
+            )
+            return pixels
+        except (ValueError, KeyError) as error:
+            file = memoryview(data)
+            if strict and _is_padded(file, str(error)):
+                continue
+            if str(error).endswith(_ODD_PROFILE):
+                plain = without_notes(file, read_frame(file))
+                if len(plain) < len(data):
+                    return _strictly(plain, colours, height, width, out)
+            kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
+            raise ValueError(f"{kind} JPEG: {error}") from error
+    raise AssertionError
+
+
+def _is_padded(data: memoryview, warning: str) -> bool:
+    """Whether a warning is of bytes before the end mark that are no codes: zeros, or one other value twice or more.
+
+    libjpeg warns likewise where it lost its way in damaged codes and came to the last block too early. Then these bytes
+    are codes, and any block before them may be wrong.
+    """
+    found = _EXTRANEOUS.search(warning)
+    if found is None:
+        return False
+    num = int(found[1])  # less what libjpeg had loaded ahead
+    end = next(at for marker, at in _markers(data, read_frame(data).scan_start) if marker == _EOI)
+    if num == 1 and data[end - 1] == 0:
+        return True
+    return len(set(data[end - max(num, 2) : end])) == 1
 
 
 def _scale_is_ambiguous(height: int, width: int, dct_factor: int) -> bool:

@@ -9,7 +9,7 @@ from augpipe.cpu.render import check_image
 from augpipe.datasets.prepare.profiles import BadProfileError, jpeg_profile, tiff_profile, to_srgb
 from augpipe.decoding import Header, decode, probe
 from augpipe.decoding.header import check_size
-from augpipe.decoding.jpeg import read_frame
+from augpipe.decoding.jpeg import check_codes, read_frame
 from augpipe.decoding.orientation import upright
 from augpipe.decoding.pillow import PILLOW_ERRORS, decode_stored, open_pillow
 from augpipe.source import Pixels
@@ -74,6 +74,8 @@ def _of_jpeg(data: bytes, header: Header) -> UprightImage:
 
 
 def _of_other(data: bytes, header: Header, max_pixels: int) -> UprightImage:
+    if header.format == "JPEG":
+        check_codes(memoryview(data))
     opened, _ = open_pillow(data, header.format, max_pixels)
     is_gray = opened.mode in _GRAY_MODES
     said = "none"

@@ -196,6 +196,10 @@ def decode_rows(
     taken = (consumed_bits(reader) + 7) >> 3
     if is_to_the_end:
         return TAKEN if taken == end and interval + 1 == num_intervals else UNSOUND
+    if interval + 1 < num_intervals:  # what stands behind a marker belongs to other MCUs
+        end = intervals[interval + 1]
+        if left == 0 and taken != end:
+            return UNSOUND
     return TAKEN if taken <= end else UNSOUND
 
 

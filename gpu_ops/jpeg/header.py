@@ -31,6 +31,9 @@ IDENTIFIER, QUANTIZATION, DC_TABLE, AC_TABLE = range(COMPONENT_ITEMS)
 
 FRAME_ITEMS = FIRST_COMPONENT + 3 * COMPONENT_ITEMS
 
+MAX_SIDE = 65_500
+"""The longest side of an image that libjpeg decodes, in pixels."""
+
 TAKEN, LEFT = 0, 1
 """Whether a file, or a part of it, is decoded here or left to libjpeg-turbo."""
 
@@ -90,7 +93,7 @@ def read_frame(file, start, stop, frame):
     if (num != 1 and num != 3) or stop - start != 6 + 3 * num or file[start] != 8:
         return LEFT
     frame[HEIGHT], frame[WIDTH], frame[NUM_COMPONENTS] = word_at(file, start + 1), word_at(file, start + 3), num
-    if frame[HEIGHT] == 0 or frame[WIDTH] == 0:
+    if not 0 < frame[HEIGHT] <= MAX_SIDE or not 0 < frame[WIDTH] <= MAX_SIDE:
         return LEFT
     for component in range(num):
         at, to = start + 6 + 3 * component, FIRST_COMPONENT + component * COMPONENT_ITEMS

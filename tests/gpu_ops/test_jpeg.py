@@ -233,6 +233,26 @@ def test_another_size_than_the_callers_is_not_decoded() -> None:
     assert ours(PLAIN, 41, 50) is None and ours(PLAIN, 40, 49) is None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_an_interval_that_ends_before_the_region_does_is_not_read_on_into_the_next(seed: int) -> None:
+    """Gray, of four MCUs a restart interval by its header, with two in each: the next two are another row's."""
+    narrow = encoded(scene(16, 16, seed)[..., 0], "JPEG", quality=30, restart_marker_blocks=2)
+    frame, restart = narrow.index(b"\xff\xc0"), narrow.index(b"\xff\xdd\0\4")
+    data = changed(changed(narrow, frame + 8, 32), restart + 5, 4)
+    with pytest.raises(ValueError, match="premature end of data segment"):
+        libjpegs(data)
+    assert ours(data, 16, 32, (0, 0, 32, 8)) is None
+
+
+@pytest.mark.parametrize("side", [65_500, 65_501, 65_535])
+def test_sides_are_no_longer_than_libjpegs_longest(side: int) -> None:
+    """On other CPUs libjpeg-turbo has to decode the file."""
+    data = simplejpeg.encode_jpeg(np.zeros((1, 65_500, 1), np.uint8), 90, "GRAY")
+    at = data.index(b"\xff\xc0") + 7
+    longer = data[:at] + side.to_bytes(2, "big") + data[at + 2 :]
+    assert (ours(longer, 1, side, (0, 0, 8, 1)) is not None) == (side == 65_500)
+
+
 @pytest.mark.parametrize("region", [(0, 0, 51, 40), (-1, 0, 50, 40), (5, 5, 5, 9), (0, 9, 50, 3)])
 def test_a_region_outside_the_image_is_not_decoded(region: tuple[int, int, int, int]) -> None:
     out = np.zeros(64 * 64 * 4, np.uint8)

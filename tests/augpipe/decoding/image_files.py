@@ -104,8 +104,8 @@ def ycck_jpeg(image: Image.Image) -> bytes:
 
 
 def odd_sampling_jpeg() -> bytes:
-    """An 8x24 JPEG whose blue chroma alone has twice the rows: libjpeg decodes it, simplejpeg has no name for it."""
-    data = bytearray(encoded(scene(8, 32), "JPEG", subsampling="4:4:4"))  # 4 x 3 blocks, taken as 3 x 4
+    """An 8x24 JPEG of RGB whose green alone has twice the rows: libjpeg decodes it, simplejpeg has no name for it."""
+    data = bytearray(encoded(scene(8, 32), "JPEG", keep_rgb=True))  # 4 x 3 blocks of one table, taken as 3 x 4
     frame = data.index(b"\xff\xc0")
     data[frame + 8], data[frame + 14] = 24, 0x12
     return bytes(data)

@@ -92,12 +92,10 @@ def test_damage_within_the_data_is_refused_even_where_others_show_what_they_can(
 
 @pytest.mark.parametrize("kind", ["420", "gray", "progressive", "restart rows"])
 @pytest.mark.parametrize("rest", [b"\0", b"\0" * 99, b"left over" * 50])
-def test_bytes_left_over_before_or_after_the_end_mark_are_harmless(kind: str, rest: bytes) -> None:
+def test_bytes_behind_the_end_mark_are_harmless(kind: str, rest: bytes) -> None:
     data = JPEGS[kind]
     header = probe(data, max_pixels=MAX_PIXELS)
-    expected = decode(data, header)
-    assert np.array_equal(decode(data + rest, header), expected)
-    assert np.array_equal(decode(data[:-2] + rest + data[-2:], header), expected)
+    assert np.array_equal(decode(data + rest, header), decode(data, header))
 
 
 def test_a_machine_out_of_memory_is_not_a_bad_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,26 @@ def test_a_dct_factor_holds_for_sides_of_any_length(factor: int) -> None:
             assert mean_difference(small, box_average(decoded(data), factor)) < 3, (height, width)
 
 
+def profile_part(number: int, num_parts: int) -> bytes:
+    """A segment that holds one of the parts of a colour profile."""
+    content = b"ICC_PROFILE\0" + bytes([number, num_parts]) + b"p" * 100
+    return b"\xff\xe2" + (2 + len(content)).to_bytes(2, "big") + content
+
+
+@pytest.mark.parametrize("factor", [1, 2, 4, 8])
+@pytest.mark.parametrize("parts", [[(1, 2)], [(1, 1), (1, 1)], [(2, 1)]], ids=["one of two", "twice", "no such"])
+@pytest.mark.parametrize("kind", [*(kind for kind in JPEGS if kind != "exif"), "JPEG cmyk"])
+def test_a_profile_of_the_wrong_parts_does_not_damage_an_image(
+    kind: str, parts: list[tuple[int, int]], factor: int
+) -> None:
+    data = (JPEGS | OTHERS)[kind]
+    if factor > 1 and not header_of(data).is_jpeg:
+        return
+    at = data.index(b"\xff\xdb")
+    noted = data[:at] + b"".join(profile_part(*part) for part in parts) + data[at:]
+    assert np.array_equal(decoded(noted, factor), decoded(data, factor))
+
+
 @pytest.mark.parametrize(("height", "width", "factor"), [(1, 3, 2), (3, 3, 2), (1, 2, 4), (5, 5, 4), (4, 3, 8)])
 def test_tiny_images_are_box_averages_to_the_level(height: int, width: int, factor: int) -> None:
     """Two scales of libjpeg would give each of these the same size, so neither is taken."""

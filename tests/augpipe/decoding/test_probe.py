@@ -193,10 +193,30 @@ def test_a_progressive_jpeg_of_too_many_scans_is_refused() -> None:
     data = JPEGS["progressive"]
     last_scan, num_others = data[data.rindex(b"\xff\xda") : -2], data.count(b"\xff\xda") - 1
     start = data.index(last_scan)
-    most, one_more = (data[:start] + last_scan * (num - num_others) + data[-2:] for num in (500, 501))
+    most, one_more = (data[:start] + last_scan * (num - num_others) + data[-2:] for num in (100, 101))
     assert probe(most, max_pixels=MAX_PIXELS) == probe(data, max_pixels=MAX_PIXELS)
-    with pytest.raises(ValueError, match="^a progressive JPEG of 501 scans, more than 500: it would take minutes"):
+    with pytest.raises(ValueError, match="^a progressive JPEG of more than 100 scans: it may take minutes"):
         probe(one_more, max_pixels=MAX_PIXELS)
+
+
+def test_scans_are_counted_up_to_the_end_mark() -> None:
+    """Behind it a film may lie, and in a note anything."""
+    data = JPEGS["progressive"]
+    header = probe(data, max_pixels=MAX_PIXELS)
+    assert probe(data + b"\xff\xda" * 200, max_pixels=MAX_PIXELS) == header
+    note = b"\xff\xfe" + (2 + 400).to_bytes(2, "big") + b"\xff\xda" * 200
+    assert probe(data[:2] + note + data[2:], max_pixels=MAX_PIXELS) == header
+
+
+def test_a_jpeg_with_a_side_longer_than_libjpegs_longest_is_refused() -> None:
+    """On every CPU, whichever decoder it has."""
+    data = encoded(Image.new("L", (65_500, 1)), "JPEG")
+    at = data.index(b"\xff\xc0") + 7
+    assert probe(data, max_pixels=MAX_PIXELS).width == 65_500
+    for side in (65_501, 65_535):
+        longer = data[:at] + side.to_bytes(2, "big") + data[at + 2 :]
+        with pytest.raises(ValueError, match=f"^claims {side}x1 pixels, and a JPEG's sides are 65500 at most"):
+            probe(longer, max_pixels=MAX_PIXELS)
 
 
 def test_damaged_animation_notes_raise_no_warning() -> None:
