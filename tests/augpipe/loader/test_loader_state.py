@@ -121,6 +121,15 @@ def test_the_usual_loop_resumed_after_the_last_batch_sees_no_epoch_twice() -> No
     assert seen == [[], epoch_ids(3), epoch_ids(4)]
 
 
+def test_a_look_after_a_resume_from_the_last_batch_keeps_the_resume() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": NUM})
+    assert ids_of(islice(loader, 1)) == epoch_ids(3)[:4]
+    loader.set_epoch(2)
+    assert ids_of(loader) == []
+    assert ids_of(loader) == epoch_ids(3)
+
+
 def test_a_loaded_position_lasts_until_another_epoch_is_set_or_its_rest_was_given() -> None:
     loader = make()
     state = loader.state_dict() | {"epoch": 2, "samples_consumed": 8}
