@@ -35,6 +35,7 @@ from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
+from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
@@ -70,7 +71,9 @@ class Loader:
             sample is then drawn by its position in the epoch, so that one that comes twice is augmented anew.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
-        rank, world_size: this process's place among those that share the data.
+        rank, world_size: this process's place among those that share the data. Both None: that in the initialised
+            process group, else by torchrun's RANK and WORLD_SIZE, which a line in the log says, else the only one.
+            `rank=0, world_size=1` gives all samples under torchrun, too.
         num_threads: threads that read, decode and augment; None for one a core. With DALI on CUDA so many are DALI's,
             which decode, and as many read beside them, where None is 4: the others start where images come that
             DALI does not take. More help where storage is slow to answer.
@@ -111,8 +114,8 @@ class Loader:
         shuffle: bool | Literal["sticky"] = True,
         sampler: Sampler | None = None,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
         backend: BackendName = "auto",
@@ -134,11 +137,10 @@ class Loader:
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)
-        self.world_size = as_count("world_size", world_size)
-        self.rank = as_whole("rank", rank)
-        if not 0 <= self.rank < self.world_size:
-            remedy = " Give world_size too, the number of processes." if self.world_size == 1 else ""
-            raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.{remedy}")
+        self._ranks = ranks_of(rank, world_size)
+        self.rank, self.world_size = self._ranks.rank, self._ranks.world_size
+        if self._ranks.told is not None:
+            _tell_once(*self._ranks.told)
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
@@ -298,6 +300,7 @@ class Loader:
         return running
 
     def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
+        check_still(self._ranks)
         self._progress.started(number)
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))

@@ -17,7 +17,7 @@ STICKY: dict[str, Any] = {"shuffle": "sticky", "world_size": 2, "cache": "host",
 
 
 def make(**options: Any) -> Loader:
-    settings = {"batch_size": BATCH_SIZE, "framework": "numpy", "num_threads": 1, "seed": 5} | options
+    settings = {"batch_size": BATCH_SIZE, "framework": "numpy", "num_threads": 1, "seed": 5, "rank": 0} | options
     return Loader(MemorySource(IMAGES), settings.pop("recipe", CENTRE), **settings)
 
 
