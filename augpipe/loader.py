@@ -29,11 +29,13 @@ from augpipe.errors import SampleError
 from augpipe.loader_state import STATE_VERSION, check_state
 from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
+from augpipe.passes import Pass, Progress
 from augpipe.pipeline.batches import BatchMaker, make_ahead
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
+from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
@@ -47,7 +49,11 @@ _SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [da
 
 
 class Loader:
-    """Iterate over a source's images as augmented batches; each pass over it is one epoch.
+    """Iterate over a source's images as augmented batches; each pass over it is one epoch, and there is one at a time.
+
+    A pass is the epoch after the one before it, or, where that was left early, the same one again, which is logged
+    once; after `set_epoch` it is that epoch from its start. A new pass ends one that still runs, which raises a
+    RuntimeError if it is asked for more.
 
     Every batch is a pure function of source, recipe, seed, epoch and its place in the epoch: threads, prefetching and
     resuming do not change a bit, and batch size and world size only change how the same samples are cut into batches.
@@ -65,7 +71,9 @@ class Loader:
             sample is then drawn by its position in the epoch, so that one that comes twice is augmented anew.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
-        rank, world_size: this process's place among those that share the data.
+        rank, world_size: this process's place among those that share the data. Both None: that in the initialised
+            process group, else by torchrun's RANK and WORLD_SIZE, which a line in the log says, else the only one.
+            `rank=0, world_size=1` gives all samples under torchrun, too.
         num_threads: threads that read, decode and augment; None for one a core. With DALI on CUDA so many are DALI's,
             which decode, and as many read beside them, where None is 4: the others start where images come that
             DALI does not take. More help where storage is slow to answer.
@@ -106,8 +114,8 @@ class Loader:
         shuffle: bool | Literal["sticky"] = True,
         sampler: Sampler | None = None,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
         backend: BackendName = "auto",
@@ -129,11 +137,10 @@ class Loader:
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)
-        self.world_size = as_count("world_size", world_size)
-        self.rank = as_whole("rank", rank)
-        if not 0 <= self.rank < self.world_size:
-            remedy = " Give world_size too, the number of processes." if self.world_size == 1 else ""
-            raise ValueError(f"rank={rank} must lie in 0..world_size - 1, which is 0..{world_size - 1}.{remedy}")
+        self._ranks = ranks_of(rank, world_size)
+        self.rank, self.world_size = self._ranks.rank, self._ranks.world_size
+        if self._ranks.told is not None:
+            _tell_once(*self._ranks.told)
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
@@ -180,12 +187,8 @@ class Loader:
             shuffle=shuffle,
             sampling=sampling,
         )
-        self._epoch = 0
-        self._consumed = 0
-        self._is_resuming = False
-        self._is_epoch_set = False
-        self._pass_number = 0
-        self._running: weakref.ref[Generator[Batch, None, None]] | None = None
+        self._progress = Progress(self._epochs, tells=self.rank == 0)
+        self._running: weakref.ref[Pass] | None = None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None
@@ -209,12 +212,12 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next pass will be."""
-        return self._epoch
+        return self._progress.epoch
 
     @property
     def recipe(self) -> Recipe:
         """The recipe of that epoch."""
-        return self.schedule.at(self._epoch)
+        return self.schedule.at(self.epoch)
 
     @property
     def cache_statistics(self) -> CacheStatistics | None:
@@ -222,16 +225,13 @@ class Loader:
         return self._cache.statistics() if self._cache is not None else None
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next pass epoch number `epoch`, from its start, or what a loaded state leaves of that epoch.
+        """Make the next pass epoch number `epoch`, from its start, whatever was given of it before.
 
-        That may be nothing: a run resumed after the last batch of an epoch passes over it without a batch. A pass that
-        is running goes on with its own epoch.
+        Where a state of that very epoch was loaded, it is what the state leaves of it, until a pass has given the
+        epoch's last batch. That may be nothing: a run resumed after the last batch of an epoch passes over it without a
+        batch. A pass that is running goes on with its own epoch.
         """
-        epoch = as_epoch(epoch)
-        if epoch != self._epoch:
-            self._epoch, self._consumed, self._is_resuming = epoch, 0, False
-            self._pass_number += 1  # a pass that still runs no longer says where the loader stands
-        self._is_epoch_set = True
+        self._progress.set_epoch(as_epoch(epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: enough to go on from the next batch, with any batch size and world size.
@@ -241,8 +241,8 @@ class Loader:
         state: dict[str, Any] = {
             "version": STATE_VERSION,
             "seed": self.seed,
-            "epoch": self._epoch,
-            "samples_consumed": self._consumed,
+            "epoch": self._progress.epoch,
+            "samples_consumed": self._progress.consumed,
             "num_samples": self._epochs.num_samples,
             "shuffle": self.shuffle,
         }
@@ -253,27 +253,21 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken: the next pass yields the rest of that epoch.
 
+        So do those after it, until one has given the epoch's last batch, so that a look at a batch loses nothing.
+
         Raises:
             ValueError: the state is of another source, sampler or version, or does not fit.
         """
         seed, epoch, consumed = check_state(state, self.state_dict(), self.world_size)
-        self._close_running()
+        self._end_running("load_state_dict")
         if seed != self.seed:
             self.seed = seed
             self._batches = None
-        self._epoch, self._consumed = epoch, consumed
-        self._is_resuming, self._is_epoch_set = True, False
+        self._progress.load(epoch, consumed)
 
     def __iter__(self) -> Iterator[Batch]:
-        self._close_running()
-        if self._epochs.is_over(self._consumed) and not (self._is_resuming and self._is_epoch_set):
-            self._epoch, self._consumed = self._epoch + 1, 0
-        elif not self._is_resuming:
-            self._consumed = 0
-        self._pass_number += 1
-        running = self._run_epoch(self._pass_number, self._epoch, self._consumed)
-        self._running = weakref.ref(running)
-        return running
+        self._end_running("a new one, iter(loader)")
+        return self._run(self._run_epoch(*self._progress.begin()))
 
     def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
         """The batches at places of any epochs, ranks and world sizes, in the order of `places`, made ahead as always.
@@ -281,18 +275,16 @@ class Loader:
         Each is to the last bit what a loader of that rank and world size gives there, whatever this one's are, and
         empty where the global batch ends before the rank. Places are drawn by the thread that asks for a batch: when
         the nth is given, n + `prefetch` are drawn, or all. So a queue of them must hold `prefetch` + 1 before the first
-        batch comes. Epoch and state of the loader stay as they are. A running pass is closed, as by a new `iter`.
+        batch comes. Epoch and state of the loader stay as they are. A running pass is ended, as by a new `iter`.
 
         Raises:
             ValueError: as the batches come, of a place without one: it begins behind the epoch, is cut short with
                 drop_last, or with shuffle="sticky" does not begin at a multiple of its world size.
         """
         wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
-        self._close_running()
+        self._end_running("batches(places)")
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
-        running = self._hand_out(made, "places")
-        self._running = weakref.ref(running)
-        return running
+        return self._run(self._hand_out(made, "places"))
 
     def _with_makers(self, requests: Iterator[Request]) -> Iterator[tuple[BatchMaker, Request]]:
         makers: dict[int, BatchMaker] = {}
@@ -302,22 +294,25 @@ class Loader:
                 makers[id(recipe)] = self._batch_maker(recipe)
             yield makers[id(recipe)], request
 
-    def _run_epoch(self, pass_number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
-        if pass_number == self._pass_number:
-            self._is_resuming = self._is_epoch_set = False
+    def _run(self, batches: Generator[Batch, None, None]) -> Pass:
+        running = Pass(batches)
+        self._running = weakref.ref(running)
+        return running
+
+    def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
+        check_still(self._ranks)
+        self._progress.started(number)
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
         batches = self._hand_out(made, f"epoch {epoch}")
         try:
             for batch in batches:
                 consumed = min(consumed + self._epochs.per_batch, self._epochs.num_samples)
-                if pass_number == self._pass_number:
-                    self._consumed = consumed
+                self._progress.gave(number, consumed)
                 yield batch
         finally:
             batches.close()
-        if pass_number == self._pass_number:
-            self._epoch, self._consumed = epoch + 1, 0
+        self._progress.ended(number)
 
     def _hand_out(
         self, made: Generator[tuple[Batch, dict[int, str]], None, None], what: str
@@ -378,10 +373,10 @@ class Loader:
                 self.skipped[sample_id] = problem
                 logger.warning("skipped sample %d, %s", sample_id, problem)
 
-    def _close_running(self) -> None:
+    def _end_running(self, by: str) -> None:
         running = self._running() if self._running is not None else None
         if running is not None:
-            running.close()
+            running.end_by(by)
         self._running = None
 
 

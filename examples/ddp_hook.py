@@ -45,7 +45,7 @@ def main() -> None:
 
 def train(folder: str | Path) -> None:
     rank = dist.get_rank()
-    loader = Loader(folder, RECIPE, batch_size=8, seed=1, rank=rank, world_size=dist.get_world_size())
+    loader = Loader(folder, RECIPE, batch_size=8, seed=1)  # its rank is the process group's
     torch.manual_seed(1)
     network = DistributedDataParallel(model("small-cnn", num_classes=len(loader.source.classes)))
     state, hook = butterfly_hook(codec="dynamic-tree")

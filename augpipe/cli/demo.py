@@ -74,7 +74,7 @@ def load_epoch(source: "Source", recipe: "Recipe") -> float:
 
     from augpipe.loader import Loader
 
-    loader = Loader(source, recipe, batch_size=BATCH_SIZE, framework="numpy")
+    loader = Loader(source, recipe, batch_size=BATCH_SIZE, rank=0, world_size=1, framework="numpy")
     with progress_bar(MofNCompleteColumn(), "{task.fields[rate]}") as bar:
         task = bar.add_task("   epoch 0", total=len(source), rate="")
         done = 0

@@ -134,6 +134,8 @@ def loader_task(
             recipe,
             batch_size=batch_size,
             seed=seed,
+            rank=0,
+            world_size=1,
             num_threads=threads,
             framework="numpy",
         )

@@ -44,16 +44,43 @@ def test_a_pass_that_is_dropped_ends_its_threads(backend: Backend) -> None:
     assert backend.assert_as_plain(loader, plain(**OPTIONS)) == NUM
 
 
-def test_a_new_pass_ends_the_one_before(backend: Backend) -> None:
+def test_a_new_pass_ends_the_one_before_which_says_so(backend: Backend) -> None:
     loader = backend.loader(**OPTIONS)
     first = iter(loader)
     next(first)
     assert backend.assert_as_plain(loader, plain(**OPTIONS)) == NUM
-    assert next(first, None) is None
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"^this pass over the loader was ended by a new one.* a second Loader"):
+            next(first)
     assert_no_worker_threads()
 
 
-def test_loading_a_state_ends_the_pass_that_runs(backend: Backend) -> None:
+def test_a_look_amid_an_epoch_ends_no_epoch_without_an_error(backend: Backend) -> None:
+    loader = backend.loader(**OPTIONS)
+    for looks in (0, 1):
+        running = iter(loader)
+        list(islice(running, looks))
+        next(iter(loader))
+        with pytest.raises(RuntimeError, match="ended by a new one"):
+            next(running)
+    with pytest.raises(RuntimeError, match="ended by a new one"):
+        list(zip(loader, loader, strict=True))
+    assert_no_worker_threads()
+
+
+def test_a_pass_that_has_ended_by_itself_stays_so(backend: Backend) -> None:
+    loader = backend.loader(**OPTIONS)
+    first = iter(loader)
+    assert len(list(first)) == len(loader)
+    second = iter(loader)
+    next(second)
+    assert next(first, None) is None
+    second.close()  # type: ignore[attr-defined]
+    list(loader)
+    assert next(second, None) is None
+
+
+def test_loading_a_state_ends_the_pass_that_runs_which_says_so(backend: Backend) -> None:
     loader, whole = backend.loader(**OPTIONS), ids_of(plain(**OPTIONS))
     running = iter(loader)
     next(running)
@@ -61,5 +88,6 @@ def test_loading_a_state_ends_the_pass_that_runs(backend: Backend) -> None:
     next(running)
     loader.load_state_dict(state)
     assert_no_worker_threads()
-    assert next(running, None) is None
+    with pytest.raises(RuntimeError, match=r"^this pass over the loader was ended by load_state_dict"):
+        next(running)
     assert ids_of(loader) == whole[2:]

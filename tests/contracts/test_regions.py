@@ -115,7 +115,7 @@ def test_a_replacement_that_the_cache_knows_at_another_scale(backend: Backend) -
 def test_a_replacement_in_a_batch_that_the_cache_knows(backend: Backend) -> None:
     """Those others in the batch that have to be read after all are not mistaken for damaged ones."""
     files = [FILES[4], of_kind(noise(400, 560), "4:2:0"), FILES[12], FILES[4]]
-    loader, other = pair(backend, files, shuffle=False, world_size=2, cache_bytes=2 * QUARTER_BYTES)
+    loader, other = pair(backend, files, shuffle=False, rank=0, world_size=2, cache_bytes=2 * QUARTER_BYTES)
     for epoch in range(20):
         if epoch == 6:
             for one in (loader, other):

@@ -254,8 +254,8 @@ def test_dropping_the_only_batch_is_refused_at_once() -> None:
     with pytest.raises(
         ValueError, match="drop_last=True leaves no batch: the source holds 10 photographs and a global"
     ):
-        Loader(ArraySource(IMAGES), PAPER, batch_size=6, world_size=2, drop_last=True)
-    assert len(Loader(ArraySource(IMAGES), PAPER, batch_size=5, world_size=2, drop_last=True)) == 1
+        Loader(ArraySource(IMAGES), PAPER, batch_size=6, rank=0, world_size=2, drop_last=True)
+    assert len(Loader(ArraySource(IMAGES), PAPER, batch_size=5, rank=0, world_size=2, drop_last=True)) == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_size": 2, "shuffle": True}, {"num_workers": 1}])

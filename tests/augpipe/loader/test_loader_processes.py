@@ -87,6 +87,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", num_threads(), flush=True)
     is_slow = False
+    loader.set_epoch(0)
     print("again", len(next(iter(loader))), num_threads(), flush=True)
 """
 

@@ -17,7 +17,7 @@ STICKY: dict[str, Any] = {"shuffle": "sticky", "world_size": 2, "cache": "host",
 
 
 def make(**options: Any) -> Loader:
-    settings = {"batch_size": BATCH_SIZE, "framework": "numpy", "num_threads": 1, "seed": 5} | options
+    settings = {"batch_size": BATCH_SIZE, "framework": "numpy", "num_threads": 1, "seed": 5, "rank": 0} | options
     return Loader(MemorySource(IMAGES), settings.pop("recipe", CENTRE), **settings)
 
 
@@ -121,7 +121,16 @@ def test_the_usual_loop_resumed_after_the_last_batch_sees_no_epoch_twice() -> No
     assert seen == [[], epoch_ids(3), epoch_ids(4)]
 
 
-def test_a_loaded_position_lasts_until_another_epoch_is_set_or_its_pass_broken_off() -> None:
+def test_a_look_after_a_resume_from_the_last_batch_keeps_the_resume() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": NUM})
+    assert ids_of(islice(loader, 1)) == epoch_ids(3)[:4]
+    loader.set_epoch(2)
+    assert ids_of(loader) == []
+    assert ids_of(loader) == epoch_ids(3)
+
+
+def test_a_loaded_position_lasts_until_another_epoch_is_set_or_its_rest_was_given() -> None:
     loader = make()
     state = loader.state_dict() | {"epoch": 2, "samples_consumed": 8}
     loader.load_state_dict(state)
@@ -130,12 +139,100 @@ def test_a_loaded_position_lasts_until_another_epoch_is_set_or_its_pass_broken_o
     assert standing(loader) == (2, 8)
     assert ids_of(loader) == epoch_ids(2)[8:]
     loader.load_state_dict(state)
-    next(iter(loader))
-    assert ids_of(loader) == epoch_ids(2)
-    loader.load_state_dict(state)
     loader.set_epoch(4)
     assert standing(loader) == (4, 0)
     assert ids_of(loader) == epoch_ids(4)
+
+
+@pytest.mark.parametrize("sets_epoch", [False, True])
+def test_a_look_after_a_resume_keeps_the_resume(sets_epoch: bool) -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    assert ids_of(islice(loader, 1)) == epoch_ids(2)[8:12]
+    assert standing(loader) == (2, 12)  # a checkpoint taken here would go on
+    if sets_epoch:
+        loader.set_epoch(2)
+        assert standing(loader) == (2, 8)
+    assert ids_of(loader) == epoch_ids(2)[8:]
+    assert ids_of(loader) == epoch_ids(3)
+    loader.set_epoch(2)
+    assert ids_of(loader) == epoch_ids(2)
+
+
+@pytest.mark.parametrize("num_taken", [0, 1, LENGTH - 1, LENGTH])
+def test_an_epoch_that_is_set_begins_at_its_start(num_taken: int) -> None:
+    """A loop that counts its steps leaves the pass at the last batch without asking for one more."""
+    loader = make()
+    for epoch in (0, 1, 1, 0):
+        loader.set_epoch(epoch)
+        assert standing(loader) == (epoch, 0)
+        assert ids_of(islice(loader, num_taken)) == epoch_ids(epoch)[: num_taken * BATCH_SIZE]
+    loader.set_epoch(0)
+    assert ids_of(loader) == epoch_ids(0)
+    assert standing(loader) == (1, 0)
+
+
+def test_an_epoch_that_is_set_amid_its_own_pass_comes_again() -> None:
+    loader = make()
+    running = iter(loader)
+    start = ids_of(islice(running, 2))
+    loader.set_epoch(0)
+    assert start + ids_of(running) == ids_of(loader) == epoch_ids(0)
+    assert ids_of(loader) == epoch_ids(1)
+
+
+def test_a_resumed_epoch_whose_last_batch_was_taken_comes_whole_when_it_is_set() -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    assert ids_of(islice(loader, LENGTH - 2)) == epoch_ids(2)[8:]
+    loader.set_epoch(2)
+    assert ids_of(loader) == epoch_ids(2)
+
+
+def test_a_pass_that_begins_an_epoch_anew_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    loader = make()
+    for _ in range(3):  # so many steps an epoch, they think
+        assert ids_of(islice(loader, 3)) == epoch_ids(0)[:12]
+    (told,) = caplog.messages
+    assert told == (
+        "epoch 0 begins again: the pass before was left after 3 of its 6 batches, and this one gives the same ones. "
+        "Call loader.set_epoch(epoch) before each pass that is to be another epoch."
+    )
+
+
+def test_a_rest_that_is_given_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    for _ in range(2):
+        assert ids_of(islice(loader, 1)) == epoch_ids(2)[8:12]
+    (told,) = caplog.messages
+    assert told.startswith("the rest of epoch 2 begins again: the pass before was left after 1 of its 4 batches")
+
+
+def test_what_begins_as_it_was_told_to_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    loader = make()
+    iter(loader)
+    ids_of(islice(loader, 2))
+    loader.set_epoch(0)
+    ids_of(islice(loader, LENGTH))
+    ids_of(loader)
+    loader.load_state_dict(loader.state_dict())
+    ids_of(loader)
+    assert make(rank=1, world_size=2).epoch == 0
+    assert caplog.messages == []
+
+
+def test_a_loaded_rest_that_another_epoch_leaves_out_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    loader = make()
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    loader.set_epoch(3)
+    assert caplog.messages == [
+        "set_epoch(3) leaves out the rest of epoch 2, 15 of its 23 samples, with which the loaded state goes on. Call "
+        "set_epoch(2), or none, to have it."
+    ]
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": NUM})
+    loader.set_epoch(3)
+    assert len(caplog.messages) == 1
 
 
 def test_set_epoch_in_the_middle_of_a_pass_is_about_the_next_pass() -> None:
