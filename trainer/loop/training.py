@@ -43,6 +43,8 @@ class Result:
     """Passes over the images."""
     evaluation: Evaluation | None = None
     """The last one; None where nothing was evaluated."""
+    evaluated: str = "held out"
+    """How a line calls the images that it was of."""
     signal: int | None = None
     """The signal that ended it before its time: a checkpoint was written."""
 

@@ -20,7 +20,7 @@ def test_a_source_in_which_one_file_stands_for_another_is_refused(tmp_path: Path
     photos = write_photos(tmp_path, 16)
     run(config(tmp_path / "run", photos, data=HELD, max_steps=1))
     (photos / "c0/000.jpg").rename(photos / "c0/0000.jpg")
-    with pytest.raises(ValueError, match=r"photos is not what the run .*run.* trained on .other names.*choose another"):
+    with pytest.raises(ValueError, match=r"photos. is not what the run .* trained on .other names.*choose another"):
         run(config(tmp_path / "run", photos, data=HELD, max_steps=2))
     (photos / "c0/0000.jpg").rename(photos / "c0/000.jpg")
     assert run(config(tmp_path / "run", photos, data=HELD, max_steps=2)).step == 2
@@ -38,13 +38,16 @@ def test_another_share_is_refused(tmp_path: Path) -> None:
             run(config(tmp_path / "run", photos, max_steps=2, **tables))
 
 
-def test_a_moved_source_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_source_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     photos = write_photos(tmp_path, 8)
     monkeypatch.chdir(tmp_path)
     run(config(tmp_path / "run", Path("photos"), max_steps=1))
     assert json.loads((tmp_path / "run/data.json").read_text())["source"]["place"] == str(photos)
     shutil.move(photos, tmp_path / "moved")
     assert run(config(tmp_path / "run", tmp_path / "moved", max_steps=2)).step == 2
+    assert f"data.source is {tmp_path}/moved now, and was {photos}" in caplog.text
     assert json.loads((tmp_path / "run/data.json").read_text())["source"]["place"] == str(tmp_path / "moved")
 
 
@@ -69,7 +72,7 @@ def test_another_evaluation_is_said(tmp_path: Path, caplog: pytest.LogCaptureFix
     write_files(held, {"c0/099.jpg": encoded(scene(24, 24, 5), "JPEG")})
     run(config(tmp_path / "run", photos, max_steps=2, data={"eval_source": str(held), "eval_scale": 24}))
     assert "data.eval_source is evaluated otherwise than before: 6 photographs then, 7 now" in caplog.text
-    assert "ops[0].scale: 18, now 24" in caplog.text
+    assert "ops[0].scale: 19, now 24" in caplog.text
 
 
 def test_a_run_of_before_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
