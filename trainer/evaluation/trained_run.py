@@ -48,17 +48,14 @@ class TrainedRun:
     world: World
     data: RunData | None
     """What it kept of its data; None for a run that was made before runs did."""
+    averages: bool
+    """Whether the checkpoint has an average of the weights: then that is evaluated, as in training."""
 
     @property
     def num_outputs(self) -> int:
         """Logits of the network: as many as its source has classes, or more where its config says so."""
         num: int = self.classes["num"]
         return self.config.model.num_classes or num
-
-    @property
-    def averages(self) -> bool:
-        """Whether an average of the weights was kept: then that is evaluated, as in training."""
-        return self.config.ema.decay is not None
 
     def load_network(self) -> nn.Module:
         """The network in evaluation mode, on its device; torch's generator of random numbers stays as it is.
@@ -69,12 +66,9 @@ class TrainedRun:
         wanted = self.config.model
         with torch.random.fork_rng(devices=[]):
             model = build(wanted.name, num_classes=self.num_outputs, **wanted.options)
-        common = self.checkpoint.common(entries=("model", "ema"))
-        has_average = common["ema"] is not None
-        state: dict[str, Any] = common["model"]
-        if has_average:
-            names = [name for name in common["ema"] if name.startswith("module.")]
-            state = {name.removeprefix("module."): common["ema"][name] for name in names}
+        entry, prefix = ("ema", "module.") if self.averages else ("model", "")
+        saved: dict[str, Any] = self.checkpoint.common(entries=(entry,))[entry]
+        state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}
         try:
             model.load_state_dict(state)
         except RuntimeError as error:
@@ -82,7 +76,7 @@ class TrainedRun:
                 f"{self.checkpoint.path} is of another network than {self.path / 'config.toml'}: "
                 f"{' '.join(str(error).split())[:300]}"
             ) from error
-        self._average_buffers(model, "ema_buffers" if has_average else "buffers")
+        self._average_buffers(model, "ema_buffers" if self.averages else "buffers")
         return place(model.eval(), wanted, self.world.device)
 
     def _average_buffers(self, model: nn.Module, entry: str) -> None:
@@ -249,6 +243,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
             "as they are now, and if they have changed, photographs that it was trained on may be evaluated",
             path,
         )
+    num_averaged = checkpoint.common_tensor("ema/n_averaged")
     return TrainedRun(
         path=path,
         config=config,
@@ -257,6 +252,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
         classes=checkpoint.common(entries=("classes",))["classes"],
         world=world,
         data=data,
+        averages=num_averaged is not None and int(num_averaged) > 0,  # without an update it is the first weights
     )
 
 
