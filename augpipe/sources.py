@@ -74,6 +74,11 @@ class Subset:
         return self._ids.astype(np.int64)
 
     @property
+    def whole(self) -> Source:
+        """The whole source."""
+        return self._source
+
+    @property
     def num_whole(self) -> int:
         """How many samples the whole source holds."""
         return len(self._source)

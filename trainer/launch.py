@@ -8,7 +8,8 @@ import signal
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def launch(path: str, overrides: Iterable[str]) -> int:
     result = run(config)
     if int(os.environ.get("RANK", "0")) == 0:
         how = "stopped by " + signal.Signals(result.signal).name if result.signal is not None else "done"
-        accuracy = f", held out: top-1 {result.evaluation.top1:.1%}" if result.evaluation is not None else ""
+        found = result.evaluation
+        accuracy = "" if found is None else f", {result.evaluated}: top-1 {found.top1:.1%}"
         again = "; the same command goes on from here" if result.signal is not None else ""
         print(
             f"augpipe: {how} after {result.epochs_done:.2f} epochs, {count(result.step, 'step')}{accuracy}{again}",
@@ -169,6 +171,21 @@ class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
         print(self.format(record), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def trainer_on_stderr() -> Iterator[None]:
+    """Within it what the trainer warns of is said on stderr, where no handler says it already."""
+    logger = logging.getLogger("augpipe.trainer")
+    handler = None if logger.handlers or logging.getLogger("augpipe").handlers else _ToStderr()
+    if handler is not None:
+        handler.setFormatter(logging.Formatter("augpipe: %(message)s"))
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        if handler is not None:
+            logger.removeHandler(handler)
 
 
 def _log_to_stderr() -> None:

@@ -25,6 +25,13 @@ def evaluate(
         str | None,
         typer.Option(metavar="SOURCE", help="What to evaluate on.", show_default="what the run held out"),
     ] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Of --source only what the run held out, by name: where it was moved.")
+    ] = False,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file that makes the images.", show_default="the run's own"),
+    ] = None,
     scales: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +98,7 @@ def evaluate(
     )
     from augpipe.trainer.evaluation.page import write_page
     from augpipe.trainer.evaluation.robustness import STRENGTHS, USUAL
+    from augpipe.trainer.launch import trainer_on_stderr
 
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file. Give a folder; it is made where it is missing.")
@@ -98,21 +106,25 @@ def evaluate(
         raise ValueError(f"--compare takes two runs, and here are {len(runs)}. Give the one before and the one after.")
     if strengths is not None and robustness is None:
         raise ValueError("--strengths goes with --robustness. Give the recipe whose ops are looked at, as usual.")
-    if robustness is not None and (dense or flip or crops != 1 or scales is not None):
+    if robustness is not None and (dense or flip or crops != 1 or scales is not None or recipe is not None):
         raise ValueError(
-            "--robustness shows the centre, as the run's own evaluation does. Leave out --dense, --crops, --scales and "
-            "--flip."
+            "--robustness shows the centre, as the run's own evaluation does. Leave out --dense, --crops, --scales, "
+            "--flip and --recipe."
         )
+    if held_out and source is None:
+        raise ValueError("--held-out goes with --source, which says where the photographs are now. Leave it out.")
     bent = None if robustness is None else USUAL if robustness == USUAL.name else load_recipe(robustness)
     sizes = tuple(_numbers("--scales", scales, int))
     views = Views(scales=sizes, flip=flip, dense=dense, crops=crops, average=average)
     kept = None if out is None else out / "partial"
-    with _progress() as tell:
+    with trainer_on_stderr(), _progress() as tell:
         try:
             found = evaluate_runs(
                 runs,
                 views,
                 source=source,
+                held_out=held_out,
+                recipe=recipe,
                 weights=_numbers("--weights", weights, float) or None,
                 device=device,
                 memory_mb=memory,
@@ -127,6 +139,7 @@ def evaluate(
                     bent,
                     strengths=_numbers("--strengths", strengths, float) or STRENGTHS,
                     source=source,
+                    held_out=held_out,
                     device=device,
                     memory_mb=memory,
                     on_error="skip" if skip_bad else None,

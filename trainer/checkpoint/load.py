@@ -60,6 +60,17 @@ class Checkpoint:
         """
         return self._read([COMMON], box_at, entries)[COMMON]
 
+    def common_tensor(self, place: str) -> torch.Tensor | None:
+        """One of the tensors that the ranks had in common, as "ema/n_averaged"; None where there is none."""
+        key = f"{COMMON}/{place}"
+        about = self._contents.get(key)
+        if not isinstance(about, TensorStorageMetadata):
+            return None
+        loaded: dict[str, Any] = {key: torch.empty(about.size, dtype=about.properties.dtype)}
+        load(loaded, storage_reader=self._reader, process_group=self._group)
+        tensor: torch.Tensor = loaded[key]
+        return tensor
+
     def common_shapes(self) -> dict[str, tuple[int, ...]]:
         """By its place, the shape of each tensor that the ranks had in common, whole."""
         return {

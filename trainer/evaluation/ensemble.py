@@ -83,6 +83,8 @@ def evaluate_runs(
     views: Views | None = None,
     *,
     source: str | Path | Source | None = None,
+    held_out: bool = False,
+    recipe: str | Path | None = None,
     weights: Sequence[float] | None = None,
     device: str = "auto",
     memory_mb: int = MEMORY_MB,
@@ -98,6 +100,8 @@ def evaluate_runs(
         runs: folders of training runs, which may differ in network, input size and normalisation.
         views: how each image is shown; None: as in the runs' own evaluation.
         source: what to evaluate on, of the runs' classes; None: what the first run held out, if all held out the same.
+        held_out: of `source` only what the runs held out, by name: for photographs that have been moved.
+        recipe: TOML file of the recipe that makes the images; None: as in the runs' own evaluation.
         weights: of the runs in the average; None: the same for all.
         device: "auto", "cpu", "cuda" or "cuda:1".
         memory_mb: what batches may take, in MB, by an estimate: see `groups.Memory`.
@@ -115,7 +119,7 @@ def evaluate_runs(
     shares = _checked_weights(weights, len(folders))
     as_count("memory_mb", memory_mb)
     check_choice("on_error", on_error, (None, "raise", "skip"))
-    with open_runs(folders, source, device) as (opened, images, labels):
+    with open_runs(folders, source, device, held_out=held_out, recipe=recipe) as (opened, images, labels):
         found = [
             predict(
                 run,
@@ -133,7 +137,12 @@ def evaluate_runs(
 
 @contextmanager
 def open_runs(
-    folders: Sequence[str | Path], source: str | Path | Source | None, device: str
+    folders: Sequence[str | Path],
+    source: str | Path | Source | None,
+    device: str,
+    *,
+    held_out: bool = False,
+    recipe: str | Path | None = None,
 ) -> Iterator[tuple[list[TrainedRun], Source, npt.NDArray[np.int64]]]:
     """Runs of the same classes, the images to evaluate them on and those images' classes; arguments as `evaluate_runs`.
 
@@ -141,9 +150,9 @@ def open_runs(
         ValueError: a folder is no run or has no checkpoint, runs or source differ in their classes, or it is empty.
     """
     with open_world(device, _TIMEOUT_S) as world:
-        opened = [open_run(folder, world) for folder in folders]
+        opened = [open_run(folder, world, recipe) for folder in folders]
         _check_same_classes(opened)
-        images = _source_of(opened, source)
+        images = _source_of(opened, source, held_out)
         yield opened, images, _labels_of(images, opened[0])
 
 
@@ -212,19 +221,22 @@ def _check_same_classes(runs: list[TrainedRun]) -> None:
             )
 
 
-def _source_of(runs: list[TrainedRun], source: str | Path | Source | None) -> Source:
-    if source is not None:
-        is_path = isinstance(source, str | Path)
-        images: Source = open_source(source) if isinstance(source, str | Path) else source
-        if len(images) == 0:
-            raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+def _source_of(runs: list[TrainedRun], source: str | Path | Source | None, held_out: bool) -> Source:
+    if source is None and held_out:
+        raise ValueError("--held-out goes with --source, which says where the photographs are now. Leave it out.")
+    place = str(source) if isinstance(source, str | Path) else None
+    images: Source | None = open_source(source) if isinstance(source, str | Path) else source
+    if images is not None and len(images) == 0:
+        raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+    if images is not None and not held_out:
         for run in runs:
-            run.check_classes(images, f"source={str(source)!r}" if is_path else "the source")
+            run.check_classes(images, "the source" if place is None else f"source={place!r}")
+            run.say_if_trained_on(images, place)
         return images
-    first = runs[0].held_out()
-    runs[0].check_classes(first, f"the source of {runs[0].path}")
+    name = place or "the source"
+    first = runs[0].held_out(images, name)
     for run in runs[1:]:
-        other = run.held_out()
+        other = run.held_out(images, name)
         same = len(first) == len(other) and all(first.name(i) == other.name(i) for i in range(len(first)))
         if not same:
             raise ValueError(

@@ -76,6 +76,7 @@ def robustness_of(
     *,
     strengths: Sequence[float] = STRENGTHS,
     source: str | Path | Source | None = None,
+    held_out: bool = False,
     device: str = "auto",
     memory_mb: int = MEMORY_MB,
     on_error: str | None = None,
@@ -91,7 +92,7 @@ def robustness_of(
         runs: folders of training runs.
         recipe: whose ops are looked at; those of its groups, too, each by itself.
         strengths: parts of what the ops draw; 0 is the plain evaluation.
-        source, device, memory_mb, on_error, tell: as `evaluate_runs`.
+        source, held_out, device, memory_mb, on_error, tell: as `evaluate_runs`.
 
     Raises:
         ValueError: a strength is negative or twice there, no op of the recipe has a strength, or what `evaluate_runs`
@@ -106,7 +107,7 @@ def robustness_of(
     as_count("memory_mb", memory_mb)
     check_choice("on_error", on_error, (None, "raise", "skip"))
     by_run = []
-    with open_runs(folders, source, device) as (opened, images, labels):
+    with open_runs(folders, source, device, held_out=held_out) as (opened, images, labels):
         for run in opened:
             shares = partial(_share, run, images, labels, ShownNetwork(run, Views()), memory_mb, on_error, tell)
             plain = [Point(strength=0.0, top1=shares("plain", run.recipe))] if ordered[0] == 0.0 else []

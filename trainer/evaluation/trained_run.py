@@ -1,5 +1,7 @@
 """A run that has been trained: its config and classes, its network with the weights that it was evaluated with."""
 
+import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,19 +9,28 @@ from typing import Any
 import torch
 from torch import nn
 
+from augpipe.checks.plural import count
+from augpipe.datasets.files.patterns import is_pattern
+from augpipe.datasets.open import open_source
+from augpipe.datasets.remote.urls import as_url
+from augpipe.datasets.remote.urls import shown as without_secrets
 from augpipe.recipe import Recipe
-from augpipe.source import Source, require_classes
+from augpipe.source import Source, has_stored_names, require_classes
+from augpipe.source_identity import identity_of
 from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import load_config
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.loop.data import evaluation_recipe, open_sources
+from augpipe.trainer.loop.data import evaluation_recipe, hold_out, load_evaluation_recipe, open_sources
 from augpipe.trainer.loop.network import place
+from augpipe.trainer.loop.run_data import RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.loop.state import class_summary
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.models import build
+
+logger = logging.getLogger("augpipe.trainer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +46,16 @@ class TrainedRun:
     classes: dict[str, Any]
     """How many there are, and the hash of their names in order."""
     world: World
+    data: RunData | None
+    """What it kept of its data; None for a run that was made before runs did."""
+    averages: bool
+    """Whether the checkpoint has an average of the weights: then that is evaluated, as in training."""
 
     @property
     def num_outputs(self) -> int:
         """Logits of the network: as many as its source has classes, or more where its config says so."""
         num: int = self.classes["num"]
         return self.config.model.num_classes or num
-
-    @property
-    def averages(self) -> bool:
-        """Whether an average of the weights was kept: then that is evaluated, as in training."""
-        return self.config.ema.decay is not None
 
     def load_network(self) -> nn.Module:
         """The network in evaluation mode, on its device; torch's generator of random numbers stays as it is.
@@ -56,12 +66,9 @@ class TrainedRun:
         wanted = self.config.model
         with torch.random.fork_rng(devices=[]):
             model = build(wanted.name, num_classes=self.num_outputs, **wanted.options)
-        common = self.checkpoint.common(entries=("model", "ema"))
-        has_average = common["ema"] is not None
-        state: dict[str, Any] = common["model"]
-        if has_average:
-            names = [name for name in common["ema"] if name.startswith("module.")]
-            state = {name.removeprefix("module."): common["ema"][name] for name in names}
+        entry, prefix = ("ema", "module.") if self.averages else ("model", "")
+        saved: dict[str, Any] = self.checkpoint.common(entries=(entry,))[entry]
+        state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}
         try:
             model.load_state_dict(state)
         except RuntimeError as error:
@@ -69,7 +76,7 @@ class TrainedRun:
                 f"{self.checkpoint.path} is of another network than {self.path / 'config.toml'}: "
                 f"{' '.join(str(error).split())[:300]}"
             ) from error
-        self._average_buffers(model, "ema_buffers" if has_average else "buffers")
+        self._average_buffers(model, "ema_buffers" if self.averages else "buffers")
         return place(model.eval(), wanted, self.world.device)
 
     def _average_buffers(self, model: nn.Module, entry: str) -> None:
@@ -80,13 +87,32 @@ class TrainedRun:
             if values and buffer.is_floating_point():
                 buffer.copy_(torch.stack([value.double() for value in values]).mean(0))
 
-    def held_out(self) -> Source:
-        """What the run itself was evaluated on.
+    def held_out(self, elsewhere: Source | None = None, name: str = "") -> Source:
+        """What the run itself was evaluated on, and of a source that has changed since, those images of it.
+
+        Args:
+            elsewhere: where they are now; None: where they were.
+            name: how messages call it.
 
         Raises:
-            ValueError: nothing was held out, or the source has other classes now.
+            ValueError: nothing was held out, the images cannot be told, or the source has other classes now.
         """
-        _, held = open_sources(self.config.data, self.config.seed)
+        if self.data is None and elsewhere is not None:
+            raise ValueError(
+                f"{self.path} does not say what it held out, as it was made before runs did. Leave --held-out out, and "
+                "give a source that it was not trained on."
+            )
+        if self.data is None:
+            held = open_sources(self.config.data, self.config.seed)[1]
+        elif self.data.held_out is None:
+            held = None
+        else:
+            place = self.data.held_out.place
+            if elsewhere is None:
+                elsewhere, name = self._opened(place)
+            held = self._held_out_of(elsewhere, name, self.data)
+            if self.data.trained_on_text:
+                self._say(f"{self.path}: {self.data.trained_on_text}")
         if held is None:
             raise ValueError(
                 f"{self.path} held nothing out of its training (data.eval_source, data.eval_fraction). Give a source "
@@ -94,6 +120,79 @@ class TrainedRun:
             )
         self.check_classes(held, f"the source of {self.path}")
         return held
+
+    def _opened(self, place: str) -> tuple[Source, str]:
+        """The source at a place, or at the one that the config's relative path leads to now; and where it is."""
+        if as_url(place) is not None or is_pattern(place) or os.path.lexists(place):
+            return open_source(place), without_secrets(place)
+        data = self.config.data
+        here = os.path.abspath(data.eval_source or data.source)
+        if not os.path.lexists(here):
+            raise ValueError(
+                f"{place!r} does not exist, and {self.path} was evaluated on photographs there. If they lie elsewhere "
+                "now, give that place: --source PLACE --held-out."
+            )
+        self._say(f"{place} is gone: {here} is taken for it")
+        return open_source(here), here
+
+    def _held_out_of(self, source: Source, name: str, data: RunData) -> Source:
+        """What was held out of a source, by the rule where that is as it was, else by names."""
+        assert data.held_out is not None
+        then = data.source if data.eval_fraction else data.held_out
+        now = identity_of(source)
+        if now == then.identity:
+            return hold_out(source, data.eval_fraction, data.seed)[1] if data.eval_fraction else source
+        differences = "; ".join(then.identity.differences(now))
+        num = data.held_out.identity.num_samples
+        names = data.names(self.path)
+        if names is None or not has_stored_names(source):
+            raise ValueError(
+                f"{name} is not what {self.path} was trained on ({differences}), and which of its photographs were "
+                "held out cannot be told: they have no names of their own. Put it back, or give a source that was not "
+                "trained on: --source."
+            )
+        found = found_by_name(source, names)
+        if found is None:
+            raise ValueError(
+                f"none of the {count(num, 'photograph')} that {self.path} held out is there any more in {name} "
+                f"({differences}). Put them back, or give a source that was not trained on: --source."
+            )
+        self._say(
+            f"{name} has changed since {self.path} was trained ({differences}): {len(found)} of its {num} held-out "
+            "photographs are left, and are evaluated; the others there are not looked at"
+        )
+        return found
+
+    def say_if_trained_on(self, source: Source, place: str | None) -> None:
+        """Say what of a source that is evaluated as a whole the run was trained on, as far as that is known."""
+        data = self.data
+        if data is None:
+            return
+        is_there = place is not None and is_same_place(place, data.source.place)
+        is_alike = identity_of(source) == data.source.identity
+        if is_there or is_alike:
+            num = data.held_out.identity.num_samples if data.held_out is not None and data.eval_fraction else 0
+            names = data.names(self.path) if num and not is_alike else None
+            if names is not None:
+                num = len(found_by_name(source, names) or ())
+            which = f"{len(source) - num} of these {count(len(source), 'photograph')}"
+            there = without_secrets(data.source.place)
+            where = (
+                f"{place} is what {self.path} was trained on"
+                if is_there
+                else f"{place or 'the source'} lists the same photographs as {there}, which {self.path} was trained on"
+            )
+            when = "were trained on" if is_alike else "were trained on, or came later"
+            hint = "; --held-out looks at the others alone" if num else ""
+            self._say(f"{where}: {which} {when}{hint}")
+            return
+        held = data.held_out
+        if data.trained_on_text and held is not None and place is not None and is_same_place(place, held.place):
+            self._say(f"{self.path}: {data.trained_on_text}")
+
+    def _say(self, text: str) -> None:
+        if self.world.is_first:
+            logger.warning("%s", text)
 
     def check_classes(self, source: Source, name: str) -> None:
         """Raise ValueError unless a source has the classes that the run was trained on, in their order."""
@@ -109,8 +208,8 @@ class TrainedRun:
         )
 
 
-def open_run(folder: str | Path, world: World) -> TrainedRun:
-    """Look at a run's folder.
+def open_run(folder: str | Path, world: World, recipe: str | Path | None = None) -> TrainedRun:
+    """Look at a run's folder; `recipe`, a TOML file, takes the place of what its images went through in evaluation.
 
     Raises:
         ValueError: it is none, or has no whole checkpoint.
@@ -136,11 +235,41 @@ def open_run(folder: str | Path, world: World) -> TrainedRun:
             f"{path} is a run with parameter servers, whose checkpoints evaluation does not read. Give a run of ranks."
         )
     checkpoint = Checkpoint(found, world.control)
+    shown = None if recipe is None else load_evaluation_recipe("recipe", str(recipe))
+    data = read_data(path)
+    if data is None and world.is_first:
+        logger.warning(
+            "%s does not say what it was trained on, as it was made before runs did: its source and recipe are taken "
+            "as they are now, and if they have changed, photographs that it was trained on may be evaluated",
+            path,
+        )
+    num_averaged = checkpoint.common_tensor("ema/n_averaged")
     return TrainedRun(
         path=path,
         config=config,
-        recipe=evaluation_recipe(config.data),
+        recipe=shown or _recipe_of(path, config, data, world),
         checkpoint=checkpoint,
         classes=checkpoint.common(entries=("classes",))["classes"],
         world=world,
+        data=data,
+        averages=num_averaged is not None and int(num_averaged) > 0,  # without an update it is the first weights
     )
+
+
+def _recipe_of(path: Path, config: RunConfig, data: RunData | None, world: World) -> Recipe:
+    """What the run's own evaluation shows: as the run kept it, whatever has become of the file since."""
+    if data is None:
+        return evaluation_recipe(config.data)
+    kept = kept_recipe(path, data)
+    places = {"recipe": data.recipe.place, "eval_recipe": data.eval_recipe.place or None}
+    try:
+        now = evaluation_recipe(config.data.model_copy(update=places))
+    except ValueError:  # the file is gone, or is none any more: the run does not need it
+        return kept
+    if now != kept and world.is_first:
+        logger.warning(
+            "%s was changed since %s was trained, and is taken as it was then; --recipe FILE takes another one",
+            data.eval_recipe.place or data.recipe.place,
+            path,
+        )
+    return kept

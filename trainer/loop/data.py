@@ -70,7 +70,7 @@ def training_schedule(config: DataConfig) -> Schedule:
             f"data.recipe={config.recipe!r} is no recipe for training: deep_image, evaluation, or a TOML file "
             "(augpipe recipe deep_image > my.toml writes one)."
         )
-    return _load("recipe", config.recipe)
+    return _load("data.recipe", config.recipe)
 
 
 def evaluation_recipe(config: DataConfig) -> Recipe:
@@ -80,15 +80,23 @@ def evaluation_recipe(config: DataConfig) -> Recipe:
         ValueError: one of the two recipes cannot be used.
     """
     if config.eval_recipe is not None:
-        recipe = _load("eval_recipe", config.eval_recipe).recipes[-1]
-        if recipe.mixing:
-            raise ValueError(
-                f"data.eval_recipe={config.eval_recipe!r} mixes samples, and evaluation counts one class an image. "
-                "Leave its mixing out."
-            )
-        return recipe
+        return load_evaluation_recipe("data.eval_recipe", config.eval_recipe)
     training = training_recipe(config)
     return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
+
+
+def load_evaluation_recipe(field: str, path: str) -> Recipe:
+    """A recipe for evaluation from a TOML file, which messages call `field`.
+
+    Raises:
+        ValueError: there is none such, or it cannot be used.
+    """
+    recipe = _load(field, path).recipes[-1]
+    if recipe.mixing:
+        raise ValueError(
+            f"{field}={path!r} mixes samples, and evaluation counts one class an image. Leave its mixing out."
+        )
+    return recipe
 
 
 def output_size(recipe: Recipe) -> tuple[int, int]:
@@ -121,13 +129,11 @@ def _load(field: str, path: str) -> Schedule:
         schedule = Schedule.load(path)
     except FileNotFoundError as error:
         raise ValueError(
-            f"data.{field}={path!r} does not exist; a relative path is seen from the current folder, which is "
-            f"{os.getcwd()}."
+            f"{field}={path!r} does not exist; a relative path is seen from the current folder, which is {os.getcwd()}."
         ) from error
     if any(len(recipe.all_views) > 1 or recipe.all_views[0].out_size is None for recipe in schedule.recipes):
         raise ValueError(
-            f"data.{field}={path!r} must make one picture of a fixed size of each photograph: "
-            "give it one view with a crop."
+            f"{field}={path!r} must make one picture of a fixed size of each photograph: give it one view with a crop."
         )
     return schedule
 

@@ -49,8 +49,9 @@ class _Done:
 class Recorder:
     """Writes down each step once all ranks' sums of it are known, which is one step later."""
 
-    def __init__(self, config: RunConfig, world: World, step: int) -> None:
+    def __init__(self, config: RunConfig, world: World, step: int, evaluated: str = "held out") -> None:
         self._config = config
+        self._evaluated = evaluated
         self._world = world
         self.heard_step = step
         """The last step whose sums over all ranks are known."""
@@ -130,7 +131,11 @@ class Recorder:
         sums = self._epoch
         if not self._world.is_first or not sums.num_samples:
             return
-        held_out = "" if evaluation is None else f"; held out: loss {evaluation.loss:.3f}, top-1 {evaluation.top1:.1%}"
+        held_out = (
+            ""
+            if evaluation is None
+            else f"; {self._evaluated}: loss {evaluation.loss:.3f}, top-1 {evaluation.top1:.1%}"
+        )
         logger.info(
             "epoch %d/%d: loss %.3f, top-1 %.1f%%%s; %s img/s",
             epoch + 1,

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from augpipe.trainer.loop.failures.signals import StopRequest, listening
 from augpipe.trainer.loop.network import build_network, check_input, make_average
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.record import Recorder
-from augpipe.trainer.loop.run_folder import begin_folder, checkpoints_path, open_folder
+from augpipe.trainer.loop.run_folder import begin_folder, check_data, checkpoints_path, open_folder
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
 from augpipe.trainer.loop.training import Result, Training, is_over
@@ -62,6 +63,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     loader = training_loader(config, source, world)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
     path = open_folder(config, world, held)
+    data = check_data(config, source, held_out, world, resumes=path is not None)
     checkpoint = None if path is None else Checkpoint(path, world.control)
     network = build_network(config, len(source.classes), world, tells=world.is_first and checkpoint is None)
     held.callback(network.close)
@@ -116,7 +118,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
             _tell_nothing_left(config, state)
         return Result(out=Path(config.out), step=state.counters.step, epochs_done=state.epochs_done)
     if world.is_first:
-        begin_folder(config, resumes=checkpoint is not None)
+        begin_folder(config, data, held_out, resumes=checkpoint is not None)
         warn_of_differences(config.data)
         _tell(config, world, model, loader)
     module: torch.nn.Module = synced.module
@@ -124,10 +126,10 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         compiled: Any = torch.compile(module)
         module = compiled
     step = Step(config, world, module, synced, state.scaler)
-    with Recorder(config, world, state.counters.step) as recorder:
+    with Recorder(config, world, state.counters.step, data.evaluated) as recorder:
         result = Training(config, world, state, step, saver, recorder, eval_loader, request).run()
     synced.close()
-    return result
+    return replace(result, evaluated=data.evaluated)
 
 
 def _tell(config: RunConfig, world: World, model: torch.nn.Module, loader: Any) -> None:

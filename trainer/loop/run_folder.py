@@ -1,20 +1,25 @@
 """The folder of a run: made, checked, and marked with the config that it is of."""
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.lock import lock_file
+from augpipe.source import Source
 from augpipe.trainer.checkpoint import agree_on_newest
 from augpipe.trainer.checkpoint.checkpoints_folder import finished, put_back_replaced, remove_unfinished
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import differences, load_config, to_toml
 from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.loop.run_data import RunData, read_data
 from augpipe.trainer.loop.world import World
 
+Found = TypeVar("Found")
 _LOCK = ".lock"
 
 logger = logging.getLogger("augpipe.trainer")
@@ -30,18 +35,17 @@ def open_folder(config: RunConfig, world: World, held: ExitStack) -> Path | None
         ValueError: on every rank: the folder cannot be used.
     """
     out = Path(config.out)
-    problem: list[str | None] = [None]
-    if world.is_first:
+
+    def look() -> None:
         try:
             out.mkdir(parents=True, exist_ok=True)
             held.enter_context(lock_file(str(out / _LOCK), _in_use))
             _look_for_checkpoints(config, out)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            problem = [f"out={config.out!r} cannot be used: {reason}"]
-    dist.broadcast_object_list(problem, group=world.control, group_src=0)
-    if problem[0] is not None:
-        raise ValueError(problem[0])
+            raise ValueError(f"out={config.out!r} cannot be used: {reason}") from error
+
+    _by_first_rank(world, look)
     path = agree_on_newest(checkpoints_path(out), world.control)
     if path is not None and (is_of_servers := "servers" in read_manifest(path)) != (config.servers.mode != "off"):
         theirs, ours = ("with parameter servers", "without") if is_of_servers else ("without parameter servers", "with")
@@ -52,11 +56,40 @@ def open_folder(config: RunConfig, world: World, held: ExitStack) -> Path | None
     return path
 
 
-def begin_folder(config: RunConfig, *, resumes: bool) -> None:
-    """On rank 0, once the run is known to fit: remove what an earlier one left half written, and write the config down.
+def check_data(config: RunConfig, source: Source, held_out: Source | None, world: World, *, resumes: bool) -> RunData:
+    """What rank 0 sees of the run's data, and the run is to keep; where it `resumes`, compared with what it kept.
+
+    Raises:
+        ValueError: on every rank: it would not go on with the images and the recipe that it was trained on.
+    """
+    out = Path(config.out)
+
+    def compare() -> RunData:
+        data = RunData.of(config, source, held_out)
+        before = read_data(out) if resumes else None
+        if before is not None:
+            for line in before.check_goes_on(data, config.out, config):
+                logger.warning("%s", line)
+        elif resumes:
+            logger.warning(
+                "%s does not say what it was trained on, as it was made before runs did: whether data.source and "
+                "data.recipe are what they were is not known",
+                out,
+            )
+        if data.trained_on_text:
+            logger.warning("%s", data.trained_on_text)
+        return data
+
+    return _by_first_rank(world, compare)
+
+
+def begin_folder(config: RunConfig, data: RunData, held_out: Source | None, *, resumes: bool) -> None:
+    """On rank 0, once the run is known to fit: remove what an earlier one left half written, note config and data.
 
     Args:
         config: of the run that begins.
+        data: what it keeps of its data; see `check_data`.
+        held_out: what is evaluated.
         resumes: whether it goes on from a checkpoint: what changed since the last start is said then.
     """
     out = Path(config.out)
@@ -71,6 +104,7 @@ def begin_folder(config: RunConfig, *, resumes: bool) -> None:
             logger.warning("what changed since the last start is not known: %s", " ".join(str(error).split()))
         for line in changed:
             logger.info("changed since the last start: %s", line)
+    data.write(out, held_out)
     write_atomically(str(path), to_toml(config).encode())
 
 
@@ -87,6 +121,22 @@ def _look_for_checkpoints(config: RunConfig, out: Path) -> None:
             f'it holds checkpoints of an earlier run, and checkpoint.resume="never". Choose another out, remove '
             f'{folder}, or set checkpoint.resume="auto" to go on.'
         )
+
+
+def _by_first_rank(world: World, check: Callable[[], Found]) -> Found:
+    """What `check` gives on rank 0, on every rank; a ValueError of it is raised on all."""
+    told: list[Any] = [None, None]
+    if world.is_first:
+        try:
+            told = [check(), None]
+        except ValueError as error:
+            told = [None, str(error)]
+    dist.broadcast_object_list(told, group=world.control, group_src=0)
+    found, problem = told
+    if problem is not None:
+        raise ValueError(problem)
+    checked: Found = found
+    return checked
 
 
 def _in_use(holder: str) -> str:

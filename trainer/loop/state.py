@@ -55,6 +55,11 @@ class RunState:
         return None if self.split is None else split_state.box_at(split_state.boxes_of(self.split))
 
     @property
+    def evaluated_model(self) -> nn.Module:
+        """The average of the weights where one is kept and has had its first update, else the weights themselves."""
+        return self.ema.module if self.ema is not None and int(self.ema.n_averaged) else self.model
+
+    @property
     def writes_common(self) -> bool:
         """Whether this rank writes what ranks have in common, or parts of it: one of the ranks with the same parts."""
         return self.split is not None and self.split.mesh.data_rank == 0
@@ -139,6 +144,8 @@ class RunState:
             self._load_own(whole, checkpoint.of_rank(world.rank), world.device)
         else:
             self._load_merged(common, checkpoint.of_all_ranks())
+        if self.ema is not None and common["ema"] is None:  # it begins with the run's weights, not with new ones
+            self.ema.module.load_state_dict(self.model.state_dict())
         self.loader.load_state_dict(common["loader"])
         self.plateau.load_state_dict(common["plateau"])
         if self.scaler is not None and common["scaler"]:

@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 from augpipe import Loader, order
 from augpipe.trainer.checkpoint import Saver
 from augpipe.trainer.config.tables import RunConfig
@@ -43,6 +41,8 @@ class Result:
     """Passes over the images."""
     evaluation: Evaluation | None = None
     """The last one; None where nothing was evaluated."""
+    evaluated: str = "held out"
+    """How a line calls the images that it was of."""
     signal: int | None = None
     """The signal that ended it before its time: a checkpoint was written."""
 
@@ -187,8 +187,14 @@ class Training:
             self._recorder.write_rest()
         if self._eval_loader is not None:
             state.strategy.flush()
-            model: nn.Module = state.model if state.ema is None else state.ema.module
-            found = evaluate(config, self._world, model, self._eval_loader)
+            if state.ema is not None and state.evaluated_model is state.model and self._world.is_first:
+                logger.warning(
+                    "the average of the weights has no update yet after step %d (ema.every=%d): the weights themselves "
+                    "are evaluated",
+                    state.counters.step,
+                    config.ema.every,
+                )
+            found = evaluate(config, self._world, state.evaluated_model, self._eval_loader)
             self._evaluation = found
             if is_whole and state.plateau.update(found.loss) and self._world.is_first:
                 logger.info("the loss has not fallen: the learning rate is now multiplied by %g", state.plateau.factor)

@@ -12,7 +12,7 @@ from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import evaluation_loader, open_sources, output_size, training_recipe, warn_of_differences
 from augpipe.trainer.loop.failures.signals import listening
 from augpipe.trainer.loop.network import build_network, check_input
-from augpipe.trainer.loop.run_folder import begin_folder, open_folder
+from augpipe.trainer.loop.run_folder import begin_folder, check_data, open_folder
 from augpipe.trainer.loop.training import Result
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.schedule import Plateau
@@ -53,12 +53,13 @@ def _run(config: RunConfig, world: World, held: ExitStack) -> Result:
     source, held_out = open_sources(config.data, config.seed)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
     path = open_folder(config, world, held)
+    data = check_data(config, source, held_out, world, resumes=path is not None)
     model = build_network(config, len(source.classes), world, tells=path is None).model
     check_input(model, config.model.name, *output_size(training_recipe(config.data)), world.device)
     specs = make_specs(config, source, model)
     evaluator = Worker(replace(specs.worker, error_feedback=False), model, _NoBatches())
     plateau = Plateau(config.schedule)
-    begin_folder(config, resumes=path is not None)
+    begin_folder(config, data, held_out, resumes=path is not None)
     if path is None:
         path = write_first(config, specs, plateau)
     else:

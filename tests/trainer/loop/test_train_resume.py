@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,62 @@ def test_the_second_run_is_refused_and_the_first_goes_on(
     assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
     assert tried == [True]
     assert run(config(tmp_path / "run", photos, max_steps=3)).step == 3  # it is free again
+
+
+@pytest.mark.parametrize("ends", ["asked to", "killed"])
+def test_no_step_is_missing_in_what_is_told_of_a_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends: str
+) -> None:
+    """An epoch of ten steps with a row every four, ended after the sixth: rows and the epoch's line are of all ten."""
+    photos = write_photos(tmp_path, 40)
+    tables: dict[str, Any] = {"report": {"log_every": 4}, "epochs": 1}
+    tables["checkpoint"] = {"every_steps": 6, "asynchronous": False}
+    caplog.set_level(logging.INFO)
+    run(config(tmp_path / "whole", photos, **tables))
+    whole = [line for line in caplog.messages if line.startswith("epoch 1/1")]
+    caplog.clear()
+    inner, steps = Step.run, []
+
+    def ending(self: Step, *arguments: Any) -> StepResult:
+        steps.append(len(steps) + 1)
+        if steps[-1] == (5 if ends == "asked to" else 7):  # it ends after the next one
+            if ends == "killed":
+                raise ZeroDivisionError
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Step, "run", ending)
+        if ends == "killed":
+            with pytest.raises(ZeroDivisionError):
+                run(config(tmp_path / "run", photos, **tables))
+        else:
+            assert run(config(tmp_path / "run", photos, **tables)).step == 6
+            assert [row["step"] for row in read_rows(tmp_path / "run/metrics.csv")] == ["4", "6"]
+    run(config(tmp_path / "run", photos, **tables))
+    losses = {
+        name: {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / name / "metrics.csv")}
+        for name in ("whole", "run")
+    }
+    if ends == "asked to":  # what was under way has a row of its own, so that a run that ends there has lost nothing
+        of_two = losses["run"].pop(6), losses["run"].pop(8)
+        assert sum(of_two) / 2 == pytest.approx(losses["whole"].pop(8), rel=1e-4)
+    assert losses["run"] == losses["whole"]
+    again = [line for line in caplog.messages if line.startswith("epoch 1/1")]
+    assert [line.partition(";")[0] for line in again] == [line.partition(";")[0] for line in whole]
+
+
+def test_steps_are_counted_once_where_the_last_checkpoint_has_a_row(tmp_path: Path) -> None:
+    """The checkpoint of step 3 is written before the row of the run's end, which is that of step 3."""
+    photos = write_photos(tmp_path, 40)
+    tables: dict[str, Any] = {"report": {"log_every": 4}, "epochs": 1, "checkpoint": {"every_steps": 3}}
+    run(config(tmp_path / "every", photos, **tables | {"report": {"log_every": 1}}))
+    every = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "every/metrics.csv")}
+    run(config(tmp_path / "run", photos, max_steps=3, **tables))
+    run(config(tmp_path / "run", photos, **tables))
+    rows = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "run/metrics.csv")}
+    assert rows[4] == every[4]
+    assert rows[3] == pytest.approx((every[1] + every[2] + every[3]) / 3, rel=1e-4)
 
 
 def test_an_evaluation_that_is_repeated_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

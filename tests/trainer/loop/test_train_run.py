@@ -17,6 +17,7 @@ from augpipe.cli.app import app
 from augpipe.trainer.checkpoint import DamagedError, Saver
 from augpipe.trainer.checkpoint.save import AtomicWriter
 from augpipe.trainer.config import to_toml
+from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.loop import NotFiniteError, SaveError, run
 from augpipe.trainer.loop.evaluate import evaluate
 from augpipe.trainer.optim.schedule import Plateau
@@ -78,6 +79,45 @@ def test_the_average_is_what_is_evaluated(photos: Path, tmp_path: Path, monkeypa
     for name, value in found.items():
         assert torch.equal(value, saved[f"common/ema/module.{name}"]), name
         assert not torch.equal(value, saved[f"common/model/{name}"]), name
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_average_that_was_never_updated_is_not_evaluated(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, resumes: bool
+) -> None:
+    """It holds the weights that the network was made with: those after the last step are looked at, and it is said."""
+    held: dict[str, Any] = {"data": {"eval_source": str(photos)}}
+    if resumes:
+        run(config(tmp_path / "run", photos, epochs=1, **held))
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def noting(config: Any, world: Any, model: torch.nn.Module, loader: Any) -> Any:
+        seen.append({name: value.clone() for name, value in model.named_parameters()})
+        return evaluate(config, world, model, loader)
+
+    monkeypatch.setattr("augpipe.trainer.loop.training.evaluate", noting)
+    done = 10 if resumes else 5
+    result = run(config(tmp_path / "run", photos, epochs=done // 5, ema={"decay": 0.9, "every": 20}, **held))
+    saved = contents(tmp_path / "run", f"step-{done:09}", tmp_path)
+    (found,) = seen
+    for name, value in found.items():
+        assert torch.equal(value, saved[f"common/model/{name}"]), name
+    assert "the average of the weights has no update yet" in caplog.text
+    (one,) = evaluate_runs(tmp_path / "run").results
+    assert result.evaluation is not None
+    assert (one.weights, one.metrics.top1.value) == ("last", result.evaluation.top1)
+    assert one.metrics.loss == pytest.approx(result.evaluation.loss, rel=1e-6)
+
+
+def test_an_average_begins_with_the_weights_of_the_run_that_it_goes_on_with(photos: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "run", photos, max_steps=5))
+    before = contents(tmp_path / "run", "step-000000005", tmp_path)
+    run(config(tmp_path / "run", photos, max_steps=6, ema={"decay": 0.9, "every": 20}))
+    after = contents(tmp_path / "run", "step-000000006", tmp_path)
+    names = [name for name in after if name.startswith("common/ema/module.")]
+    assert names
+    for name in names:
+        assert torch.equal(after[name], before[name.replace("ema/module.", "model/")]), name
 
 
 def test_checkpoints_at_the_ends_of_some_epochs(photos: Path, tmp_path: Path) -> None:
