@@ -21,7 +21,8 @@ class Source(Protocol):
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
     (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are no classes says how many
     numbers each is (`VectorLabelledSource`), and one that is made of several which sample is of which (`PartedSource`).
-    Names that last (`NamedSource`) and a digest of its content (`DigestedSource`) tell it from another source.
+    Names that last (`NamedSource`) and a digest of its content (`DigestedSource`) tell it from another source, and one
+    that lies in files can see whether they have changed under it (`WatchedSource`, `StampedSource`).
     """
 
     @property
@@ -119,6 +120,36 @@ class DigestedSource(Source, Protocol):
 
     def content_digest(self) -> str:
         """A digest of that; another one when a file was replaced by another of the same name. Empty for nothing."""
+
+
+class WatchedSource(Source, Protocol):
+    """Images whose place in their files was found when the source was opened, so that the files must stay as they were.
+
+    A tar file that is written anew while it is in use would give other photographs under the old labels.
+    """
+
+    def check_unchanged(self) -> None:
+        """Look whether the files are still those that were opened: by their size and time of writing, or an ETag.
+
+        A loader calls it as each pass begins, so it must take milliseconds: a source of a million files looks at those
+        that it read to know the others, such as lists and indexes.
+
+        Raises:
+            ValueError: a file has changed or is gone; names it, and says to open the source again.
+        """
+
+
+class StampedSource(Source, Protocol):
+    """Images that are files of their own, of which a cache can tell whether they have changed since they were read."""
+
+    def stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """The size in bytes and the time of writing in ns of the sample's file as it is now.
+
+        None where it has no file of its own, or where asking for it takes long.
+
+        Raises:
+            OSError: the file is gone or cannot be looked at.
+        """
 
 
 def num_parts_of(source: Source) -> int:
@@ -224,6 +255,24 @@ def content_digest_of(source: Source) -> str:
     """What the source knows of its content without reading it, as a digest; empty where that is nothing."""
     known = getattr(source, "content_digest", None)
     return "" if known is None else str(known())
+
+
+def check_unchanged(source: Source) -> None:
+    """Raise ValueError where a file of a `WatchedSource` is not the one that was opened; other sources pass."""
+    check = getattr(source, "check_unchanged", None)
+    if check is not None:
+        check()
+
+
+def stamp_of(source: Source, sample_id: int) -> tuple[int, int] | None:
+    """Size in bytes and time of writing in ns of a sample's file; None where the source does not say.
+
+    Raises:
+        OSError: the file is gone or cannot be looked at.
+    """
+    stamp = getattr(source, "stamp", None)
+    found: tuple[int, int] | None = None if stamp is None else stamp(sample_id)
+    return found
 
 
 def is_source(thing: Any) -> TypeGuard[Source]:

@@ -14,6 +14,7 @@ from augpipe.source import (
     Labels,
     Pixels,
     Source,
+    check_unchanged,
     content_digest_of,
     has_stored_names,
     is_sized,
@@ -23,6 +24,7 @@ from augpipe.source import (
     num_parts_of,
     parts_of,
     stack_of,
+    stamp_of,
 )
 
 
@@ -146,6 +148,14 @@ class Subset:
         """The whole source's."""
         return content_digest_of(self._source)
 
+    def check_unchanged(self) -> None:
+        """Raise ValueError where a file of the whole source has changed since it was opened."""
+        check_unchanged(self._source)
+
+    def stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """Size and time of writing of the sample's file, where the whole source knows them."""
+        return stamp_of(self._source, self._inner_id(sample_id))
+
     def __repr__(self) -> str:
         return f"Subset({count(len(self), 'photograph')} of {self._source!r})"
 
@@ -266,6 +276,15 @@ class Concat:
     def content_digest(self) -> str:
         """Those of all sources."""
         return ",".join(map(content_digest_of, self._sources))
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError where a file of one of them has changed since it was opened."""
+        for source in self._sources:
+            check_unchanged(source)
+
+    def stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """Size and time of writing of the sample's file, where its source knows them."""
+        return stamp_of(*self._find(sample_id))
 
     def __repr__(self) -> str:
         return f"Concat({', '.join(map(repr, self._sources))})"
