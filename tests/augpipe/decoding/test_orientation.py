@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps, PngImagePlugin
+from PIL import Image, ImageOps
 
 from augpipe import Loader, recipes
 from augpipe.datasets.formats.folder import FolderSource
