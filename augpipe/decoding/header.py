@@ -17,11 +17,11 @@ class Header:
     """Size and kind of one image file."""
 
     height: int
-    """Rows in pixels, after the EXIF orientation is applied."""
+    """Rows in pixels, after the orientation is applied."""
     width: int
     """Columns in pixels, likewise."""
     orientation: int
-    """EXIF orientation, 1..8; 1 where the file has none or an impossible one."""
+    """As EXIF numbers it, 1..8, told by EXIF or XMP; 1 where the file has none or an impossible one."""
     format: Format
     """What the content is, whatever the file's name says."""
     is_jpeg: bool

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from augpipe.gpu_ops.jpeg.workspace import Workspace
 
 _SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
+_EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"  # what these notes begin with, in APP1
 _STANDALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])  # stuffed zero, TEM, RST0..7: no length follows
 _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
@@ -32,7 +33,9 @@ class Frame(NamedTuple):
     num_components: int
     is_progressive: bool
     exif: bytes
-    """The first EXIF block, empty where there is none."""
+    """The EXIF block, its parts joined; empty where there is none."""
+    xmp: bytes
+    """The XMP packet, likewise."""
     kept: tuple[tuple[int, int], ...]
     """(start, stop) of the segments that the pixels depend on: all but the notes (EXIF, XMP, ICC, comments)."""
     scan_start: int
@@ -48,7 +51,7 @@ def read_frame(data: memoryview) -> Frame:
     position, end = 2, len(data)
     size: tuple[int, int, int] | None = None
     is_progressive = False
-    exif = b""
+    exif = xmp = b""
     kept: list[tuple[int, int]] = []
     while True:
         while position < end and data[position] != 0xFF:
@@ -76,6 +79,7 @@ def read_frame(data: memoryview) -> Frame:
                 num_components=components,
                 is_progressive=is_progressive,
                 exif=exif,
+                xmp=xmp,
                 kept=tuple(kept),
                 scan_start=start,
             )
@@ -89,8 +93,10 @@ def read_frame(data: memoryview) -> Frame:
                 raise ValueError("damaged JPEG: two frame headers")
             size = _frame_size(marker, data[position:stop])
             is_progressive = marker == _PROGRESSIVE
-        elif marker == _APP1 and not exif and bytes(data[position + 2 : position + 8]) == b"Exif\0\0":
-            exif = bytes(data[position + 2 : stop])
+        elif marker == _APP1 and data[position + 2 : position + 8] == _EXIF:
+            exif = (exif or _EXIF) + bytes(data[position + 8 : stop])
+        elif marker == _APP1 and data[position + 2 : position + 2 + len(_XMP)] == _XMP:
+            xmp = bytes(data[position + 2 + len(_XMP) : stop])
         if marker in (_APP0, _APP14) or marker < _APP0:
             kept.append((start, stop))
         position = stop

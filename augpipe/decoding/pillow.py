@@ -21,6 +21,7 @@ from PIL import (
 from augpipe.decoding.header import Format, check_size
 from augpipe.decoding.jpeg import read_frame, without_notes
 from augpipe.decoding.orientation import read_orientation
+from augpipe.decoding.png import plain_png
 from augpipe.decoding.tiff import plain_tiff
 
 # What Pillow raises on damaged files. OSError, SyntaxError, TypeError, ValueError and the bomb's came up among 115,000
@@ -59,13 +60,11 @@ _EIGHT_BIT_MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", 
 _SIXTEEN_BIT_MODES = frozenset(["I;16", "I;16L", "I;16B", "I;16N"])
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """One channel of more than 8 bits: TIFF keeps 12-bit numbers as they are, and may count from white."""
-_PNG_SIGNATURE_BYTES = 8
-_PNG_ANIMATION = (b"acTL", b"fcTL", b"fdAT")
 _GIF_EXTENSION, _GIF_IMAGE, _GIF_END = 0x21, 0x2C, 0x3B
 
 
 def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.ImageFile, int]:
-    """Open without decoding; returns the image and its EXIF orientation 1..8, which is not applied.
+    """Open without decoding; returns the image and its orientation 1..8, which is not applied.
 
     Raises:
         ValueError: the reason, without the file's name.
@@ -74,7 +73,7 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
     if kind == "TIFF":
         data, orientation = plain_tiff(data)
     elif kind == "PNG":
-        data = without_animation(data)
+        data, orientation = plain_png(data)
     elif kind in ("WebP", "GIF"):  # Pillow sets memory aside for the one at once, and warns of the other
         canvas = webp_canvas_size(data) if kind == "WebP" else gif_canvas_size(data)
         check_size(*canvas, max_pixels)
@@ -82,11 +81,11 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
     elif kind == "JPEG":
         view = memoryview(data)
         frame = read_frame(view)
-        data, orientation = without_notes(view, frame), read_orientation(frame.exif)
+        data, orientation = without_notes(view, frame), read_orientation(frame.exif, frame.xmp)
     try:
         image = _PLUGINS[kind](io.BytesIO(data))
-        if kind in ("PNG", "WebP"):
-            orientation = read_orientation(image.info.get("exif") or b"")
+        if kind == "WebP":
+            orientation = read_orientation(image.info.get("exif") or b"", image.info.get("xmp") or b"")
     except PILLOW_ERRORS as error:
         raise _reason(kind, error) from error
     check_size(image.height, image.width, max_pixels)
@@ -148,25 +147,6 @@ def _reason(kind: str, error: Exception) -> ValueError:
     if isinstance(error, EOFError) or "truncated" in text.lower():
         return ValueError(f"truncated {kind}: {text}")
     return ValueError(f"damaged {kind}: {text}")
-
-
-def without_animation(data: bytes) -> bytes:
-    """The still image of an animated PNG; `data` itself where it is still.
-
-    Readers that know no animation show the same image: the first frame, or a stand-in for the whole. Pillow warns
-    of damaged animation chunks, and a warning cannot be silenced for one thread alone.
-    """
-    kept = []
-    kept_from = 0
-    stop = _PNG_SIGNATURE_BYTES
-    while stop + 8 <= len(data):
-        start = stop
-        length, kind = struct.unpack_from(">L4s", data, start)
-        stop = start + 12 + length  # length, kind, content, checksum (PNG specification, section 5.3)
-        if kind in _PNG_ANIMATION:
-            kept.append(data[kept_from:start])
-            kept_from = stop
-    return b"".join([*kept, data[kept_from:]]) if kept else data
 
 
 def gif_canvas_size(data: bytes) -> tuple[int, int]:

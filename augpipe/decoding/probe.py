@@ -46,7 +46,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
         frame = read_frame(view)
         stored, is_progressive = (frame.height, frame.width), frame.is_progressive
         check_size(*stored, max_pixels)
-        orientation = read_orientation(frame.exif) if frame.exif else 1
+        orientation = read_orientation(frame.exif, frame.xmp)
         is_jpeg = libjpeg_turbo_takes(view, frame)
         if not is_jpeg:
             open_pillow(bytes(view), kind, max_pixels)

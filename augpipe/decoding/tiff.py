@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from PIL import TiffTags
 
-from augpipe.decoding.orientation import checked
+from augpipe.decoding.orientation import ORIENTATION_TAG, orientation_value, read_orientation
 
-_ORIENTATION = 274
+_XMP_TAG = 700
 # What the pixels depend on (TIFF 6.0; 50674 is LERC's). All else is notes.
 _LAYOUT = frozenset(
     [
@@ -75,13 +75,16 @@ def _read_directory(data: bytes, dialect: _Dialect) -> tuple[list[bytes], int]:
     head_bytes, value_bytes = struct.calcsize("=" + dialect.head), struct.calcsize("=" + dialect.offset)
     entry_bytes = head_bytes + value_bytes
     entries: dict[int, bytes] = {}
-    orientation = 1
+    orientation: int | None = None
+    xmp = b""
     elsewhere_bytes = 0
     for at in range(start, start + num_entries * entry_bytes, entry_bytes):
         tag, kind, count = struct.unpack_from(order + dialect.head, data, at)
         (offset,) = struct.unpack_from(order + dialect.offset, data, at + head_bytes)
-        if tag == _ORIENTATION and kind == 3 and count == 1:
-            orientation = checked(struct.unpack_from(order + "H", data, at + head_bytes)[0])
+        if tag == ORIENTATION_TAG:
+            orientation = orientation_value(order, kind, count, data[at + head_bytes : at + entry_bytes])
+        elif tag == _XMP_TAG and kind in _STRINGS and count > value_bytes:
+            xmp = data[offset : offset + count]
         if tag not in _LAYOUT or tag in entries:
             continue
         if kind not in _BYTES_OF_TYPE:
@@ -95,7 +98,9 @@ def _read_directory(data: bytes, dialect: _Dialect) -> tuple[list[bytes], int]:
             if offset + content_bytes > len(data) or elsewhere_bytes > len(data):
                 raise ValueError(f"truncated TIFF: tag {tag} lies behind the end of its {len(data)} bytes")
         entries[tag] = data[at : at + entry_bytes]
-    return list(entries.values()), orientation
+    if orientation is None:
+        orientation = read_orientation(b"", xmp)
+    return list(entries.values()), orientation if 1 <= orientation <= 8 else 1
 
 
 def _inside(offset: int, data: bytes) -> int:

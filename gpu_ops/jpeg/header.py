@@ -18,12 +18,12 @@ from augpipe.gpu_ops.jpeg.huffman import NATURAL_ORDER, NUM_TABLES
     HORIZONTAL,
     VERTICAL,
     IS_RGB,
-    HAS_EXIF,
+    MAY_BE_TURNED,
     FIRST_COMPONENT,
 ) = range(10)
 """Where `frame` holds what: sizes in pixels; the first coded byte; MCUs between restart markers or 0; the sampling of
-the first component (1 or 2; that of others is 1); whether colours are stored as they are; whether there is a block of
-EXIF, which may turn the image; then the components."""
+the first component (1 or 2; that of others is 1); whether colours are stored as they are; whether there is a
+block of EXIF, or an orientation in XMP, which may turn the image; then the components."""
 
 COMPONENT_ITEMS = 4
 IDENTIFIER, QUANTIZATION, DC_TABLE, AC_TABLE = range(COMPONENT_ITEMS)
@@ -39,7 +39,8 @@ TAKEN, LEFT = 0, 1
 
 _SOF0, _SOF1, _DHT, _SOS, _DQT, _DRI, _APP0, _APP14, _COM = 0xC0, 0xC1, 0xC4, 0xDA, 0xDB, 0xDD, 0xE0, 0xEE, 0xFE
 _APP1, _APP15 = 0xE1, 0xEF
-_JFIF, _EXIF, _ADOBE = (int.from_bytes(letters, "big") for letters in (b"JFIF\0", b"Exif\0", b"Adobe"))
+_JFIF, _EXIF, _XMP, _ADOBE = (int.from_bytes(letters, "big") for letters in (b"JFIF\0", b"Exif\0", b"http:", b"Adobe"))
+_ORIENTATION = int.from_bytes(b":Orient", "big")
 _NONE, _YCC, _RGB = 0, 1, 2
 
 
@@ -146,6 +147,17 @@ def starts_with(file, start, stop, letters):
 
 
 @kernel()
+def has_orientation(file, start, stop):
+    """Whether ":Orient" stands in a segment, as in `tiff:Orientation` of XMP."""
+    found = int64(0)
+    for i in range(start, stop):
+        found = (found & 0xFFFFFFFFFFFF) << 8 | int64(file[i])
+        if found == _ORIENTATION:
+            return True
+    return False
+
+
+@kernel()
 def colours_of(frame, has_jfif, adobe):
     """What three components are, by libjpeg's rules; those numbered R, G, B are that."""
     if has_jfif:
@@ -197,8 +209,11 @@ def read_header(file, frame, quantization, counts, symbols):
         elif marker == _APP0 and starts_with(file, start, stop, _JFIF):
             has_jfif = True
             result = TAKEN if stop - start >= 14 and file[start + 5] == 1 else LEFT
-        elif marker == _APP1 and starts_with(file, start, stop, _EXIF):
-            frame[HAS_EXIF] = 1
+        elif marker == _APP1 and (
+            starts_with(file, start, stop, _EXIF)
+            or (starts_with(file, start, stop, _XMP) and has_orientation(file, start, stop))
+        ):
+            frame[MAY_BE_TURNED] = 1
         elif marker == _APP14 and starts_with(file, start, stop, _ADOBE):
             adobe = int64(file[start + 11]) if stop - start >= 12 else 2
         elif marker == _SOS:

@@ -9,7 +9,7 @@ from llvmlite.binding import get_host_cpu_features
 
 from augpipe.gpu_ops.jpeg.decode import SMALL, decode_region
 from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
-from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HAS_EXIF, HEIGHT, LEFT, TAKEN, WIDTH, read_header
+from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HEIGHT, LEFT, MAY_BE_TURNED, TAKEN, WIDTH, read_header
 from augpipe.gpu_ops.jpeg.huffman import NUM_TABLES, PAIR_BITS, SKIP_BITS, SYMBOL_BITS
 from augpipe.gpu_ops.jpeg.layout import (
     COEFFICIENTS,
@@ -126,7 +126,7 @@ class Workspace:
         if read_header(_read_only(file), *self._header) == LEFT:
             return None
         frame = self._header[0].tolist()
-        return None if frame[HAS_EXIF] else (frame[HEIGHT], frame[WIDTH])
+        return None if frame[MAY_BE_TURNED] else (frame[HEIGHT], frame[WIDTH])
 
     def decode(
         self,
