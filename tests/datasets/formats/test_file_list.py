@@ -87,6 +87,7 @@ def test_whole_floats_are_classes_where_classes_are_given(tmp_path: Path) -> Non
         (("01", "1"), r"line 3: label '1' is the number that '01' is on another line, spelled in another way"),
         (("7", "+7"), r"line 3: label '\+7' is the number that '7' is on another line"),
         (("0,5", "1,5"), r"line 2: label '0,5' has a comma for a point"),
+        (("[1, 0]", "[0, 1]"), r"line 2: label '\[1, 0\]' is a list, and one text is one class"),
     ],
 )
 def test_labels_that_say_two_things_are_refused(tmp_path: Path, cells: tuple[str, str], message: str) -> None:
@@ -136,7 +137,7 @@ def test_columns_that_are_not_read_are_named(tmp_path: Path, said: pytest.LogCap
     open_source(put_list(tmp_path, "path,label,width\n0.jpg,cat,640\n1.jpg,dog,480\n"))
     (record,) = said.records
     assert record.levelno == logging.INFO
-    assert "column 'width' of the list is not read (labels=['width'] reads it as numbers)" in record.getMessage()
+    assert "not read: column 'width' of the list (labels=['width'] reads it as numbers)" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,7 @@ def test_a_file_whose_name_begins_with_a_hash_is_no_comment(tmp_path: Path) -> N
             {},
             r"line 1: neither a header .*: id_code, diagnosis. .*pass image='id_code'",
         ),
+        ("0,0.jpg,cat\n1,1.jpg,dog\n", {}, r"line 1: neither a header .*Name the columns path and label\.$"),
         ("a,b\n0.jpg,2\n", {"image": "c"}, r"line 1: there is no column 'c': the header has a, b. Name those"),
         ("path,b\n0.jpg,2\n", {"label": "c"}, r"line 1: there is no column 'c': the header has path, b"),
         ("path,b\n0.jpg,2\n", {"label": "b", "labels": ["b"]}, r"label='b' and labels=\['b'\] are two answers"),
