@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from augpipe.datasets.files.image_files import is_image_name
-from augpipe.datasets.metadata.label_names import label_like, unread
+from augpipe.datasets.metadata.label_names import as_list, label_like, unread
 from augpipe.datasets.metadata.label_rows import COLUMN_PREFIX
 
 IMAGE_NAMES = (
@@ -103,9 +103,10 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
     others = [name for name in names if name and name not in read and not name.startswith("Unnamed:")]
     left_out: list[str] = []
     if others and (label or rows):
-        notes.append(f"not read: {unread(others, 'the list', 'labels')}")
+        notes.append(f"not read: {unread(others, 'column of the list', _as_numbers(others))}")
     elif others and wanted.label is None:
-        left_out.append(unread(others, "the list", "labels", "label"))
+        one = f"label={others[0]!r} {'one of them' if others[1:] else 'as classes'}"
+        left_out.append(unread(others, "column of the list", f"{_as_numbers(others)}, {one}"))
     return Columns(
         names.index(image),
         names.index(label) if label else None,
@@ -139,3 +140,7 @@ def _without_header(names: Sequence[str], is_file: bool, wanted: Wanted) -> Colu
 def _given(wanted: Wanted) -> str:
     named = {"image": wanted.image, "label": wanted.label, "labels": list(wanted.labels)}
     return " and ".join(f"{name}={value!r}" for name, value in named.items() if value)
+
+
+def _as_numbers(columns: Sequence[str]) -> str:
+    return f"labels={as_list(columns)} reads {'them' if len(columns) > 1 else 'it'} as numbers"

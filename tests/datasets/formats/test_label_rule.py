@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_integers_of_which_pandas_made_floats(tmp_path: Path, form: str) -> None
 
 def test_decimals_and_columns_of_nothing(tmp_path: Path) -> None:
     for kind, values in ((pa.decimal128(3, 1), None), (pa.null(), [None, None])):
-        column = pa.array([1, 2]).cast(kind) if values is None else pa.array(values, kind)
+        column = pa.array([Decimal(1), Decimal("2.5")] if values is None else values, kind)
         with pytest.raises(
             ValueError, match=r"column 'label' looks like .*\. Convert it, or pass label= another column"
         ):
