@@ -58,6 +58,8 @@ class Dispatcher:
         self._saved_version: int | None = None
         """Updates before the last fence; the first one comes at once, so that there is something to go on from."""
         self._is_stopping = self._is_over = False
+        self._is_waiting = False
+        """Whether it was begun to wait for the workers that have not come."""
         self._failure: str | None = None
         self._changes = Changes()
         self._grants = Grants(spec.lease_timeout_s, self._leave_late, self._changes)
@@ -198,6 +200,8 @@ class Dispatcher:
 
     def _leave(self, worker: int, reason: str) -> None:
         if self._workers.pop(worker, None) is None:
+            self._mode.left(worker)  # it may be waited for
+            self._changes.tell()
             return
         self._notes.append(f"worker {worker} is gone: {reason}")
         self._take_back(tuple(name for holder, name in self._book.out.values() if holder == worker))
@@ -255,11 +259,23 @@ class Dispatcher:
     def _enter(self, worker: int) -> WorkerWeights:
         about = self._workers[worker] = WorkerWeights()
         self._mode.joined(worker)
+        if self._mode.awaited and not self._is_waiting:
+            self._is_waiting = True
+            asyncio.get_running_loop().call_later(self._spec.lease_timeout_s, self._begin_without)
         self._changes.tell()
         return about
 
+    def _begin_without(self) -> None:
+        """Wait no longer for workers that have not come since the first one did."""
+        for worker in self._mode.awaited:
+            self._notes.append(
+                f"worker {worker} has not come within {self._spec.lease_timeout_s:g} s: the others begin without it"
+            )
+            self._mode.left(worker)
+        self._changes.tell()
+
     def _may_begin(self, worker: int) -> bool:
-        if self._is_fenced or self._is_fence_due() or self._recovering or not self._book.num_free:
+        if self._is_fenced or self._is_fence_due() or self._recovering or not self._book.free:
             return False
         limit = self._spec.max_steps
         if self._spec.mode != "sync" and limit is not None and self.version + len(self._book.out) >= limit:
@@ -279,7 +295,8 @@ class Dispatcher:
 
     def _grant(self, worker: int) -> Grant:
         about = self._workers[worker]
-        lease, upcoming = self._book.take(worker, ahead=self._mode.ahead)
+        chosen = self._mode.choose(worker, self._book)
+        lease, upcoming = self._book.take(worker, ahead=self._mode.ahead, number=chosen)
         self._mode.began(worker, lease.name)
         weights = None
         if about.num_leases is None or about.num_leases >= self._spec.fetches_every:

@@ -1,6 +1,7 @@
 """Which places of an epoch are handed out, to whom, and which are done: each is trained on once."""
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -147,18 +148,20 @@ class LeaseBook:
         return self._total - self._num_done
 
     @property
-    def num_free(self) -> int:
-        """Leases that nobody has."""
-        return len(self._free)
+    def free(self) -> Sequence[int]:
+        """Leases that nobody has, by number, in order."""
+        return self._free
 
-    def take(self, worker: int, *, ahead: int) -> tuple[Lease, Lease | None]:
-        """Hand out a lease, the worker's reserved one or the first that is not another's; and what it may get next.
+    def take(self, worker: int, *, ahead: int, number: int | None = None) -> tuple[Lease, Lease | None]:
+        """Hand out a lease; and what the worker may get next.
 
         Args:
             worker: who takes it.
             ahead: how far behind it the reserved one lies, at least.
+            number: which it is to be; None: the worker's reserved one, or the first that is not another's.
         """
-        number = self._reserved.pop(worker, None)
+        reserved = self._reserved.pop(worker, None)
+        number = reserved if number is None else number
         if number is None:
             number = self._first_free(0)
         if number is None:  # all that are left are reserved: it takes another's

@@ -1,5 +1,6 @@
 """Whole runs in a virtual cluster: what they give whatever their timing, what they send, and what kills do."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,12 @@ def network() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.BatchNorm1d(40), nn.Linear(40, 5))
+
+
+def plain_network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Linear(40, 5))
 
 
 def node(name: str, **about: float) -> Node:
@@ -218,6 +225,48 @@ def test_a_synchronous_run_gives_the_same_weights_whatever_its_timing(tmp_path: 
         check_each_sample_once(tmp_path / str(index), seen, found[-1], 2)
     assert len({one.seconds for one in found}) == len(timings)
     assert len({bits(one) for one in found}) == 1
+
+
+@pytest.mark.parametrize("workers", [2, 3, 13])
+@pytest.mark.parametrize("push", ["fp32", "dynamic-tree"])
+def test_a_synchronous_run_gives_the_same_weights_whoever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, push: str, workers: int
+) -> None:
+    """Also in the last step of an epoch, which of 13 workers needs 5, and where a codec's error is fed back."""
+    far: list[dict[int, float]] = [{}, {workers - 1: 20.0}, {0: 50.0, 1: 20.0}]
+    if workers == 13:  # where each of the last step has one image
+        monkeypatch.setattr(sys.modules[__name__], "network", plain_network)
+    found, leases = [], []
+    for index, latencies in enumerate(far):
+        run, seen = make_run(
+            tmp_path / str(index), "sync", workers=workers, epochs=2, push=push, jitter=0.8, seed=index
+        )
+        nodes = [replace(one, latency_s=latencies.get(i, 1e-4)) for i, one in enumerate(run.worker_nodes)]
+        found.append(play(replace(run, worker_nodes=tuple(nodes))))
+        check_each_sample_once(tmp_path / str(index), seen, found[-1], 2)
+        leases.append(applied_leases(tmp_path / str(index)))
+    assert leases[0] == leases[1] == leases[2] == sorted(leases[0])
+    assert len({bits(one) for one in found}) == 1
+
+
+@pytest.mark.parametrize("anew_after_s", [None, 2.0])
+def test_a_worker_that_dies_changes_no_step_of_a_synchronous_run(tmp_path: Path, anew_after_s: float | None) -> None:
+    """Where no codec keeps anything, the others do what it should have done in the same step."""
+    kill = Kill(what="worker", number=1, at_s=3.5, anew_after_s=anew_after_s)
+    plays = [play(make_run(tmp_path / str(len(kills)), "sync", kills=kills)[0]) for kills in ([], [kill])]
+    assert len({bits(one) for one in plays}) == 1
+    assert [(one.version, one.epoch) for one in plays[0].applied] == [
+        (one.version, one.epoch) for one in plays[1].applied
+    ]
+
+
+def test_a_synchronous_run_does_not_wait_for_ever_for_who_never_comes(tmp_path: Path) -> None:
+    run, seen = make_run(tmp_path, "sync", workers=2, lease_timeout_s=20.0)
+    nodes = (run.worker_nodes[0], replace(run.worker_nodes[1], latency_s=1e4))
+    played = play(replace(run, worker_nodes=nodes))
+    check_each_sample_once(tmp_path, seen, played, 1)
+    assert {one.worker for one in played.applied} == {0}
+    assert played.notes == ["worker 1 has not come within 20 s: the others begin without it"]
 
 
 def test_equal_workers_are_as_stale_as_there_are_others(tmp_path: Path) -> None:
