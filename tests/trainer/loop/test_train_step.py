@@ -143,6 +143,22 @@ def test_whoever_does_not_look_gets_nan(world: World) -> None:
     assert bool(torch.isnan(next(model.parameters())).any())
 
 
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_skipped_step_leaves_running_statistics_as_they_were(world: World, broken: int) -> None:
+    """One NaN in them would stay for good, in all checkpoints and evaluations."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 3))
+    update(world, model, pictures(4))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    batches = pictures(4, 4)
+    batches[broken].images[2, 0, 0, 0] = torch.nan
+    result = update(world, model, batches, faults={"on_nan": "skip"})
+    assert result.is_skipped
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert not update(world, model, pictures(4), faults={"on_nan": "skip"}).is_skipped
+
+
 def test_a_batch_of_nothing_leaves_running_statistics_alone() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2))
     before = {name: value.clone() for name, value in model.state_dict().items()}
