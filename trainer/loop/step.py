@@ -97,10 +97,15 @@ class Step:
         self._scaler = scaler
 
     def run(self, batches: Iterator[Batch], update: UpdateBatches) -> StepResult:
-        """Take the update's batches, and update the weights by their mean gradient over all ranks."""
+        """Take the update's batches, and update the weights by their mean gradient over all ranks.
+
+        A step that is skipped leaves weights and buffers as they were, on every rank.
+        """
         loss_sum = torch.zeros((), device=self._world.device)
         num_correct = torch.zeros((), dtype=torch.int64, device=self._world.device)
         data_s, ids = 0.0, []
+        # a NaN in running statistics would stay for good; without a scaler no step is skipped
+        buffers_before = [] if self._scaler is None else _copies_of_buffers(self._module)
         for number in range(update.num_batches):
             start = time.perf_counter()
             batch = next(batches)
@@ -108,7 +113,7 @@ class Step:
             ids += batch.sample_ids.tolist()
             is_last = number == update.num_batches - 1
             # black images stand in for none, and running statistics must not learn them
-            kept = [] if len(batch) else [(buffer, buffer.clone()) for buffer in self._module.buffers()]
+            kept = [] if len(batch) else _copies_of_buffers(self._module)
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
                 # the strategy takes the mean over ranks; this makes it the mean over the images
@@ -121,6 +126,9 @@ class Step:
             is_right = likeliest(logits, 1)[:, 0] == classes  # of split logits, all ranks look for it together
             num_correct += is_right.sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)
+        if report.found_inf:
+            for buffer, before in buffers_before:
+                buffer.copy_(before)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
         overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
@@ -148,3 +156,7 @@ class Step:
     def _nothing(self, images: Any) -> torch.Tensor:
         layout = torch.channels_last if self._config.model.channels_last else torch.contiguous_format
         return torch.zeros((2, *images.shape[1:]), device=images.device).to(memory_format=layout)
+
+
+def _copies_of_buffers(module: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(buffer, buffer.clone()) for buffer in module.buffers()]
