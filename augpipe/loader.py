@@ -26,7 +26,7 @@ from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
-from augpipe.loader_state import STATE_VERSION, check_state
+from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.passes import Pass, Progress
@@ -40,6 +40,7 @@ from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
 from augpipe.source import Source, is_source
+from augpipe.source_identity import identity_of
 
 logger = logging.getLogger("augpipe")
 
@@ -188,6 +189,8 @@ class Loader:
             sampling=sampling,
         )
         self._progress = Progress(self._epochs, tells=self.rank == 0)
+        self._identity: dict[str, Any] | None = None
+        self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
@@ -236,8 +239,12 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: enough to go on from the next batch, with any batch size and world size.
 
-        With shuffle="sticky" the world size may change between epochs alone.
+        With shuffle="sticky" the world size may change between epochs alone. It says, too, of which seed, recipe and
+        source it is, so that `load_state_dict` can refuse others: the first call goes through all names and labels of
+        the source, which takes 2 to 3 seconds for a million.
         """
+        if self._identity is None:
+            self._identity = identity_of(self.source).to_json()
         state: dict[str, Any] = {
             "version": STATE_VERSION,
             "seed": self.seed,
@@ -245,6 +252,8 @@ class Loader:
             "samples_consumed": self._progress.consumed,
             "num_samples": self._epochs.num_samples,
             "shuffle": self.shuffle,
+            "source": self._identity,
+            "recipe": self._recipe_text,
         }
         if self._epochs.sampling is not None:
             state["sampler"] = self._epochs.sampling.fingerprint()
@@ -256,13 +265,11 @@ class Loader:
         So do those after it, until one has given the epoch's last batch, so that a look at a batch loses nothing.
 
         Raises:
-            ValueError: the state is of another source, sampler or version, or does not fit.
+            ValueError: the state is of another seed, recipe, source, order, sampler or version, and says what differs;
+                or it does not fit.
         """
-        seed, epoch, consumed = check_state(state, self.state_dict(), self.world_size)
+        epoch, consumed = check_state(state, self.state_dict(), self.world_size)
         self._end_running("load_state_dict")
-        if seed != self.seed:
-            self.seed = seed
-            self._batches = None
         self._progress.load(epoch, consumed)
 
     def __iter__(self) -> Iterator[Batch]:
