@@ -10,6 +10,7 @@ from typing import Any, Literal, Never
 
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
+from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.checks.arguments import (
@@ -39,7 +40,7 @@ from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Source, is_source
+from augpipe.source import Source, check_unchanged, is_source
 from augpipe.source_identity import identity_of
 
 logger = logging.getLogger("augpipe")
@@ -85,7 +86,8 @@ class Loader:
             that is current when the loader hands them out. "cuda" is the current device; where the process does not use
             CUDA yet, the one that torchrun's LOCAL_RANK numbers.
         cache: "off"; "device" keeps decoded images where batches are made, "host" in host memory, so that from the
-            second epoch on they are neither read nor decoded. It changes no pixel.
+            second epoch on they are neither read nor decoded. It changes no pixel. Files that have another size or time
+            of writing than when they were read are refused as a pass begins.
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
@@ -197,6 +199,7 @@ class Loader:
         self._seen: SeenSizes | None = None
         self._row_indexes: RowIndexes | None = None
         self._cache: PixelCache | None = None
+        self._stamps: FileStamps | None = None
         self._process = os.getpid()
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
@@ -327,6 +330,9 @@ class Loader:
         """Give what is made, and log what was skipped: each image once, and how many of `what` at the end."""
         skipped_ids: set[int] = set()
         try:
+            check_unchanged(self.source)
+            if self._stamps is not None:
+                self._stamps.check()
             for batch, skipped in made:
                 self._report(skipped)
                 skipped_ids.update(skipped)
@@ -344,13 +350,14 @@ class Loader:
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
             self._process = os.getpid()
-            self._batches = self._cache = self._row_indexes = None
+            self._batches = self._cache = self._stamps = self._row_indexes = None
         if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
                 beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))
+                self._stamps = FileStamps(self.source) if self._cache is not None else None
             self._seen = self._seen or SeenSizes(len(self.source))
             self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
             settings = Settings(
@@ -367,6 +374,7 @@ class Loader:
                 recipes_differ=len(self.schedule.stages) > 1,
                 seen=self._seen,
                 row_indexes=self._row_indexes,
+                stamps=self._stamps,
                 groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
             )

@@ -1,6 +1,5 @@
 """Files that change while a loader lives: refused by name as a pass begins, and where one is read again."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -120,11 +119,9 @@ def test_what_takes_long_goes_on_in_the_next_pass(folder: Path, monkeypatch: pyt
     stamps.check()
     write_in_place(folder / "5.png")
     stamps.check()
-    with pytest.raises(ValueError, match=r"5\.png: it has changed"):
-        stamps.check()
-    os.utime(folder / "5.png", ns=(0, 0))
-    stamps.check()  # 0 and 1 again
-    stamps.check()
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"5\.png: it has changed"):
+            stamps.check()
 
 
 def test_a_source_that_watches_its_files_is_asked_as_each_pass_begins() -> None:
