@@ -10,6 +10,7 @@ from typing import Any, Literal, Never
 
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
+from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.checks.arguments import (
@@ -27,7 +28,7 @@ from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.first_line import tell_source
-from augpipe.loader_state import STATE_VERSION, check_state
+from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.passes import Pass, Progress
@@ -40,7 +41,8 @@ from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Source, is_source
+from augpipe.source import Source, check_unchanged, is_source
+from augpipe.source_identity import identity_of
 
 logger = logging.getLogger("augpipe")
 
@@ -85,7 +87,8 @@ class Loader:
             that is current when the loader hands them out. "cuda" is the current device; where the process does not use
             CUDA yet, the one that torchrun's LOCAL_RANK numbers.
         cache: "off"; "device" keeps decoded images where batches are made, "host" in host memory, so that from the
-            second epoch on they are neither read nor decoded. It changes no pixel.
+            second epoch on they are neither read nor decoded. It changes no pixel. Files that have another size or time
+            of writing than when they were read are refused as a pass begins.
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
@@ -190,12 +193,15 @@ class Loader:
             sampling=sampling,
         )
         self._progress = Progress(self._epochs, tells=self.rank == 0)
+        self._identity: dict[str, Any] | None = None
+        self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None
         self._row_indexes: RowIndexes | None = None
         self._cache: PixelCache | None = None
+        self._stamps: FileStamps | None = None
         self._process = os.getpid()
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
@@ -238,8 +244,12 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: enough to go on from the next batch, with any batch size and world size.
 
-        With shuffle="sticky" the world size may change between epochs alone.
+        With shuffle="sticky" the world size may change between epochs alone. It says, too, of which seed, recipe and
+        source it is, so that `load_state_dict` can refuse others: the first call goes through all names and labels of
+        the source, which takes 2 to 3 seconds for a million.
         """
+        if self._identity is None:
+            self._identity = identity_of(self.source).to_json()
         state: dict[str, Any] = {
             "version": STATE_VERSION,
             "seed": self.seed,
@@ -247,6 +257,8 @@ class Loader:
             "samples_consumed": self._progress.consumed,
             "num_samples": self._epochs.num_samples,
             "shuffle": self.shuffle,
+            "source": self._identity,
+            "recipe": self._recipe_text,
         }
         if self._epochs.sampling is not None:
             state["sampler"] = self._epochs.sampling.fingerprint()
@@ -258,13 +270,11 @@ class Loader:
         So do those after it, until one has given the epoch's last batch, so that a look at a batch loses nothing.
 
         Raises:
-            ValueError: the state is of another source, sampler or version, or does not fit.
+            ValueError: the state is of another seed, recipe, source, order, sampler or version, and says what differs;
+                or it does not fit.
         """
-        seed, epoch, consumed = check_state(state, self.state_dict(), self.world_size)
+        epoch, consumed = check_state(state, self.state_dict(), self.world_size)
         self._end_running("load_state_dict")
-        if seed != self.seed:
-            self.seed = seed
-            self._batches = None
         self._progress.load(epoch, consumed)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -322,6 +332,9 @@ class Loader:
         """Give what is made, and log what was skipped: each image once, and how many of `what` at the end."""
         skipped_ids: set[int] = set()
         try:
+            check_unchanged(self.source)
+            if self._stamps is not None:
+                self._stamps.check()
             for batch, skipped in made:
                 self._report(skipped)
                 skipped_ids.update(skipped)
@@ -339,13 +352,14 @@ class Loader:
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
             self._process = os.getpid()
-            self._batches = self._cache = self._row_indexes = None
+            self._batches = self._cache = self._stamps = self._row_indexes = None
         if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
                 beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))
+                self._stamps = FileStamps(self.source) if self._cache is not None else None
             self._seen = self._seen or SeenSizes(len(self.source))
             self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
             settings = Settings(
@@ -362,6 +376,7 @@ class Loader:
                 recipes_differ=len(self.schedule.stages) > 1,
                 seen=self._seen,
                 row_indexes=self._row_indexes,
+                stamps=self._stamps,
                 groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
             )

@@ -65,7 +65,7 @@ class SourceIdentity:
             found.append("other classes, or the same in another order")
         if self.labels != now.labels and self.num_samples == now.num_samples:
             found.append("other labels")
-        if self.content != now.content and not found:
+        if self.content and now.content and self.content != now.content and not found:
             found.append("the same names and labels, but files of other content")
         return found
 

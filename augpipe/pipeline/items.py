@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.located import LocatedPixels
@@ -48,6 +49,8 @@ class Settings:
     """What earlier epochs have found of the source's images; None: it is kept with the stages."""
     row_indexes: RowIndexes | None = None
     """Those of the source's JPEGs, likewise."""
+    stamps: FileStamps | None = None
+    """What the files were like that a cache's images were read from; None without a cache."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
 

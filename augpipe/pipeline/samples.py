@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import PixelCache, Sizes
+from augpipe.cache.file_stamps import REMEDY
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
@@ -67,9 +68,13 @@ class Samples:
         """An image, read now.
 
         Raises:
-            SampleError: it cannot be read or used.
+            SampleError: it cannot be read or used, or is another file than the cache has seen.
         """
         settings = self._settings
+        if settings.stamps is not None:
+            changed = settings.stamps.note(sample_id)
+            if changed:
+                raise SampleError(settings.source.name(sample_id), f"{changed}. {REMEDY}")
         return open_image(settings.source, settings.recipe, sample_id, settings.max_pixels)
 
     def replace(

@@ -60,6 +60,15 @@ class FileSource(LabelledSource):
         check_sample_id(sample_id, len(self))
         return self.names[sample_id]
 
+    def stamp(self, sample_id: int) -> tuple[int, int]:
+        """The file's size in bytes and time of writing in ns, now.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        status = os.stat(self.path(sample_id))
+        return status.st_size, status.st_mtime_ns
+
     def path(self, sample_id: int) -> str:
         """The file's path, as the system has it."""
         check_sample_id(sample_id, len(self))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,10 @@ def test_parts_of_a_concatenation_are_told_apart(folder: Path) -> None:
 def test_names_of_rows_are_without_their_folder() -> None:
     assert list(stored_names(ArraySource(IMAGES)))[1] == "images[1]"
     assert list(stored_names(Subset(ArraySource(IMAGES), [1]))) == ["images[1]"]
+
+
+def test_content_is_compared_where_both_know_it() -> None:
+    one = identity_of(ArraySource(IMAGES))
+    assert one.content and one.differences(replace(one, content="")) == []
+    assert replace(one, content="").differences(one) == []
+    assert one.differences(replace(one, content="other")) == ["the same names and labels, but files of other content"]

@@ -191,7 +191,7 @@ def test_a_state_goes_on_with_another_backend_and_batch_size(backend: Backend, n
         loader = before(recipe=CENTRE)
         running = iter(loader)
         start = ids_of(islice(running, num_batches))
-        other = after(recipe=CENTRE, batch_size=1, seed=1)
+        other = after(recipe=CENTRE, batch_size=1)
         other.load_state_dict(loader.state_dict())
         assert start == ids_of(whole[: len(start)])
         backend.assert_as_plain(other, whole[len(start) :])
@@ -213,11 +213,3 @@ def test_a_state_goes_on_with_another_world_size(backend: Backend, before: int, 
         backend.assert_as_plain(found, expected)
         seen += ids_of(found)
     assert sorted(seen) == list(range(NUM))
-
-
-def test_another_seed_of_a_state(backend: Backend) -> None:
-    loader, expected = backend.loader(recipe=CENTRE), plain(recipe=CENTRE)
-    for one in (loader, expected):
-        list(one)
-        one.load_state_dict(one.state_dict() | {"seed": 77})
-    assert backend.assert_as_plain(loader, expected) == NUM

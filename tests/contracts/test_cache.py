@@ -61,16 +61,6 @@ def test_an_epoch_that_is_set_again_reads_nothing(backend: Backend, cache: Any) 
     assert (numbers(loader).hits, numbers(loader).misses) == (NUM, NUM)
 
 
-def test_another_seed_keeps_the_cache(backend: Backend) -> None:
-    loader, expected = backend.loader(recipe=CENTRE, cache="host"), plain(recipe=CENTRE)
-    list(loader)
-    num_reads(loader)
-    for one in (loader, expected):
-        one.load_state_dict(loader.state_dict() | {"seed": 99, "epoch": 1})
-    assert backend.assert_as_plain(loader, expected) == NUM
-    assert num_reads(loader) == 0 and numbers(loader).hits == NUM
-
-
 def test_without_a_cache_there_are_no_statistics_and_all_is_read(backend: Backend) -> None:
     loader = backend.loader(recipe=CENTRE)
     for _ in range(2):

@@ -231,14 +231,6 @@ def test_a_resume_replaces_alike(backend: Backend) -> None:
         assert start + ids_of(other) == whole
 
 
-def test_a_new_seed_forgets_who_was_bad_and_finds_them_again(backend: Backend) -> None:
-    loader, expected = backend.loader(contents(BAD), CENTRE, **SKIP), plain(contents(BAD), CENTRE, **SKIP)
-    for seed in (9, 10, 9):
-        for one in (loader, expected):
-            one.load_state_dict(one.state_dict() | {"seed": seed, "epoch": 0, "samples_consumed": 0})
-        assert backend.assert_as_plain(loader, expected) == NUM
-
-
 @pytest.mark.parametrize("batch_size", [1, 3, 24])
 def test_skips_are_told_once_and_counted_each_epoch(
     backend: Backend, caplog: pytest.LogCaptureFixture, batch_size: int
