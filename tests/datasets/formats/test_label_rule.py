@@ -248,13 +248,14 @@ def test_features_that_are_taken_under_another_name(tmp_path: Path, said: pytest
 
 
 def test_features_that_cannot_be_labels(tmp_path: Path) -> None:
-    path = records(tmp_path, {"label": of_floats(0.5), "class": of_ints(1)})
+    path = records(tmp_path, *({"label": of_floats(number), "class": of_ints(1)} for number in (0.5, 2)))
     with pytest.raises(
-        ValueError, match=r"record 0: its feature 'label' holds float.*Pass label='label' to read it as n"
+        ValueError,
+        match=r"record 0: feature 'label' looks like the label and holds float.*Pass label='label' to read it as n",
     ):
         TFRecordSource(path)
-    assert_labels(TFRecordSource(path, label="label"), [[0.5]], np.float32, ())
-    assert TFRecordSource(path, label=False).labels().tolist() == [-1]
+    assert_labels(TFRecordSource(path, label="label"), [[0.5], [2]], np.float32, ())
+    assert TFRecordSource(path, label=False).labels().tolist() == [-1, -1]
     mixed = records(tmp_path, {"class": of_ints(1)}, {"label": of_ints(0)})
     with pytest.raises(ValueError, match=r"record 1: its label is feature 'label', and before it 'class'. Pass label="):
         TFRecordSource(mixed)
