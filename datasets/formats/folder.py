@@ -10,6 +10,7 @@ import numpy as np
 from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
 from augpipe.datasets.files.patterns import SPLITS
+from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
@@ -34,8 +35,8 @@ class FolderSource(FileSource):
             set's `classes`, and labels agree even where it lacks some of them.
 
     Raises:
-        ValueError: there is no such folder, no image in it, a class without any, a folder not in `classes`, or class
-            folders within train, val or test.
+        ValueError: there is no such folder, no image in it, a class without any, a folder not in `classes`, class
+            folders within train, val or test, or a list of labels in a folder without class folders.
         OSError: a folder cannot be listed.
     """
 
@@ -46,6 +47,8 @@ class FolderSource(FileSource):
         loose, folders, others = _look_into(path)
         names = NameTable()
         found = {folder: files for folder in folders if (files := sorted(_walk(path, folder)))}
+        if len(found) < 2:
+            refuse_unread_lists(path, others)
         if not found and loose:
             names.extend(sorted(map(os.fsencode, loose)))
             super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or ())

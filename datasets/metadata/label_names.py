@@ -28,7 +28,7 @@ def unusable(column: str, holds: str, is_number: bool) -> str:
     """
     name = column.partition(" ")[2]
     why = f"{column} looks like the label and holds {holds}, and a class is an integer or a text"
-    if "float" in holds or "double" in holds:
+    if column.startswith("column ") and ("float" in holds or "double" in holds):
         why += " (pandas makes floats of integers where one is missing: fill those with -1)"
     remedy = f"Pass label={name} to read it as numbers," if is_number else "Convert it, or pass"
     return f"{why}. {remedy} label= another column, or label=False to read none"

@@ -248,13 +248,14 @@ def test_features_that_are_taken_under_another_name(tmp_path: Path, said: pytest
 
 
 def test_features_that_cannot_be_labels(tmp_path: Path) -> None:
-    path = records(tmp_path, {"label": of_floats(0.5), "class": of_ints(1)})
+    path = records(tmp_path, *({"label": of_floats(number), "class": of_ints(1)} for number in (0.5, 2)))
     with pytest.raises(
-        ValueError, match=r"record 0: its feature 'label' holds float.*Pass label='label' to read it as n"
+        ValueError,
+        match=r"record 0: feature 'label' looks like the label and holds float.*Pass label='label' to read it as n",
     ):
         TFRecordSource(path)
-    assert_labels(TFRecordSource(path, label="label"), [[0.5]], np.float32, ())
-    assert TFRecordSource(path, label=False).labels().tolist() == [-1]
+    assert_labels(TFRecordSource(path, label="label"), [[0.5], [2]], np.float32, ())
+    assert TFRecordSource(path, label=False).labels().tolist() == [-1, -1]
     mixed = records(tmp_path, {"class": of_ints(1)}, {"label": of_ints(0)})
     with pytest.raises(ValueError, match=r"record 1: its label is feature 'label', and before it 'class'. Pass label="):
         TFRecordSource(mixed)
@@ -313,6 +314,17 @@ def test_a_list_in_a_flat_folder_is_not_passed_over(tmp_path: Path, text: str) -
     with pytest.raises(ValueError, match=r"metadata.csv lists the labels of photographs .* Give that list itself"):
         FolderSource(tmp_path)
     assert len(open_source(tmp_path / "metadata.csv")) == 1
+
+
+def test_a_list_beside_one_folder_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").touch()
+    (tmp_path / "train.csv").write_text("image,label\nimages/1.jpg,3\n")
+    with pytest.raises(ValueError, match=r"train.csv lists the labels of photographs"):
+        FolderSource(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "1.jpg").touch()
+    assert FolderSource(tmp_path).classes == ("images", "more")
 
 
 def test_other_files_in_a_flat_folder_are_passed_over(tmp_path: Path) -> None:
