@@ -126,7 +126,10 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         compiled: Any = torch.compile(module)
         module = compiled
     step = Step(config, world, module, synced, state.scaler)
+    told = None if checkpoint is None else checkpoint.common(entries=("report",)).get("report")
     with Recorder(config, world, state.counters.step, data.evaluated) as recorder:
+        if told is not None:
+            recorder.load_state_dict(told)
         result = Training(config, world, state, step, saver, recorder, eval_loader, request).run()
     synced.close()
     return replace(result, evaluated=data.evaluated)

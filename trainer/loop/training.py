@@ -87,6 +87,8 @@ class Training:
         is_asked = False
         while not is_asked and not is_over(self._config, self._state):
             is_asked = self._run_epoch()
+        self._check(self._control.drain())
+        self._recorder.write_rest()
         self._save_last()
         return Result(
             out=Path(self._config.out),
@@ -183,7 +185,7 @@ class Training:
     def _end_epoch(self, epoch: int, *, is_whole: bool = True) -> bool:
         state, config = self._state, self._config
         self._check(self._control.drain())
-        if epoch + 1 == config.epochs or not is_whole:
+        if epoch + 1 == config.epochs or not is_whole:  # before the evaluation's row
             self._recorder.write_rest()
         if self._eval_loader is not None:
             state.strategy.flush()
@@ -230,6 +232,8 @@ class Training:
         self._state.strategy.flush()
         state = self._state
         common = state.common() if self._world.is_first or state.writes_common else {}
+        if common:
+            common["report"] = self._recorder.state_dict()
         self._saver.save(state.counters.step, common, state.own(self._world.device), state.box_at)
 
     @property
