@@ -54,6 +54,12 @@ def is_over(config: RunConfig, state: RunState) -> bool:
     return bool(state.loader.epoch >= config.epochs)
 
 
+def num_updates(config: RunConfig, num_samples: int, world_size: int) -> int:
+    """Updates that so many images make, from an epoch's start on."""
+    per_batch = config.data.batch_size * world_size
+    return -(-order.num_batches(num_samples, per_batch, 1, config.data.drop_last) // config.optim.accumulate)
+
+
 class Training:
     """One run on this rank, from wherever its state stands."""
 
@@ -110,7 +116,8 @@ class Training:
         state.model.train()
         state.loader.set_epoch(epoch)
         batches = iter(state.loader)
-        self._recorder.begin_epoch(epoch, done=self._num_updates(consumed), total=self._num_updates(self._num_samples))
+        done, total = (num_updates(config, num, self._world.size) for num in (consumed, self._num_samples))
+        self._recorder.begin_epoch(epoch, done=done, total=total)
         start = time.perf_counter()
         while update is not None:
             state.strategy.set_lr(self._lr_factor())
@@ -249,10 +256,6 @@ class Training:
             accumulate=self._config.optim.accumulate,
             drop_last=data.drop_last,
         )
-
-    def _num_updates(self, num_samples: int) -> int:
-        num_batches = order.num_batches(num_samples, self._per_batch, 1, self._config.data.drop_last)
-        return -(-num_batches // self._config.optim.accumulate)
 
     def _lr_factor(self) -> float:
         return lr_factor(

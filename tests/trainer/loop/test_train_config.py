@@ -70,7 +70,7 @@ def test_overrides(text: str, value: object) -> None:
         ("max_steps=false", r"max_steps=False must be a whole number"),
         ("optim.lr=true", r"optim\.lr=True must be a number"),
         ("optim.clip_norm=true", r"optim\.clip_norm=True must be a number"),
-        ("optim.betas=[true, 0.9]", r"optim\.betas=\[True, 0\.9\] must be two numbers"),
+        ("optim.betas=[true, 0.9]", r"optim\.betas=\[True, 0\.9\] must be numbers"),
         ("schedule.milestones=[true]", r"schedule\.milestones=\[True\] must be numbers"),
         ("data.scales=[true]", r"data\.scales=\[True\] must be whole numbers"),
         ("data.sampler_weights={cat=true}", r"data\.sampler_weights=\{'cat': True\} must be "),
