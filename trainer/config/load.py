@@ -4,7 +4,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -96,7 +96,8 @@ def _apply(data: dict[str, Any], text: str) -> None:
                     f"--set {text}: {name.strip()} is a table. Name a field of it: "
                     f"{', '.join(f'{name.strip()}.{field}' for field in inner.model_fields)}."
                 )
-            data[part] = _value(value.strip(), is_text=inner is str or str in get_args(inner))
+            is_text = inner is str or (get_origin(inner) is not tuple and str in get_args(inner))
+            data[part] = _value(value.strip(), is_text=is_text)
         elif is_table:
             assert isinstance(inner, type) and issubclass(inner, Section)
             section, data = inner, _table(data, part, text)
@@ -225,16 +226,17 @@ def _entry(name: str, field: Any) -> Iterator[str]:
     elif default is None:
         yield f"# {name} = {_LEFT_OUT}"
     else:
-        yield f"{name} = {_toml(default)}"
+        yield f"{name} = {toml_value(default)}"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}" if value else "{}"
+        return f"{{ {', '.join(f'{key} = {toml_value(item)}' for key, item in value.items())} }}" if value else "{}"
     return repr(value)

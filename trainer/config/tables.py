@@ -1,11 +1,11 @@
 """The config of a run, table by table."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from augpipe.checks.models import Checked, refuse_unknown, told
+from augpipe.checks.models import Checked, broken, refuse_unknown, told
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 OptimizerName = Literal["sgd", "rmsprop", "adagrad", "adamw"]
@@ -23,11 +23,34 @@ class Section(Checked):
             refuse_unknown(cls._title(), data, list(cls.model_fields))
         return data
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes True for 1, and pydantic with it."""
+        numbers = _numbers_in(cls.model_fields[info.field_name or ""].annotation)
+        if numbers and _holds_bool(value):
+            is_list = isinstance(value, (list, tuple))
+            what = "number" if float in numbers else "whole number"
+            raise broken(f"must be {what}s" if is_list else f"must be a {what}")
+        return value
+
     @classmethod
     def _title(cls) -> str:
         """How messages name the section."""
         name = cls.__name__.removesuffix("Config").lower()
         return "the config" if name == "run" else f"[{name}]"
+
+
+def _numbers_in(annotation: Any) -> set[type]:
+    """int and float, as far as a field takes them and no bool."""
+    inner = {one for part in get_args(annotation) for one in _numbers_in(part)}
+    return inner | ({annotation} if annotation in (int, float) else set())
+
+
+def _holds_bool(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_bool, value.values()))
+    return isinstance(value, bool) or (isinstance(value, (list, tuple)) and any(map(_holds_bool, value)))
 
 
 class DataConfig(Section):

@@ -55,6 +55,7 @@ class Recorder:
         self._world = world
         self.heard_step = step
         """The last step whose sums over all ranks are known."""
+        self._first_step = step
         self._waiting: deque[_Done] = deque()
         self._last_row: dict[str, Any] = {}
         self._sums = _Sums()
@@ -67,8 +68,20 @@ class Recorder:
 
     def begin_epoch(self, epoch: int, done: int, total: int) -> None:
         """An epoch begins, of `total` steps, `done` of which are done."""
-        self._epoch = _Sums()
+        if not done:
+            self._epoch = _Sums()
         self._bar.begin_epoch(epoch, self._config.epochs, done, total)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums of the steps that no row or line has told of yet, once all that is under way was heard."""
+        return {"since_row": vars(self._sums).copy(), "epoch": vars(self._epoch).copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the sums of the run that is resumed."""
+        self._epoch = _Sums(**state["epoch"])
+        # the row at a run's end may have come after its last checkpoint
+        if self._table is not None and self._table.last_step("loss") < self._first_step:
+            self._sums = _Sums(**state["since_row"])
 
     def after_step(self, result: StepResult, *, epoch: int, seconds: float, lr: float, counters: Counters) -> None:
         """A step of this rank has ended."""
@@ -107,7 +120,7 @@ class Recorder:
         self._bar.advance(pace)
 
     def write_rest(self) -> None:
-        """A row for the steps since the last one, where there are any: the run's last."""
+        """A row for the steps since the last one, where there are any: at the run's end, or a stop."""
         if self._sums.num_steps:
             self._write_row()
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from augpipe.checks.plural import count
 from augpipe.trainer.checkpoint import Checkpoint, Saver
 from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.config.unused import Extent, unused_settings
 from augpipe.trainer.loop.data import (
     evaluation_loader,
     open_sources,
@@ -23,10 +25,10 @@ from augpipe.trainer.loop.failures.signals import StopRequest, listening
 from augpipe.trainer.loop.network import build_network, check_input, make_average
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.record import Recorder
-from augpipe.trainer.loop.run_folder import begin_folder, check_data, checkpoints_path, open_folder
+from augpipe.trainer.loop.run_folder import begin_folder, check_data, check_settings, checkpoints_path, open_folder
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
-from augpipe.trainer.loop.training import Result, Training, is_over
+from augpipe.trainer.loop.training import Result, Training, is_over, num_updates
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
@@ -64,6 +66,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     eval_loader = None if held_out is None else evaluation_loader(config, held_out, world)
     path = open_folder(config, world, held)
     data = check_data(config, source, held_out, world, resumes=path is not None)
+    changed = [] if path is None else check_settings(config, world)
     checkpoint = None if path is None else Checkpoint(path, world.control)
     network = build_network(config, len(source.classes), world, tells=world.is_first and checkpoint is None)
     held.callback(network.close)
@@ -114,19 +117,24 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
             logger.info("going on from %s, written by %s%s", checkpoint.path, _ranks(checkpoint.world_size), anew)
     if is_over(config, state):
         synced.close()
-        if world.is_first:
-            _tell_nothing_left(config, state)
+        _tell_nothing_left(config, state, changed, tells=world.is_first)
         return Result(out=Path(config.out), step=state.counters.step, epochs_done=state.epochs_done)
     if world.is_first:
         begin_folder(config, data, held_out, resumes=checkpoint is not None)
         warn_of_differences(config.data)
+        num_steps = num_updates(config, loader.state_dict()["num_samples"], world.size)
+        for line in unused_settings(config, Extent(world_size=world.size, steps_per_epoch=num_steps)):
+            logger.warning("%s", line)
         _tell(config, world, model, loader)
     module: torch.nn.Module = synced.module
     if config.model.compile:
         compiled: Any = torch.compile(module)
         module = compiled
     step = Step(config, world, module, synced, state.scaler)
+    told = None if checkpoint is None else checkpoint.common(entries=("report",)).get("report")
     with Recorder(config, world, state.counters.step, data.evaluated) as recorder:
+        if told is not None:
+            recorder.load_state_dict(told)
         result = Training(config, world, state, step, saver, recorder, eval_loader, request).run()
     synced.close()
     return replace(result, evaluated=data.evaluated)
@@ -148,16 +156,22 @@ def _tell(config: RunConfig, world: World, model: torch.nn.Module, loader: Any) 
     )
 
 
-def _tell_nothing_left(config: RunConfig, state: RunState) -> None:
+def _tell_nothing_left(config: RunConfig, state: RunState, changed: list[str], *, tells: bool) -> None:
+    """Say that the run is done.
+
+    Raises:
+        ValueError: it is asked for with other settings than it was done with.
+    """
     is_counted_in_steps = config.max_steps is not None and state.counters.step >= config.max_steps
-    done, limit = (state.counters.step, "step") if is_counted_in_steps else (config.epochs, "epoch")
-    logger.info(
-        "nothing left to do after %d %s%s: raise %s, or choose another out",
-        done,
-        limit,
-        "" if done == 1 else "s",
-        "max_steps" if is_counted_in_steps else "epochs",
-    )
+    limit = "max_steps" if is_counted_in_steps else "epochs"
+    if changed:
+        raise ValueError(
+            f"the run in {config.out} is done after {count(state.counters.step, 'step')}, and its settings were "
+            f"others: {'; '.join(changed)}. Give those that it had, raise {limit} to go on, or choose another out."
+        )
+    if tells:
+        done = count(state.counters.step, "step") if is_counted_in_steps else count(config.epochs, "epoch")
+        logger.info("nothing left to do after %s: raise %s, or choose another out", done, limit)
 
 
 def _ranks(size: int) -> str:

@@ -21,6 +21,8 @@ from augpipe.trainer.loop.world import World
 
 Found = TypeVar("Found")
 _LOCK = ".lock"
+_WITHOUT_EFFECT = ("out:", "report.", "data.source:", "data.recipe:")
+"""Settings that change no weight, or whose content is compared instead of their name: see `check_data`."""
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -81,6 +83,37 @@ def check_data(config: RunConfig, source: Source, held_out: Source | None, world
         return data
 
     return _by_first_rank(world, compare)
+
+
+def check_settings(config: RunConfig, world: World) -> list[str]:
+    """What of the settings is not what it was when the run last began, where that matters and is known.
+
+    Raises:
+        ValueError: on every rank: the optimizer would have other groups of weights than its state.
+    """
+    out = Path(config.out)
+
+    def compare() -> list[str]:
+        try:
+            before = load_config(out / "config.toml")
+        except (OSError, ValueError):  # `begin_folder` says so
+            return []
+        changed = differences(before, config)
+        if _has_decay_groups(before) != _has_decay_groups(config):
+            fields = [line for line in changed if line.startswith(("optim.decay_1d", "optim.weight_decay"))]
+            which = "" if before.optim.decay_1d != config.optim.decay_1d else ", with optim.decay_1d=false"
+            raise ValueError(
+                f"{'; '.join(fields)}{which}: the optimizer's state in {config.out} is of other groups of weights. Set "
+                "it back, or choose another out."
+            )
+        return [line for line in changed if not line.startswith(_WITHOUT_EFFECT)]
+
+    return _by_first_rank(world, compare)
+
+
+def _has_decay_groups(config: RunConfig) -> bool:
+    """Whether 1-D tensors are a group of their own."""
+    return not config.optim.decay_1d and config.optim.weight_decay > 0
 
 
 def begin_folder(config: RunConfig, data: RunData, held_out: Source | None, *, resumes: bool) -> None:

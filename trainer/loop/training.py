@@ -54,6 +54,12 @@ def is_over(config: RunConfig, state: RunState) -> bool:
     return bool(state.loader.epoch >= config.epochs)
 
 
+def num_updates(config: RunConfig, num_samples: int, world_size: int) -> int:
+    """Updates that so many images make, from an epoch's start on."""
+    per_batch = config.data.batch_size * world_size
+    return -(-order.num_batches(num_samples, per_batch, 1, config.data.drop_last) // config.optim.accumulate)
+
+
 class Training:
     """One run on this rank, from wherever its state stands."""
 
@@ -87,6 +93,8 @@ class Training:
         is_asked = False
         while not is_asked and not is_over(self._config, self._state):
             is_asked = self._run_epoch()
+        self._check(self._control.drain())
+        self._recorder.write_rest()
         self._save_last()
         return Result(
             out=Path(self._config.out),
@@ -108,7 +116,8 @@ class Training:
         state.model.train()
         state.loader.set_epoch(epoch)
         batches = iter(state.loader)
-        self._recorder.begin_epoch(epoch, done=self._num_updates(consumed), total=self._num_updates(self._num_samples))
+        done, total = (num_updates(config, num, self._world.size) for num in (consumed, self._num_samples))
+        self._recorder.begin_epoch(epoch, done=done, total=total)
         start = time.perf_counter()
         while update is not None:
             state.strategy.set_lr(self._lr_factor())
@@ -183,7 +192,7 @@ class Training:
     def _end_epoch(self, epoch: int, *, is_whole: bool = True) -> bool:
         state, config = self._state, self._config
         self._check(self._control.drain())
-        if epoch + 1 == config.epochs or not is_whole:
+        if epoch + 1 == config.epochs or not is_whole:  # before the evaluation's row
             self._recorder.write_rest()
         if self._eval_loader is not None:
             state.strategy.flush()
@@ -230,6 +239,8 @@ class Training:
         self._state.strategy.flush()
         state = self._state
         common = state.common() if self._world.is_first or state.writes_common else {}
+        if common:
+            common["report"] = self._recorder.state_dict()
         self._saver.save(state.counters.step, common, state.own(self._world.device), state.box_at)
 
     @property
@@ -245,10 +256,6 @@ class Training:
             accumulate=self._config.optim.accumulate,
             drop_last=data.drop_last,
         )
-
-    def _num_updates(self, num_samples: int) -> int:
-        num_batches = order.num_batches(num_samples, self._per_batch, 1, self._config.data.drop_last)
-        return -(-num_batches // self._config.optim.accumulate)
 
     def _lr_factor(self) -> float:
         return lr_factor(

@@ -70,7 +70,7 @@ def _pair(axis: "Axes", title: str, training: Points, held_out: Points) -> None:
     marker = "." if len(training[0]) < 3 else ""
     axis.plot(*training, color=BLUE, linewidth=1.2, marker=marker, label="training, augmented")
     if held_out[0]:
-        axis.plot(*held_out, color=ORANGE, linewidth=1.6, marker="o", markersize=3.5, label="held out")
+        axis.plot(*held_out, color=ORANGE, linewidth=1.6, marker="o", markersize=3.5, label="evaluation")
     axis.legend(frameon=False, fontsize=8)
     frame(axis, title)
 

@@ -51,6 +51,7 @@ class Table:
         self._file: TextIO = path.open("a", newline="", encoding="utf-8")
         self._writer = _writer(self._file, columns)
         self._kept_last = rows[-1] if rows else {}
+        self._kept_steps = {name: int(row["step"]) for row in rows for name in columns if row.get(name)}
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row; it is in the file when this returns, but for a full disk, which is logged: then it waits in
@@ -66,6 +67,10 @@ class Table:
     def was_told(self, row: Mapping[str, Any], names: Iterable[str]) -> bool:
         """Whether the last row of the earlier run has the same values under these names."""
         return all(self._kept_last.get(name) == str(_short(row[name])) for name in names)
+
+    def last_step(self, column: str) -> int:
+        """The step of the earlier run's last row that has a value there; 0 where none has."""
+        return self._kept_steps.get(column, 0)
 
     def close(self) -> None:
         """Close the file."""

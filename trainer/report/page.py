@@ -62,9 +62,9 @@ def _facts(rows: list[dict[str, str]]) -> str:
         best = max(held_out, key=lambda row: float(row["eval_top1"]))
         final = held_out[-1]
         facts.append(
-            ("held out, at the end", f"top-1 {float(final['eval_top1']):.1%}, loss {float(final['eval_loss']):.3f}")
+            ("evaluation, at the end", f"top-1 {float(final['eval_top1']):.1%}, loss {float(final['eval_loss']):.3f}")
         )
-        facts.append(("held out, best", f"top-1 {float(best['eval_top1']):.1%} after step {int(best['step']):,}"))
+        facts.append(("evaluation, best", f"top-1 {float(best['eval_top1']):.1%} after step {int(best['step']):,}"))
     if int(last["skipped"] or 0):
         facts.append(("steps left out", last["skipped"]))
     return html_table(facts)

@@ -9,6 +9,7 @@ from typing import Any
 
 from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.config.unused import unused_settings
 from augpipe.trainer.loop.data import evaluation_loader, open_sources, output_size, training_recipe, warn_of_differences
 from augpipe.trainer.loop.failures.signals import listening
 from augpipe.trainer.loop.network import build_network, check_input
@@ -68,6 +69,8 @@ def _run(config: RunConfig, world: World, held: ExitStack) -> Result:
     plateau.load_state_dict(state["plateau_state"])
     specs = replace(specs, dispatcher=replace(specs.dispatcher, state=state))
     warn_of_differences(config.data)
+    for line in unused_settings(config):
+        logger.warning("%s", line)
     _tell(config, specs)
     cluster = held.enter_context(RayCluster(config, specs))
     request = held.enter_context(listening())  # after Ray, which listens itself

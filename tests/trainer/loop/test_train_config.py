@@ -40,6 +40,8 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
         ("optim.decay_1d = false", False),
         ("data.source=/a/b c", "/a/b c"),
         ("model.options.width=7", {"width": 7}),
+        ("model.options.flat=true", {"flat": True}),
+        ('parallel.layers=["fc", "classifier.*"]', ("fc", "classifier.*")),
     ],
 )
 def test_overrides(text: str, value: object) -> None:
@@ -64,6 +66,14 @@ def test_overrides(text: str, value: object) -> None:
         ("schedule.name=plateau", r"looks at the evaluation's loss, and nothing is evaluated"),
         ("model.trainable=some", r"model\.trainable='some' must be 'all', 'last', or 'last-fc:N'"),
         ("optim.nesterov=1.5", r"optim\.nesterov=1\.5 must be true or false"),
+        ("epochs=true", r"epochs=True must be a whole number"),
+        ("max_steps=false", r"max_steps=False must be a whole number"),
+        ("optim.lr=true", r"optim\.lr=True must be a number"),
+        ("optim.clip_norm=true", r"optim\.clip_norm=True must be a number"),
+        ("optim.betas=[true, 0.9]", r"optim\.betas=\[True, 0\.9\] must be numbers"),
+        ("schedule.milestones=[true]", r"schedule\.milestones=\[True\] must be numbers"),
+        ("data.scales=[true]", r"data\.scales=\[True\] must be whole numbers"),
+        ("data.sampler_weights={cat=true}", r"data\.sampler_weights=\{'cat': True\} must be "),
     ],
 )
 def test_wrong_overrides_are_told_by_name(text: str, message: str) -> None:

@@ -137,8 +137,8 @@ def test_the_page_says_how_the_run_went(tmp_path: Path) -> None:
     assert fact("steps") == "28" and fact("epochs begun") == "14" and fact("time in training") == "3.2 s"
     assert fact("images a second, all ranks, median") == "116"  # of 102 to 128, and of one row far off
     assert fact("sent by a rank, MB a step") == "28"
-    assert fact("held out, at the end") == "top-1 52.8%, loss 1.000"
-    assert fact("held out, best") == "top-1 87.5% after step 6"
+    assert fact("evaluation, at the end") == "top-1 52.8%, loss 1.000"
+    assert fact("evaluation, best") == "top-1 87.5% after step 6"
     assert fact("steps left out") == "3"
     assert "<pre>out = &quot;&lt;b&gt;&amp;&quot;</pre>" in page
     evaluations = page.partition("<h2>Held-out")[2].split("<tr>")[2:]

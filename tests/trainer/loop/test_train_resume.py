@@ -92,10 +92,41 @@ def test_nothing_left_to_do_is_said(
     first = run(config(tmp_path / "run", photos, **limits))
     before = contents(tmp_path / "run")
     caplog.set_level(logging.INFO)
-    again = run(config(tmp_path / "run", photos, **limits, optim={"lr": 0.01}))
+    again = run(config(tmp_path / "run", photos, **limits, report={"log_every": 7}))
     assert told in caplog.messages
     assert (again.step, again.epochs_done, again.signal) == (first.step, first.epochs_done, None)
     assert contents(tmp_path / "run") == before
+
+
+def test_a_finished_run_asked_for_with_other_settings_is_an_error(photos: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "run", photos, max_steps=3))
+    before = contents(tmp_path / "run")
+    told = (
+        r"the run in .*run is done after 3 steps, and its settings were others: max_steps: 3, now 2; "
+        r"optim\.lr: 0\.05, now 0\.01\. .*raise max_steps"
+    )
+    with pytest.raises(ValueError, match=told):
+        run(config(tmp_path / "run", photos, max_steps=2, optim={"lr": 0.01}))
+    assert contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"decay_1d": True}, {"decay_1d": False}, r"optim\.decay_1d: True, now False"),
+        (
+            {"decay_1d": False, "weight_decay": 0.0},
+            {"decay_1d": False, "weight_decay": 0.1},
+            r"optim\.weight_decay: 0\.0, now 0\.1, with optim\.decay_1d=false",
+        ),
+    ],
+)
+def test_other_groups_of_weights_are_told_by_field(
+    photos: Path, tmp_path: Path, before: dict[str, Any], after: dict[str, Any], told: str
+) -> None:
+    run(config(tmp_path / "run", photos, max_steps=1, optim=before))
+    with pytest.raises(ValueError, match=rf"{told}.*choose another out"):
+        run(config(tmp_path / "run", photos, max_steps=2, optim=after))
 
 
 def test_more_epochs_are_done(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
