@@ -26,6 +26,7 @@ from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
+from augpipe.first_line import tell_source
 from augpipe.loader_state import STATE_VERSION, check_state
 from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
@@ -163,6 +164,7 @@ class Loader:
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
         self.source: Source = source if is_source(source) else _open(source)
+        tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"

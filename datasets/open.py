@@ -24,6 +24,7 @@ from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
+from augpipe.first_line import tell_source
 from augpipe.source import Source, is_source
 
 _MOST_NAMES = 1_000
@@ -44,14 +45,19 @@ _URL_FILES = ("csv", "tsv", "txt", "tgz", "gz", "zip", "bin", "jpg", "jpeg", "pn
 def open_source(path_or_source: Any) -> Source:
     """The source for a path, by what it holds, for arrays or a data set of Hugging Face; a source is returned as it is.
 
+    One line of the log (logger "augpipe") says what it holds: see `first_line`.
+
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
         ValueError: it is none of these, it is damaged, or it holds several splits; says what to give.
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
-    if is_source(path_or_source):
-        source: Source = path_or_source
-        return source
+    source = path_or_source if is_source(path_or_source) else _open(path_or_source)
+    tell_source(source)
+    return source
+
+
+def _open(path_or_source: Any) -> Source:
     if isinstance(path_or_source, (str, os.PathLike)):
         return _open_path(os.fspath(path_or_source))
     if isinstance(path_or_source, np.ndarray):

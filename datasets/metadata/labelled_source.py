@@ -22,6 +22,10 @@ class LabelledSource(ABC):
     are no labels."""
     _where: str = ""
     """What the samples are read from, for `repr`."""
+    notes: Sequence[str] = ()
+    """What the first line of the log says about the source beside its counts: one phrase each; see `first_line`."""
+    left_out: Sequence[str] = ()
+    """What lies there and is not among the samples, such as "3 files of .heic": one phrase each; that line warns."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -30,6 +34,13 @@ class LabelledSource(ABC):
     def label_width(self) -> int:
         """How many numbers each label is; 0 where it is a class."""
         return 0 if self._labels is None or self._labels.ndim == 1 else self._labels.shape[1]
+
+    @property
+    def num_unlabelled(self) -> int:
+        """How many samples have the label -1."""
+        if self._labels is None:
+            return len(self)
+        return 0 if self.label_width else int(np.count_nonzero(self._labels == -1))
 
     def label(self, sample_id: int) -> int | Labels:
         """The class, or -1 where there is none; (k,) numbers where labels are such."""
@@ -59,7 +70,9 @@ class LabelledSource(ABC):
         return as_label_rows(self._labels) if self.label_width else self._labels.astype(np.int64)
 
     def __repr__(self) -> str:
-        held = f"{count(len(self), 'photograph')}, {count(len(self.classes), 'class')}"
+        width = self.label_width
+        labels = f"labels of {count(width, 'number')}" if width else count(len(self.classes), "class")
+        held = f"{count(len(self), 'photograph')}, {labels}"
         return f"{type(self).__name__}({f'{self._where!r}: ' if self._where else ''}{held})"
 
 
