@@ -114,13 +114,44 @@ def test_hidden_things_are_ignored(tmp_path: Path) -> None:
     assert contents(FolderSource(tmp_path)) == [("cat/1.jpg", 0)]
 
 
-def test_loose_images_beside_class_folders_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    put(tmp_path, "cat/1.jpg", "loose.jpg", "README.md")
-    with pytest.warns(
-        UserWarning, match=r"holds class folders, and 1 photograph beside them, left out: 'loose.jpg'\. Move"
-    ):
-        source = FolderSource(tmp_path)
-    assert contents(source) == [("cat/1.jpg", 0)]
+def test_some_loose_images_beside_class_folders_are_left_out_and_named(tmp_path: Path) -> None:
+    source = FolderSource(put(tmp_path, "cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "loose.jpg", "README.md"))
+    assert contents(source) == [("cat/1.jpg", 0), ("cat/2.jpg", 0), ("dog/1.jpg", 1)]
+    assert source.left_out == ("1 photograph beside the class folders ('loose.jpg')",)
+
+
+def test_a_flat_folder_with_a_stray_folder_is_refused_with_both_remedies(tmp_path: Path) -> None:
+    photos = [f"{number}.jpg" for number in range(10)]
+    put(tmp_path, *photos, "old/1.jpg")
+    said = (
+        r"holds 10 photographs .*'0.jpg'.* and 1 in 1 folder \('old'\).*"
+        r"Move the folder away .*, or move those 10 photographs into class folders"
+    )
+    with pytest.raises(ValueError, match=said):
+        FolderSource(tmp_path)
+    assert FolderSource(tmp_path, classes=["old"]).left_out  # whoever names the class means it
+    put(tmp_path, *[f"cat/{name}" for name in photos[:8]])  # still more lie loose than in class folders
+    with pytest.raises(ValueError, match=r"and 9 in 2 folders \('cat', 'old'\).*Move the folders away"):
+        FolderSource(tmp_path)
+
+
+def test_photographs_that_are_not_read_are_counted_and_named(tmp_path: Path) -> None:
+    names = (
+        "cat/1.jpg",
+        "cat/2.HEIC",
+        "cat/3.heic",
+        "dog/deep/1.avif",
+        "dog/4",
+        "dog/2.jpg",
+        "dog/notes.txt",
+        "5.heic",
+    )
+    source = FolderSource(put(tmp_path, *names, "cat/.hidden"))
+    assert len(source) == 2
+    assert source.left_out == ("3 files of .heic", "1 file of .avif", "1 file without a suffix")
+    flat = FolderSource(put(tmp_path / "flat", "1.jpg", "2.jxl", "3"))
+    assert flat.left_out == ("1 file of .jxl", "1 file without a suffix")
+    assert FolderSource(put(tmp_path / "clean", "1.jpg", "labels.csv")).left_out == ()
 
 
 def test_a_flat_folder_may_hold_other_folders(tmp_path: Path) -> None:
