@@ -21,7 +21,6 @@ from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.open import open_source
 from augpipe.datasets.prepare.chunk import ChunkTask, prepare_chunk
 from augpipe.datasets.prepare.engine_protocol import Watcher
-from augpipe.datasets.prepare.journal import WORK_FOLDER
 from augpipe.datasets.prepare.output_folder import locked
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.run_plan import identify
@@ -29,6 +28,7 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import EDGES, TallyBuilder
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.unfinished import WORK_FOLDER
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.decoding import MAX_PIXELS, decode, probe
