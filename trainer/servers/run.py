@@ -78,7 +78,7 @@ def _run(config: RunConfig, world: World, held: ExitStack) -> Result:
     driver = Driver(
         config, world, cluster.dispatcher, evaluator, eval_loader, recorder, request, path.absolute(), plateau
     )
-    return asyncio.run(cluster.supervise(driver.run()))
+    return replace(asyncio.run(cluster.supervise(driver.run())), evaluated=data.evaluated)
 
 
 def replay(config: RunConfig, log_folder: Path, step: int | None = None) -> tuple[int, str]:
