@@ -1,6 +1,10 @@
 """A recipe as a transform, for people who own their loader: pixels in, augmented pixels out."""
 
+import logging
+import os
 import threading
+import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,8 +12,9 @@ import numpy.typing as npt
 
 from augpipe.checks.arguments import as_num_threads, as_seed
 from augpipe.checks.plural import count
+from augpipe.checks.torch_worker import torch_worker_seed
 from augpipe.cpu.workers import num_usable_cores
-from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
+from augpipe.gpu_ops.random.philox import MAX_WORD, draws, whole_numbers
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
@@ -20,13 +25,30 @@ from augpipe.transform.inputs import Images, images_of
 if TYPE_CHECKING:
     from augpipe.transform.device import DeviceTransform
 
+logger = logging.getLogger("augpipe")
+
 Sizes = list[tuple[int, int]]
+
+PROCESS_STREAM = zlib.crc32(b"augpipe.augment.process")
+"""The Philox op id under which the seeds of workers and forks are drawn."""
 
 
 class Augment:
     """Apply a recipe to images held in memory: arrays, PIL images or tensors, one or several.
 
     What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it.
+
+    With `sample_ids` and `epoch` the draws are those of the seed, the epoch and the id, in whatever process. Without
+    ids the images are counted, and draws are those of the seed and the count:
+
+    - Each epoch goes on counting, so a run in one process repeats if its calls come in the same order.
+    - A worker of torch's DataLoader draws by the seed that torch gave it, too: workers and epochs differ, and a run
+      repeats where torch is seeded.
+    - Another forked process draws by its process number, too, so that it does not repeat; a line in the log says so.
+    - A copy (`copy.deepcopy`, pickle) goes on counting where the original stood, and draws what the original draws
+      next.
+    - Ranks that each make one with the same seed draw alike, each for its own images. Where that matters give
+      seed + rank, or ids.
 
     Args:
         recipe: what is done to each image.
@@ -77,10 +99,10 @@ class Augment:
                 `__dlpack__` or `__cuda_array_interface__` that is such an array, a list of them, or one (B, H, W, C)
                 array or tensor. They are only read. In a list, all lie on the CPU or all on one CUDA device, where
                 they are read in place if each row's pixels are dense, and copied first if not.
-            sample_ids: an id for each image: the same id, epoch and seed give the same pixels. None counts on
-                from call to call, so that no two images are treated alike; worker processes that share a copy of
-                this object count alike, so give ids there.
-            epoch: 0..2^32 - 1.
+            sample_ids: an id for each image: the same id, epoch and seed give the same pixels in every process. None
+                counts on from call to call, so that no two images are treated alike; see the class for workers.
+            epoch: 0..2^32 - 1. With ids give it too, or each epoch draws alike. In a Dataset whose workers live
+                longer than an epoch it has to be shared with them, as in examples/torch_dataset.py.
             plan: repeat this plan instead of drawing one.
 
         Returns:
@@ -133,7 +155,9 @@ class Augment:
         return self._checked(plan, sizes)
 
     def _drawn(self, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+        seed = self.seed
         if sample_ids is None:
+            seed = self._seed_here()
             with self._lock:
                 first = self.next_id
                 self.next_id += len(sizes)
@@ -147,7 +171,17 @@ class Augment:
         for position, reason in enumerate(refusals(self.recipe, sizes)):
             if reason:
                 raise ValueError(f"image {position}: {reason}")
-        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=self.seed)
+        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
+
+    def _seed_here(self) -> int:
+        """The seed of images without ids: a fork begins with a copy of the count, and needs one of its own."""
+        worker_seed = torch_worker_seed()
+        if worker_seed is not None:
+            return _seed_of_process(self.seed, worker_seed)
+        if self._process == os.getpid():
+            return self.seed
+        _tell_of_fork(os.getpid())
+        return _seed_of_process(self.seed, os.getpid())
 
     def _checked(self, plan: Plan, sizes: Sizes) -> Plan:
         if plan.recipe != self.recipe:
@@ -172,9 +206,11 @@ class Augment:
         self._host = HostTransform(self._num_threads)
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_host", "_devices", "_lock")}
+        own = ("_host", "_devices", "_lock", "_process")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -182,6 +218,22 @@ class Augment:
 
     def __repr__(self) -> str:
         return f"Augment({self.recipe.name or self.recipe!r}, seed={self.seed})"
+
+
+@lru_cache(maxsize=256)
+def _seed_of_process(seed: int, process: int) -> int:
+    """The seed of one process that shares `seed` with others; `process` is its own number of up to 64 bits."""
+    words = draws(seed, process >> 32 & MAX_WORD, [process & MAX_WORD], PROCESS_STREAM, 2)[0]
+    return int(words[0]) | int(words[1]) << 32
+
+
+@lru_cache(maxsize=1)
+def _tell_of_fork(process: int) -> None:
+    logger.warning(
+        "Augment: process %d was forked and gives no sample_ids: it draws by its process number, so that it differs "
+        "from other forks, and a run does not repeat. Give sample_ids and epoch",
+        process,
+    )
 
 
 def _handed_out(views: list[Any], is_single: bool) -> Any:
