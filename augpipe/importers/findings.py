@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from augpipe import ops
+from augpipe.checks.models import FieldError
 from augpipe.ops import Op
 from augpipe.recipe import Recipe
 
@@ -85,7 +88,7 @@ class Findings:
         except KeyError as error:
             self.refuse(name, f"has no {error}")
         except (AttributeError, TypeError, ValueError) as error:
-            self.refuse(name, str(error).splitlines()[0])
+            self.refuse(name, in_a_line(error))
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
@@ -136,6 +139,19 @@ def levels(value: Any) -> tuple[float, ...]:
     if isinstance(value, Sequence):
         return tuple(float(level) for level in value) if len(value) == 3 else (float(value[0]),) * 3
     return (float(value),) * 3
+
+
+def channels(value: Any) -> Any:
+    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is."""
+    try:
+        return tuple(np.asarray(value, np.float64).reshape(-1).tolist())
+    except (TypeError, ValueError):
+        return value
+
+
+def in_a_line(error: Exception) -> str:
+    """What is wrong with the fields of an op, or an error's first line."""
+    return " ".join(error.lines) if isinstance(error, FieldError) else str(error).splitlines()[0]
 
 
 Maker = Callable[[Findings, Any], None]
