@@ -84,3 +84,72 @@ def test_the_example_of_a_dataset_draws_anew_in_each_epoch_whatever_the_workers(
     assert not any(torch.equal(one, other) for one, other in zip(first, second, strict=True))
     for found, expected in zip((first, second), drawn(), strict=False):
         assert torch.equal(found, expected)
+
+
+RESUMED = """
+import runpy
+import sys
+from pathlib import Path
+
+import torch
+from transformers import ResNetConfig, ResNetForImageClassification, TrainerCallback, TrainingArguments
+
+from augpipe.datasets.synthetic.generate import generate
+
+example, output = runpy.run_path(sys.argv[1]), Path(sys.argv[2])
+generate(output / "photos", num=40, classes=4)
+read = []
+
+
+class StopAfter4Of6(TrainerCallback):
+    def on_step_end(self, args, state, control, **others):
+        control.should_training_stop = state.global_step == 4
+
+
+def trainer(name, *callbacks):
+    torch.manual_seed(1)
+    config = ResNetConfig(num_labels=4, embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic")
+    arguments = TrainingArguments(
+        output_dir=str(output / name),
+        num_train_epochs=2,
+        per_device_train_batch_size=16,
+        use_cpu=True,
+        save_strategy="steps",
+        save_steps=4,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    model = ResNetForImageClassification(config)
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: read.append(kwargs["pixel_values"].clone()), with_kwargs=True
+    )
+    return example["ImageTrainer"](output / "photos", model=model, args=arguments, callbacks=list(callbacks))
+
+
+whole = trainer("whole")
+whole.train()
+batches = read.copy()
+print([len(batch) for batch in batches], "alike" if torch.equal(batches[0], batches[3]) else "epochs differ")
+trainer("stopped", StopAfter4Of6()).train()
+read.clear()
+resumed = trainer("stopped")
+resumed.train(resume_from_checkpoint=True)
+print(resumed.state.global_step, "steps in all,", len(read), "after resuming")
+print("same batches:", all(torch.equal(one, other) for one, other in zip(read, batches[4:], strict=True)))
+pairs = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
+print("same weights:", all(torch.equal(one, other) for one, other in pairs))
+"""
+
+
+@pytest.mark.slow
+def test_the_example_of_a_hugging_face_trainer_resumes_within_an_epoch(tmp_path: Path) -> None:
+    for library in LIBRARIES["hf_trainer.py"]:
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    printed = run("-c", RESUMED, str(EXAMPLES / "hf_trainer.py"), str(tmp_path))
+    expected = ["[16, 16, 8, 16, 16, 8] epochs differ", "6 steps in all, 2 after resuming"]
+    assert [line for line in printed.splitlines() if "{" not in line] == [
+        *expected,
+        "same batches: True",
+        "same weights: True",
+    ]
