@@ -22,6 +22,7 @@ from augpipe.checks.arguments import (
     unknown_argument,
 )
 from augpipe.checks.plural import count
+from augpipe.checks.torch_worker import refuse_torch_worker
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
@@ -265,6 +266,7 @@ class Loader:
         self._is_resuming, self._is_epoch_set = True, False
 
     def __iter__(self) -> Iterator[Batch]:
+        refuse_torch_worker()
         self._close_running()
         if self._epochs.is_over(self._consumed) and not (self._is_resuming and self._is_epoch_set):
             self._epoch, self._consumed = self._epoch + 1, 0
@@ -284,9 +286,11 @@ class Loader:
         batch comes. Epoch and state of the loader stay as they are. A running pass is closed, as by a new `iter`.
 
         Raises:
+            ValueError: this process is a worker of torch's DataLoader.
             ValueError: as the batches come, of a place without one: it begins behind the epoch, is cut short with
                 drop_last, or with shuffle="sticky" does not begin at a multiple of its world size.
         """
+        refuse_torch_worker()
         wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
         self._close_running()
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)

@@ -12,3 +12,17 @@ def torch_worker_seed() -> int | None:
     data = sys.modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
     return None if info is None else int(info.seed)
+
+
+def refuse_torch_worker() -> None:
+    """Called where a loader begins a pass.
+
+    Raises:
+        ValueError: this process is a worker of torch's DataLoader: each worker would have a copy of the loader.
+    """
+    if torch_worker_seed() is not None:
+        raise ValueError(
+            "a Loader inside a worker of torch's DataLoader gives every sample once in each worker, and each epoch "
+            "alike, as every worker has a copy of it. Iterate over the Loader itself: its threads (num_threads=...) do "
+            "what workers do; or write num_workers=0."
+        )
