@@ -170,6 +170,13 @@ COMMANDS = [
     ("prepare photos classes", 2, "classes is not empty and holds no data set of ours"),
     # recipes
     ("preview photos -r deep_imge", 2, "there is no recipe 'deep_imge'. Did you mean deep_image?"),
+    (
+        "preview photos -r deep_image -r none -r evaluation",
+        2,
+        "--recipe is given 3 times (deep_image, none, evaluation), and one run takes one",
+        "Run the command once for each",
+    ),
+    ("bench photos -r none -r none --seconds 0.1", 2, "--recipe is given 2 times (none, none), and one run takes one"),
     ("preview photos -r Deep-Image", 2, "Did you mean deep_image?"),
     ("preview photos -r misspelt.tml", 2, "there is no recipe 'misspelt.tml'"),
     ("preview photos -r mispelt.toml", 2, "there is no file mispelt.toml. Did you mean misspelt.toml?"),
