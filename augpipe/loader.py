@@ -23,6 +23,7 @@ from augpipe.checks.arguments import (
     unknown_argument,
 )
 from augpipe.checks.plural import count
+from augpipe.checks.torch_worker import refuse_torch_worker
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
@@ -278,6 +279,7 @@ class Loader:
         self._progress.load(epoch, consumed)
 
     def __iter__(self) -> Iterator[Batch]:
+        refuse_torch_worker()
         self._end_running("a new one, iter(loader)")
         return self._run(self._run_epoch(*self._progress.begin()))
 
@@ -290,9 +292,11 @@ class Loader:
         batch comes. Epoch and state of the loader stay as they are. A running pass is ended, as by a new `iter`.
 
         Raises:
+            ValueError: this process is a worker of torch's DataLoader.
             ValueError: as the batches come, of a place without one: it begins behind the epoch, is cut short with
                 drop_last, or with shuffle="sticky" does not begin at a multiple of its world size.
         """
+        refuse_torch_worker()
         wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
         self._end_running("batches(places)")
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)

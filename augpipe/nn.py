@@ -20,6 +20,10 @@ class AugmentModule(torch.nn.Module):
     `torch.compile` of a model that holds it compiles the rest and breaks the graph here, so it does not go together
     with `fullgraph=True`. `state_dict` holds its place in training: the epoch and the next image's id.
 
+    Without ids, processes are told apart as by `Augment`: each worker of a DataLoader draws for itself. `set_epoch`
+    reaches only workers that start after it. The replicas of `torch.nn.DataParallel` count together, so no two images
+    are treated alike, but which image gets which id depends on their threads; with ids it does not.
+
     Args:
         recipe: what is done to each image in training.
         eval_recipe: what is done to each image in evaluation; None for `recipes.evaluation_of(recipe)`.

@@ -6,7 +6,6 @@ import typer
 
 from augpipe.checks.plural import count
 from augpipe.cli.common import (
-    DEFAULT_RECIPE,
     JsonOption,
     RecipeOption,
     ScaleOption,
@@ -16,6 +15,7 @@ from augpipe.cli.common import (
     SourceArgument,
     console,
     load_recipe,
+    one_recipe,
     print_json,
     progress_bar,
     table,
@@ -41,7 +41,7 @@ NAMES = {
 
 def bench(
     source: SourceArgument,
-    recipe: RecipeOption = DEFAULT_RECIPE,
+    recipe: RecipeOption = None,
     json: JsonOption = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="About how long to measure.")] = 15.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Of the loader.")] = 64,
@@ -61,7 +61,7 @@ def bench(
     """
     from augpipe.datasets.open import open_source
 
-    chosen = load_recipe(recipe, size, scale)
+    chosen = load_recipe(one_recipe(recipe), size, scale)
     opened = open_source(source)
     with telling_of_skip_bad(opened, skip_bad):
         report = run(

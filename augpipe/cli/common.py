@@ -43,7 +43,10 @@ SourceArgument = Annotated[
     ),
 ]
 RECIPE_HELP = f"{', '.join(RECIPE_NAMES)}, or a TOML file ([cyan]augpipe recipe deep_image > my.toml[/] writes one)."
-RecipeOption = Annotated[str, typer.Option("--recipe", "-r", metavar="NAME|FILE", help=RECIPE_HELP)]
+RecipeOption = Annotated[
+    list[str] | None,  # of which `one_recipe` takes one: typer would keep the last without a word
+    typer.Option("--recipe", "-r", metavar="NAME|FILE", help=RECIPE_HELP, show_default=DEFAULT_RECIPE),
+]
 SizeOption = Annotated[
     int | None,
     typer.Option(
@@ -71,6 +74,20 @@ SkipBadOption = Annotated[
     typer.Option("--skip-bad", help="Put the next usable photograph in the place of one that cannot be used."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def one_recipe(given: list[str] | None) -> str:
+    """The recipe that --recipe names, or the default.
+
+    Raises:
+        ValueError: it is given several times.
+    """
+    if given is not None and len(given) > 1:
+        raise ValueError(
+            f"--recipe is given {len(given)} times ({', '.join(given)}), and one run takes one. "
+            "Run the command once for each."
+        )
+    return given[0] if given else DEFAULT_RECIPE
 
 
 def load_recipe(text: str, size: int | None = None, scales: list[int] | None = None) -> "Recipe":

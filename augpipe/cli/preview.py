@@ -7,7 +7,6 @@ import typer
 
 from augpipe.checks.plural import count
 from augpipe.cli.common import (
-    DEFAULT_RECIPE,
     RecipeOption,
     ScaleOption,
     SeedOption,
@@ -15,6 +14,7 @@ from augpipe.cli.common import (
     SkipBadOption,
     SourceArgument,
     load_schedule,
+    one_recipe,
     output_file,
     telling_of_skip_bad,
     warn_of_skipped,
@@ -25,7 +25,7 @@ EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 
 def preview(
     source: SourceArgument,
-    recipe: RecipeOption = DEFAULT_RECIPE,
+    recipe: RecipeOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = Path("sheet.png"),
     rows: Annotated[int, typer.Option(min=1, max=64, help="Photographs: the first of the epoch's order.")] = 4,
     cols: Annotated[int, typer.Option(min=1, max=14, help="Images of each photograph, an epoch each.")] = 5,
@@ -45,7 +45,7 @@ def preview(
     each column shows its epoch's recipe. What a recipe mixes is shown mixed,
     with the share and the name of the other photograph.
     """
-    chosen = load_schedule(recipe, size, scale)
+    chosen = load_schedule(one_recipe(recipe), size, scale)
     path = output_file(out, EXTENSIONS)
     from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op

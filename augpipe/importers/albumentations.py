@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.importers.findings import Findings, Imported, Maker, first_mistake, levels
+from augpipe.importers.findings import Findings, Imported, Maker, channels, in_a_line, levels
 from augpipe.ops import Op
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
@@ -102,7 +102,7 @@ def _resized_crop(found: Findings, one: Mapping[str, Any], later: Mapping[str, A
             made = ops.CenterCrop(size=_size(later), scale=sizes[0])
             found.add(name, made, note="shrinking averages, where OpenCV's bilinear skips pixels.")
     except (KeyError, ValueError) as error:
-        found.refuse(name, first_mistake(error))
+        found.refuse(name, in_a_line(error))
 
 
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    low, high = _limits(one, "scale_limit")  # to_dict writes it without the 1 that is added to it
+    low, high = _limits(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
     along_x = "shift_limit_x" if "shift_limit_x" in one else "shift_limit"
     along_y = "shift_limit_y" if "shift_limit_y" in one else "shift_limit"
     made = (
@@ -183,7 +183,7 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("max_pixel_value", 255.0) != 255.0 or one.get("normalization", "standard") != "standard":
         raise ValueError("only the standard normalisation of levels in 0..255 is mapped")
     _always(one)
-    found.add("Normalize", ops.Normalize(mean=one["mean"], std=one["std"]))
+    found.add("Normalize", ops.Normalize(mean=channels(one["mean"]), std=channels(one["std"])))
 
 
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from augpipe import ops
 from augpipe.checks.models import FieldError
 from augpipe.ops import Op
@@ -86,7 +88,7 @@ class Findings:
         except KeyError as error:
             self.refuse(name, f"has no {error}")
         except (AttributeError, TypeError, ValueError) as error:
-            self.refuse(name, first_mistake(error))
+            self.refuse(name, in_a_line(error))
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
@@ -139,14 +141,18 @@ def levels(value: Any) -> tuple[float, ...]:
     return (float(value),) * 3
 
 
+def channels(value: Any) -> Any:
+    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is."""
+    try:
+        return tuple(np.asarray(value, np.float64).reshape(-1).tolist())
+    except (TypeError, ValueError):
+        return value
+
+
+def in_a_line(error: Exception) -> str:
+    """What is wrong with the fields of an op, or an error's first line."""
+    return " ".join(error.lines) if isinstance(error, FieldError) else str(error).splitlines()[0]
+
+
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
-
-
-def first_mistake(error: Exception) -> str:
-    """What is wrong, in a line: of an op's several mistakes the first, without the op's name."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    if not isinstance(error, FieldError):
-        return lines[0]
-    name, _, mistake = lines[0].partition(":")
-    return (mistake or next(iter(lines[1:]), name)).strip()

@@ -6,7 +6,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.checks.models import nearest
-from augpipe.importers.findings import Findings, Imported, erase
+from augpipe.importers.findings import Findings, Imported, channels, erase
 from augpipe.policies.timm import read_name
 
 DEFAULTS: dict[str, Any] = {
@@ -76,11 +76,12 @@ def from_timm(**arguments: Any) -> Imported:
     if given["interpolation"] not in ("bilinear", None, ""):
         found.note(f"interpolation={given['interpolation']!r} becomes bilinear.")
     try:
+        made = ops.Normalize(mean=channels(given["mean"]), std=channels(given["std"]))
+        given["mean"] = made.mean
         if given["is_training"] and not given["no_aug"]:
             _train(found, given)
         else:
             _evaluate(found, given)
-        made = ops.Normalize(mean=tuple(given["mean"]), std=tuple(given["std"]))
         if given["normalize"]:
             found.add("Normalize", made)
         if given["is_training"] and not given["no_aug"] and given["normalize"]:  # else timm erases nothing

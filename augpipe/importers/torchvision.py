@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from augpipe import ops, policies
-from augpipe.importers.findings import Findings, Imported, Maker, erase, levels
+from augpipe.importers.findings import Findings, Imported, Maker, channels, erase, levels
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
@@ -241,7 +241,7 @@ MADE: dict[str, Maker] = {
     "RandomEqualize": _simple(lambda one: ops.Equalize(p=one.p)),
     "RandomChannelPermutation": _simple(lambda one: ops.ChannelShuffle(p=5 / 6)),
     "RandomErasing": _erasing,
-    "Normalize": _simple(lambda one: ops.Normalize(mean=one.mean, std=one.std)),
+    "Normalize": _simple(lambda one: ops.Normalize(mean=channels(one.mean), std=channels(one.std))),
     "RandomApply": _group(lambda one, held: ops.AllOf.model_validate({"ops": held, "p": float(one.p)})),
     "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
     "RandomOrder": _group(

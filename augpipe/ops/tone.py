@@ -1,6 +1,7 @@
 """Colour cast, vignette and normalisation: what changes a pixel's value where it stands in the output frame."""
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,17 +13,16 @@ from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 
 
-def _for_each_channel(value: Any) -> Any:
-    """Three numbers of one, as libraries take it for all channels."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return (value,) * 3
-    return tuple(value) * 3 if isinstance(value, (list, tuple)) and len(value) == 1 else value
+def _for_all(value: Any) -> Any:
+    """One number, alone or in a list, three times; all else as it is."""
+    number = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    return (number,) * 3 if isinstance(number, Real) and not isinstance(number, bool) else value
 
 
 Channels = Annotated[
     tuple[float, float, float],
-    BeforeValidator(_for_each_channel),
-    told("must be one finite number in 0..1, or three, for R, G and B: {name}=[0.5, 0.5, 0.5]"),
+    BeforeValidator(_for_all, json_schema_input_type=float | tuple[float] | tuple[float, float, float]),
+    told("must be three finite numbers in 0..1, for R, G and B, or one for all: {name}=[0.5, 0.5, 0.5]"),
 ]
 
 
@@ -141,7 +141,7 @@ class Normalize(Op):
     mean: Channels = (0.485, 0.456, 0.406)
     """Per channel R, G, B, or one number for all, in 0..1 as in torchvision and timm; the default is ImageNet's."""
     std: Channels = (0.229, 0.224, 0.225)
-    """Per channel, in 0..1; the default is ImageNet's."""
+    """Per channel, or one number for all, in 0..1; the default is ImageNet's."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

@@ -3,7 +3,8 @@
 import hashlib
 import multiprocessing
 import os
-import sys
+
+from augpipe.checks.torch_worker import torch_worker_seed
 
 
 def worker_seed(seed: int, is_forked: bool) -> int:
@@ -18,10 +19,9 @@ def worker_seed(seed: int, is_forked: bool) -> int:
         is_forked: whether the transform was made before this process was forked from another one. By `os.fork`
             alone, where processes have no names, it is then drawn by the process's number, which no run repeats.
     """
-    torch_data = sys.modules.get("torch.utils.data")
-    worker = None if torch_data is None else torch_data.get_worker_info()
-    if worker is not None:
-        return _mixed(seed, f"torch {worker.seed}")
+    by_torch = torch_worker_seed()
+    if by_torch is not None:
+        return _mixed(seed, f"torch {by_torch}")
     if multiprocessing.parent_process() is not None:
         return _mixed(seed, f"process {multiprocessing.current_process().name}")
     return _mixed(seed, f"fork {os.getpid()}") if is_forked else seed

@@ -237,9 +237,18 @@ def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
         Recipe.load(tmp_path / "recipe.toml")
 
 
+@pytest.mark.parametrize("number", ["0.5", "[0.5]"])
+def test_one_number_for_all_channels_in_toml_fits_the_schema(number: str, tmp_path: Path) -> None:
+    text = f'ops = [{{op = "normalize", mean = {number}, std = {number}}}]'
+    schema = Recipe.json_schema()
+    assert problems(tomllib.loads(text), schema, schema) == []
+    (tmp_path / "one.toml").write_text(text)
+    assert Recipe.load(tmp_path / "one.toml").ops == (ops.Normalize(mean=(0.5,) * 3, std=(0.5,) * 3),)
+
+
 def test_a_mistake_travels_between_processes() -> None:
     with pytest.raises(FieldError) as caught:
-        ops.Normalize(mean=(1, 2), std="x")  # type: ignore[arg-type]
+        ops.Normalize(mean="1", std=(2, 2))
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.problems == caught.value.problems
     assert str(again).splitlines()[0] == "Normalize:" and len(again.lines) == 2

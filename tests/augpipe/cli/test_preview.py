@@ -164,7 +164,7 @@ def test_the_command_takes_a_schedule(folder: Path, tmp_path: Path, capsys: pyte
         tmp_path / "growing.toml"
     )
     sheet = tmp_path / "sheet.png"
-    preview(str(folder), recipe=str(tmp_path / "growing.toml"), out=sheet, rows=2, cols=3, epoch=1)
+    preview(str(folder), recipe=[str(tmp_path / "growing.toml")], out=sheet, rows=2, cols=3, epoch=1)
     assert capsys.readouterr().out == f"{sheet}: 2 photographs, recipe growing\n"
     with Image.open(sheet) as image:
         assert image.width > 0

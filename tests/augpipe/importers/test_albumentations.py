@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
-from augpipe import Recipe, importers, ops
+from augpipe import Augment, Recipe, importers, ops
 
 
 def one(name: str, **fields: Any) -> dict[str, Any]:
@@ -121,3 +122,80 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
 def test_what_is_no_transform_is_said(data: Any) -> None:
     with pytest.raises(ValueError, match=r"no JSON|A\.to_dict"):
         importers.from_albumentations(data)
+
+
+# The library's own pixels
+
+ROWS, COLUMNS = np.mgrid[:12, :16]
+GRAY = (127 + 120 * np.sin(COLUMNS / 3) * np.cos(ROWS / 4)).round().astype(np.uint8)
+
+MOVED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "1.3.1 scale",
+        {"scale_limit": (0.10000000000000009, 0.10000000000000009)},
+        "99bad5e9f3f2e8d4b694714f321c0e0b98b7d1e3ecece2cfb39372523621141195b1c8d8e1e1d8c6ad9173573e2b1f1d"
+        "92a8bbc9d0d0c8baa58e755d49392f2d8d9eacb6bbbbb5ab9c8a7866574b444287919aa0a3a39f9990857b7067605c5b"
+        "818486878888888683817e7b797776767b76726f6e6e7073777c81868b8e909075695f58545459606a7784919ca4a9aa"
+        "705d4e433d3d434f6073879aabb8bfc16b533f3129293140566f89a2b8c9d3d5684b34231a1a23354f6c8ba9c3d6e2e5",
+    ),
+    (
+        "1.3.1 all",
+        {"scale_limit": (0.25, 0.25), "rotate_limit": (15.0, 15.0)}
+        | {"shift_limit_x": (0.125, 0.125), "shift_limit_y": (-0.25, -0.25)},
+        "97b0c5d5dbdcd7ccbcaa978475675f5a8ea5b8c5cbccc8bfb1a294867b726e6d869aa9b4b9b9b6ada2988d847e7b7b7f"
+        "80909ba2a6a4a099918a83807f81878e6b878e91918f89837e7977787c848e9a538184827f79726d6866686d778493a3"
+        "387f7c766e655d56535357616f8094a91c7f766c605449423f404654657a92aa04637565544639312c2e37465a728ea9"
+        "004b76624e3b2c211c202a394d50473800307a624b362416111214140e000000001877664b2e160a0401000000000000",
+    ),
+    (
+        "2.0.8 scale",
+        {"scale_limit": (0.10000000000000009, 0.10000000000000009)},
+        "99bad5e9f3f2e8d3b6957150321c0e0b98b7d1e3ecece2ceb39372523621141195b1c8d8e0e0d7c6ae9173573e2b1f1d"
+        "92a8bbc9d0cfc8b9a68e755e4939302d8c9dacb6bbbbb5ab9c8a7866574c444387919aa0a3a39f9990857b7067605c5b"
+        "818486888888888684817e7b797776767b76726f6e6e7073777c81868a8e909075695f58545559606a7784919ba4a8aa"
+        "705d4e433d3d434f6072879aabb8bfc16c533f3129293240566f89a2b8c9d3d5684b34221a1a24354e6c8ba9c3d6e2e5",
+    ),
+    (
+        "2.0.8 all",
+        {"scale_limit": (0.25, 0.25), "rotate_limit": (15.0, 15.0)}
+        | {"shift_limit_x": (0.125, 0.125), "shift_limit_y": (-0.25, -0.25)},
+        "97b0c5d5dbdbd7cdbcaa978474675f5a8ea5b8c5cbccc8beb2a394867b726e6d869aa9b4b9bab5ada2988d847e7b7c7f"
+        "808f9ba2a6a5a099918a84807f81878e6c878e91928e89837e7977787c848e9a518184827f79726d6867686d778493a3"
+        "377f7c766e655d56535358616f8094a91d7f776c605349423f3f4654657a92aa03657565554639302c2e37465a728da9"
+        "004a76624e3c2c211c202a3a4c50493700307b634b362416121214140e000000001678664b2d160a0401000000000000",
+    ),
+]
+"""What albumentations 1.3.1 and 2.0.8 make of GRAY by ShiftScaleRotate with border_mode=0, one channel in hexadecimal,
+and what their `to_dict` writes of its limits."""
+
+
+@pytest.mark.parametrize(("limits", "recorded"), [case[1:] for case in MOVED], ids=[case[0] for case in MOVED])
+def test_a_scale_limit_above_zero_enlarges_as_albumentations_does(limits: dict[str, Any], recorded: str) -> None:
+    still: dict[str, Any] = {"rotate_limit": (0, 0), "shift_limit_x": (0, 0), "shift_limit_y": (0, 0)}
+    data = compose(one("ShiftScaleRotate", **still | limits, interpolation=1, border_mode=0, value=0))
+    transform = Augment(Recipe.from_albumentations(data), dtype="uint8", layout="NHWC")
+    expected = np.frombuffer(bytes.fromhex(recorded), np.uint8).reshape(GRAY.shape)
+    found = transform(np.dstack([GRAY] * 3))[..., 1]
+    assert np.abs(found.astype(int) - expected).max() <= 2  # OpenCV looks up at 32nds of a pixel
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0.5, 0.25), ([0.5], [0.25]), ((0.5,), 0.25), (0.5, [0.25] * 3)])
+def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
+    found = importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": mean, "std": std}))
+    assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert "Normalize" in found.exact
+
+
+@pytest.mark.parametrize("mean", [[0.5, 0.5], "half", [0.5, None, 0.5], {}])
+def test_numbers_of_normalize_that_do_not_fit_are_named_with_the_rule(mean: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"\n  Normalize: mean=.* must be three finite numbers in 0..1, for R, G and B, or one"
+    ) as told:
+        importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": mean}))
+    assert "float()" not in str(told.value)
+
+
+def test_all_numbers_that_do_not_fit_stand_in_the_line_of_their_transform() -> None:
+    with pytest.raises(ValueError, match=r"\n  Normalize: mean=.* must .* std=.* must") as told:
+        importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": [1, 2], "std": []}))
+    assert "Normalize: Normalize:" not in str(told.value)

@@ -51,6 +51,12 @@ def test_a_policy_takes_the_place_of_the_jitter() -> None:
     ]
 
 
+def test_one_number_normalises_all_channels() -> None:
+    found = importers.from_timm(auto_augment="rand-m9", mean=0.5, std=[0.25])
+    assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    assert found.recipe.fill == (128, 128, 128)
+
+
 def test_3a_keeps_the_jitter() -> None:
     made = recipes.from_timm(auto_augment="3a", color_jitter=(0.3, 0.2, 0.1, 0.05), color_jitter_prob=0.8)
     jitter = ops.ColorJitter(brightness=0.3, contrast=0.2, saturation=0.1, hue=0.05, p=0.8)

@@ -4,7 +4,9 @@ import logging
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from augpipe import Recipe, importers, ops, policies
 
@@ -68,6 +70,32 @@ def test_what_maps_exactly() -> None:
     )
     assert found.exact[:2] == ("RandomResizedCrop", "RandomHorizontalFlip")
     assert str(found).startswith("exactly: RandomResizedCrop, RandomHorizontalFlip")
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [
+        (0.5, 0.25),
+        ([0.5], [0.25]),
+        ((0.5,), 0.25),
+        (torch.tensor(0.5), torch.tensor([0.25])),
+        (torch.full((3,), 0.5), np.full(3, 0.25)),
+        ([torch.tensor(0.5)] * 3, np.float32(0.25)),
+    ],
+)
+def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
+    found = importers.from_torchvision(compose(CROP, TO_TENSOR, make("Normalize", mean=mean, std=std)))
+    assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert "Normalize" in found.exact
+
+
+@pytest.mark.parametrize("mean", [(0.5, 0.5), "half", None])
+def test_numbers_of_normalize_that_do_not_fit_are_named_with_the_rule(mean: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"\n  Normalize: mean=.* must be three finite numbers in 0..1, for R, G and B, or one"
+    ) as told:
+        importers.from_torchvision(compose(CROP, make("Normalize", mean=mean, std=(1, 1, 1))))
+    assert "float()" not in str(told.value)
 
 
 def test_evaluation() -> None:

@@ -493,6 +493,15 @@ def test_defaults_are_those_of_the_papers_and_of_torchvision() -> None:
     assert ops.Normalize().mean == (0.485, 0.456, 0.406) and ops.Normalize().std == (0.229, 0.224, 0.225)
 
 
+@pytest.mark.parametrize(
+    ("mean", "std"), [(0.5, 0.25), ([0.5], [0.25]), ((0.5,), 0.25), (np.float32(0.5), (0.25,) * 3)]
+)
+def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
+    found = ops.Normalize(mean=mean, std=std)
+    assert found == ops.Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    assert found.mean == (0.5, 0.5, 0.5)
+
+
 # ranges that cannot be
 
 

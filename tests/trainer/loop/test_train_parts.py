@@ -336,6 +336,28 @@ def test_what_is_held_out_is_a_partition_and_stays() -> None:
         hold_out(source, 0.001, 3)
 
 
+def test_classes_of_which_all_photographs_are_held_out_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    source = MemorySource(jpegs(12), labels=[0] * 5 + [1, 2, 3, 4] + [-1] * 3)
+    source.classes = ("many", "ant", "bee", "cat", "dog")
+    rest, held = hold_out(source, 0.5, 3)
+    trained = {source.label(int(i)) for i in rest.ids}
+    untrained = [name for label, name in enumerate(source.classes) if label not in trained]
+    assert len(untrained) == 3 and "many" not in untrained and len(held) == 6  # of this seed
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("augpipe.trainer", "WARNING")
+    assert record.getMessage() == (
+        f"data.eval_fraction=0.5 holds out all photographs of 3 classes ({', '.join(untrained)}), which are never "
+        "trained. Add photographs of them, lower the fraction, or give data.eval_source"
+    )
+
+
+def test_nothing_is_said_where_every_class_is_trained(caplog: pytest.LogCaptureFixture) -> None:
+    source = MemorySource(jpegs(12), labels=[0, 1] * 5 + [-1] * 2)
+    source.classes = ("ant", "bee", "a class without photographs")
+    hold_out(source, 0.25, 3)
+    assert not caplog.records
+
+
 def test_a_part_knows_the_sizes_that_the_whole_knows(tmp_path: Path) -> None:
     whole = ShardSource(build(tmp_path / "out"))
     _, held = hold_out(whole, 0.5, 3)
