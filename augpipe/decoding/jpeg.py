@@ -289,7 +289,8 @@ def _strictly(
     It stops at the first warning. Where that is padding before the end mark, every block was decoded without one. One
     of a colour profile says nothing of the pixels: the file is decoded again without it.
     """
-    for strict in (True, False):
+    strict = True
+    while True:
         try:
             pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
                 data,
@@ -303,16 +304,15 @@ def _strictly(
             )
             return pixels
         except (ValueError, KeyError) as error:
-            file = memoryview(data)
-            if strict and _is_padded(file, str(error)):
-                continue
-            if str(error).endswith(_ODD_PROFILE):
-                plain = without_notes(file, read_frame(file))
-                if len(plain) < len(data):
-                    return _strictly(plain, colours, height, width, out)
-            kind = "truncated" if "Premature end of JPEG file" in str(error) else "damaged"
-            raise ValueError(f"{kind} JPEG: {error}") from error
-    raise AssertionError
+            file, warning = memoryview(data), str(error)
+            plain = without_notes(file, read_frame(file)) if warning.endswith(_ODD_PROFILE) else data
+            if len(plain) < len(data):
+                data = plain
+            elif strict and _is_padded(file, warning):
+                strict = False
+            else:
+                kind = "truncated" if "Premature end of JPEG file" in warning else "damaged"
+                raise ValueError(f"{kind} JPEG: {error}") from error
 
 
 def _is_padded(data: memoryview, warning: str) -> bool:
@@ -325,10 +325,10 @@ def _is_padded(data: memoryview, warning: str) -> bool:
     if found is None:
         return False
     num = int(found[1])  # less what libjpeg had loaded ahead
-    end = next(at for marker, at in _markers(data, read_frame(data).scan_start) if marker == _EOI)
-    if num == 1 and data[end - 1] == 0:
-        return True
-    return len(set(data[end - max(num, 2) : end])) == 1
+    for marker, end in _markers(data, read_frame(data).scan_start):
+        if marker == _EOI:
+            return (num == 1 and data[end - 1] == 0) or len(set(data[end - max(num, 2) : end])) == 1
+    return False
 
 
 def _scale_is_ambiguous(height: int, width: int, dct_factor: int) -> bool:
