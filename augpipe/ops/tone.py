@@ -16,7 +16,7 @@ from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 def _for_all(value: Any) -> Any:
     """One number, alone or in a list, three times; all else as it is."""
     number = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
-    return (number,) * 3 if isinstance(number, Real) and not isinstance(number, bool) else value
+    return (number,) * 3 if not isinstance(number, bool) and isinstance(number, Real) else value
 
 
 Channels = Annotated[

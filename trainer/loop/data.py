@@ -11,7 +11,7 @@ from augpipe.checks.plural import count
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
 from augpipe.ops import Normalize
-from augpipe.source import Source, require_classes
+from augpipe.source import Ints, Source, labels_of, require_classes
 from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.sampler import training_sampler
@@ -209,4 +209,21 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset
             "evaluation need some."
         )
     drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, seed, 2**32 - 1, True)
+    _warn_of_untrained(source, fraction, trained=drawn[num:], held=drawn[:num])
     return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
+
+
+def _warn_of_untrained(source: Source, fraction: float, *, trained: Ints, held: Ints) -> None:
+    """Name the classes of which all samples are held out; the first rank says it for all."""
+    labels = np.setdiff1d(labels_of(source, held), labels_of(source, trained))
+    labels = labels[(labels >= 0) & (labels < len(source.classes))]
+    if not len(labels) or os.environ.get("RANK", "0") != "0":
+        return
+    named = ", ".join(str(source.classes[label]) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
+    logger.warning(
+        "data.eval_fraction=%g holds out all photographs of %s (%s), which are never trained. Add photographs of them, "
+        "lower the fraction, or give data.eval_source",
+        fraction,
+        count(len(labels), "class"),
+        named,
+    )
