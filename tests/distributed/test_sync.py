@@ -3,8 +3,8 @@
 buffers: start as rank 0's, whatever their dtype; codec: encoded exchanges, and what is refused; equal: in fp32 the
 weights are DDP's; fault: ranks that differ, hang or die; fence: whoever reads weights under lazy sees whole ones;
 group: those that push as one to parameter servers; hook: the butterfly in a plain DDP trainer; hybrid: a step of two
-strategies, of a data and a model axis; parallel: networks with split layers; residual: error feedback across steps
-left out; state: saved, resumed, resharded.
+strategies, of a data and a model axis; parallel: networks with split layers; refuse: what would set ranks apart;
+residual: error feedback across steps left out; state: saved, resumed, resharded.
 """
 
 from functools import cache
@@ -16,8 +16,21 @@ import pytest
 
 from tests.distributed.rank_cases import run_cases
 
-MODULES = ("buffer", "codec", "equal", "fault", "fence", "group", "hook", "hybrid", "parallel", "residual", "state")
-ONE_BY_ONE = ("fault", "residual")
+MODULES = (
+    "buffer",
+    "codec",
+    "equal",
+    "fault",
+    "fence",
+    "group",
+    "hook",
+    "hybrid",
+    "parallel",
+    "refuse",
+    "residual",
+    "state",
+)
+ONE_BY_ONE = ("fault", "refuse", "residual")
 """A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
 NOT_SLOW = ("residual",)
 

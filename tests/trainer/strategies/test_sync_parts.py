@@ -235,6 +235,15 @@ def test_gradients_are_dropped_once_they_are_used() -> None:
     assert alone.step().non_finite == 2  # before clipping by a norm of NaN, which leaves none
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_what_is_not_finite_is_told_also_where_nobody_clips_or_scales(dtype: torch.dtype) -> None:
+    model = nn.Linear(2, 2, dtype=dtype)
+    alone = strategy("ddp", model, lambda parameters: SGD(parameters, lr=1.0))
+    for factor, count in (([1.0, 2.0], 0), ([3e38, 3e38], 0), ([math.nan, math.inf], 2)):
+        (model.weight[0] * torch.tensor(factor)).sum().abs().backward()
+        assert alone.step().non_finite == count
+
+
 class Lars(SGD):
     """Scales a step by the tensor's norm."""
 
