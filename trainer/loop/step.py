@@ -101,6 +101,11 @@ class Step:
         loss_sum = torch.zeros((), device=self._world.device)
         num_correct = torch.zeros((), dtype=torch.int64, device=self._world.device)
         data_s, ids = 0.0, []
+        may_go_on = self._scaler is not None and (
+            self._config.faults.on_nan == "skip" or not isinstance(self._scaler, FiniteCheckScaler)
+        )
+        # a step that is left out leaves nothing behind: not what running statistics have seen in it, either
+        before_step = self._buffers() if may_go_on else []
         for number in range(update.num_batches):
             start = time.perf_counter()
             batch = next(batches)
@@ -108,7 +113,7 @@ class Step:
             ids += batch.sample_ids.tolist()
             is_last = number == update.num_batches - 1
             # black images stand in for none, and running statistics must not learn them
-            kept = [] if len(batch) else [(buffer, buffer.clone()) for buffer in self._module.buffers()]
+            kept = [] if len(batch) else self._buffers()
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
                 # the strategy takes the mean over ranks; this makes it the mean over the images
@@ -121,6 +126,8 @@ class Step:
             is_right = likeliest(logits, 1)[:, 0] == classes  # of split logits, all ranks look for it together
             num_correct += is_right.sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)
+        for buffer, before in before_step if report.found_inf else []:
+            buffer.copy_(before)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
         overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
@@ -134,6 +141,10 @@ class Step:
             report=report,
             sample_ids=ids,
         )
+
+    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each buffer, and a copy of what it holds now."""
+        return [(buffer, buffer.detach().clone()) for buffer in self._module.buffers()]
 
     def _forward(self, batch: Batch) -> tuple[torch.Tensor | SplitLogits, torch.Tensor | MixedLabels, torch.Tensor]:
         device = self._world.device
