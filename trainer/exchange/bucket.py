@@ -176,8 +176,7 @@ class BucketExchange:
         self._take_their_controls("reduce", self._my_controls)
         own = self.own_values
         num_bytes = self._payload_bytes(self._rank)
-        self._wire.add([message[:num_bytes] for message in self._my_messages], own)
-        own.mul_(1.0 / self._world_size)
+        self._wire.mean([message[:num_bytes] for message in self._my_messages], own)
         if self._with_norm:
             self._square = square_sum(own)
             ControlData.set_value(self._rows["reduce"][-1], self._square)
