@@ -370,7 +370,7 @@ class FaultsConfig(Section):
 
     on_nan: Literal["stop", "skip", "ignore"] = "stop"
     """A loss or gradient that is not finite: end the run before weights are touched, leave the step out on all ranks
-    and count it, or do not look (which saves one pass over the gradients)."""
+    and count it, or let it reach the weights."""
     timeout_s: float = Field(default=300.0, gt=0.0)
     """Longest an exchange may take before the rank that waits gives up."""
     heartbeat_timeout_s: float = Field(default=20.0, gt=0.0)

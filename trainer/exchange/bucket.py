@@ -61,10 +61,15 @@ class BucketExchange:
         self._meter = meter
         self._control = ControlData(num_flags)
         self._on_gpu = on_gpu(values)
+        self.told = 0.0
+        """A number that each rank tells the others with its gradients."""
+        self.their_told: list[float] = []
+        """Those of the `others`, once read."""
         self._times = 0
-        self._others = [other for other in range(self._world_size) if other != rank]
+        self.others = [other for other in range(self._world_size) if other != rank]
+        """Ranks."""
         # a GPU does all slices by one launch; on a CPU a slice stays in its cache through all that is done to it
-        self._at_once = [self._others] if self._on_gpu else [[other] for other in self._others]
+        self._at_once = [self.others] if self._on_gpu else [[other] for other in self.others]
         slices = [self._message_bytes(other) for other in range(self._world_size)]
         mine = slices[rank]
         self.theirs_split = [0 if other == rank else slices[other] for other in range(self._world_size)]
@@ -76,12 +81,12 @@ class BucketExchange:
         self.theirs = values.new_zeros(sum(self.theirs_split), dtype=torch.uint8)
         self.mine = values.new_zeros(sum(self.mine_split), dtype=torch.uint8)
         self._their_messages: tuple[Tensor, ...] = torch.split(self.theirs, self.theirs_split)
-        self._my_messages = self.mine.view(len(self._others), -1)
+        self._my_messages = self.mine.view(len(self.others), -1)
         self.controls = values.new_zeros((2, self._world_size, padded(self._control.num_bytes)), dtype=torch.uint8)
         """The control data of each phase: a row from every other rank, and last this rank's own."""
         width = self.controls.shape[2]
         self._rows = {phase: list(rows) for phase, rows in zip(PHASES, self.controls, strict=True)}
-        self._their_controls = [self._their_messages[other][-width:] for other in self._others]
+        self._their_controls = [self._their_messages[other][-width:] for other in self.others]
         self._my_controls = [message[-width:] for message in self._my_messages]
         self._square: float | Tensor = 0.0
         """Sum of squares of the own slice."""
@@ -147,7 +152,7 @@ class BucketExchange:
     def _check_order(self, rows: Tensor) -> None:
         """Refuse messages of another collective than the one that this rank is in."""
         *theirs, own = self._control.unpack(rows)[3]
-        for rank, tag in zip(self._others, theirs, strict=True):
+        for rank, tag in zip(self.others, theirs, strict=True):
             if tag != own:
                 raise SyncError(
                     f"rank {rank} sent its {_of_tag(tag)} where the {_of_tag(own)} was due: the ranks issue their "
@@ -166,9 +171,9 @@ class BucketExchange:
         count = count_non_finite(self.own_values)
         for owners in self._at_once:
             count = count + self._encode("reduce", owners, self._payloads(owners))
-        control = self._own_control("reduce", count, 0.0, self.flags)
-        torch._foreach_copy_(self._their_controls, [control] * len(self._others))
-        for other in self._others:
+        control = self._own_control("reduce", count, self.told, self.flags)
+        torch._foreach_copy_(self._their_controls, [control] * len(self.others))
+        for other in self.others:
             self._count("reduce", other)
 
     def reduce(self) -> None:
@@ -176,8 +181,7 @@ class BucketExchange:
         self._take_their_controls("reduce", self._my_controls)
         own = self.own_values
         num_bytes = self._payload_bytes(self._rank)
-        self._wire.add([message[:num_bytes] for message in self._my_messages], own)
-        own.mul_(1.0 / self._world_size)
+        self._wire.mean([message[:num_bytes] for message in self._my_messages], own)
         if self._with_norm:
             self._square = square_sum(own)
             ControlData.set_value(self._rows["reduce"][-1], self._square)
@@ -192,9 +196,9 @@ class BucketExchange:
             if self._with_norm:  # of what is applied, not of what was meant
                 self._square = square_sum(own)
         self._my_controls[0].copy_(self._own_control("gather", count, self._square, []))
-        if len(self._others) > 1:
+        if len(self.others) > 1:
             self._my_messages[1:].copy_(self._my_messages[0])
-        for _ in self._others:
+        for _ in self.others:
             self._count("gather", self._rank)
 
     def unpack_gather(self) -> None:
@@ -210,7 +214,8 @@ class BucketExchange:
         (to_owners, from_owners), squares, flags, _ = self._control.unpack(controls)
         self.flags = [any(of_ranks) for of_ranks in zip(*flags[0], strict=True)]
         self.non_finite, self.gathered_non_finite = sum(to_owners), sum(from_owners)
-        self.own_square_sum, self.square_sums = squares[0][-1], squares[1]
+        self.their_told, self.own_square_sum = squares[0][:-1], squares[0][-1]
+        self.square_sums = squares[1]
 
 
 def _of_tag(tag: int) -> str:

@@ -1,6 +1,5 @@
 """How the values of a slice become a message: payload, then control data, each from a 64-byte boundary on."""
 
-import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -30,7 +29,7 @@ def on_gpu(values: Tensor) -> bool:
 def count_non_finite(values: Tensor) -> Count:
     """Values that are NaN or infinite."""
     # of values that the host may look at, a finite sum is the common case, and only another one worth a second look
-    if not on_gpu(values) and math.isfinite(float(values.sum())):
+    if not on_gpu(values) and bool(torch.isfinite(values.sum())):
         return 0
     count = values.numel() - torch.isfinite(values).sum()
     return count if on_gpu(values) else int(count)
@@ -57,8 +56,8 @@ class Wire(Protocol):
     def decode(self, payloads: Sequence[Tensor], slices: Sequence[Tensor]) -> None:
         """Overwrite the slices."""
 
-    def add(self, payloads: Sequence[Tensor], values: Tensor) -> None:
-        """Add all payloads to one slice, in their order."""
+    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
+        """The mean of one slice and all payloads, in its place; payloads are added in their order."""
 
 
 class RawWire:
@@ -83,10 +82,19 @@ class RawWire:
         for payload, values in zip(payloads, slices, strict=True):
             values.copy_(payload.view(self._dtype))
 
-    def add(self, payloads: Sequence[Tensor], values: Tensor) -> None:
-        """Add, in the values' dtype."""
+    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
+        """In the values' dtype; of finite numbers it is finite.
+
+        All are divided before they are added, by the next power of two: that costs nothing, and changes no bit of the
+        mean but where numbers are below the least normal one.
+        """
+        num = len(payloads) + 1
+        share = 0.5 ** (num - 1).bit_length()
+        values.mul_(share)
         for payload in payloads:
-            values.add_(payload.view(self._dtype))
+            values.add_(payload.view(self._dtype), alpha=share)
+        if share * num != 1.0:
+            values.mul_(1.0 / (share * num))
 
 
 class CodecWire:
@@ -118,10 +126,11 @@ class CodecWire:
         filled = [i for i, values in enumerate(slices) if values.numel()]
         self._codec.decode_slices([payloads[i] for i in filled], [slices[i] for i in filled])
 
-    def add(self, payloads: Sequence[Tensor], values: Tensor) -> None:
-        """Decode and add."""
+    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
+        """Decode and add, then divide: a sum beyond the range of float32 becomes NaN, which is counted."""
         if values.numel():
             self._codec.add_slices(payloads, values)
+            values.mul_(1.0 / (len(payloads) + 1))
 
 
 class ControlData:

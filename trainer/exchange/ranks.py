@@ -77,6 +77,14 @@ def describe(names_and_parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[s
     }
 
 
+def describe_buffers(model: nn.Module) -> dict[str, str]:
+    """Each buffer's shape and dtype, as a text."""
+    return {
+        f"buffer {name}": f"{tuple(buffer.shape)} {str(buffer.dtype).removeprefix('torch.')}"
+        for name, buffer in model.named_buffers()
+    }
+
+
 def handshake(settings: dict[str, Any], parameters: dict[str, str], group: ProcessGroup, *, timeout_s: float) -> None:
     """Compare `settings` and `parameters` of all ranks.
 

@@ -104,8 +104,11 @@ class Step:
         loss_sum = torch.zeros((), device=self._world.device)
         num_correct = torch.zeros((), dtype=torch.int64, device=self._world.device)
         data_s, ids = 0.0, []
-        # a NaN in running statistics would stay for good; without a scaler no step is skipped
-        buffers_before = [] if self._scaler is None else _copies_of_buffers(self._module)
+        may_go_on = self._scaler is not None and (
+            self._config.faults.on_nan == "skip" or not isinstance(self._scaler, FiniteCheckScaler)
+        )
+        # a step that is left out leaves nothing behind: not what running statistics have seen in it, either
+        before_step = self._buffers() if may_go_on else []
         for number in range(update.num_batches):
             start = time.perf_counter()
             batch = next(batches)
@@ -113,7 +116,7 @@ class Step:
             ids += batch.sample_ids.tolist()
             is_last = number == update.num_batches - 1
             # black images stand in for none, and running statistics must not learn them
-            kept = [] if len(batch) else _copies_of_buffers(self._module)
+            kept = [] if len(batch) else self._buffers()
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
                 # the strategy takes the mean over ranks; this makes it the mean over the images
@@ -126,9 +129,8 @@ class Step:
             is_right = likeliest(logits, 1)[:, 0] == classes  # of split logits, all ranks look for it together
             num_correct += is_right.sum() if len(batch) else 0
         report = self._strategy.step(self._scaler)
-        if report.found_inf:
-            for buffer, before in buffers_before:
-                buffer.copy_(before)
+        for buffer, before in before_step if report.found_inf else []:
+            buffer.copy_(before)
         total = loss_sum.item()
         looks = self._config.faults.on_nan != "ignore"
         overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
@@ -143,6 +145,10 @@ class Step:
             sample_ids=ids,
         )
 
+    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each buffer, and a copy of what it holds now."""
+        return [(buffer, buffer.detach().clone()) for buffer in self._module.buffers()]
+
     def _forward(self, batch: Batch) -> tuple[torch.Tensor | SplitLogits, torch.Tensor | MixedLabels, torch.Tensor]:
         device = self._world.device
         images, labels = batch.images.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True)
@@ -156,7 +162,3 @@ class Step:
     def _nothing(self, images: Any) -> torch.Tensor:
         layout = torch.channels_last if self._config.model.channels_last else torch.contiguous_format
         return torch.zeros((2, *images.shape[1:]), device=images.device).to(memory_format=layout)
-
-
-def _copies_of_buffers(module: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return [(buffer, buffer.clone()) for buffer in module.buffers()]

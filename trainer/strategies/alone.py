@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
@@ -41,13 +41,15 @@ class Alone:
 
     def collect(self, scaled: bool) -> Found:
         """Look at the gradients."""
-        gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
+        gradients = [_numbers(parameter.grad) for parameter in self._names if parameter.grad is not None]
         norm = 0.0
-        if self._clip_norm is not None:
+        looks = scaled
+        if self._clip_norm is not None or not scaled:
             total = nn.utils.get_total_norm(gradients)
-            self._norm_like, norm = total, float(total)
-        looks = scaled or not math.isfinite(norm)
-        non_finite = int(sum(count_non_finite(gradient) for gradient in gradients)) if looks else 0
+            looks = scaled or not math.isfinite(total)
+            if self._clip_norm is not None:
+                self._norm_like, norm = total, float(total)
+        non_finite = int(sum(count_non_finite(one) for one in gradients)) if looks else 0
         # the root of a square is the number itself, to the last bit
         return Found(square_sum=norm * norm, num_bad=non_finite, non_finite=non_finite)
 
@@ -90,3 +92,8 @@ class Alone:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _numbers(gradient: Tensor) -> Tensor:
+    """What torch has a norm of."""
+    return gradient.coalesce().values() if gradient.is_sparse else gradient

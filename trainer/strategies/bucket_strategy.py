@@ -11,16 +11,16 @@ from torch.utils.hooks import RemovableHandle
 from augpipe.trainer.exchange.bucket import BucketExchange
 from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.flat_buffers import Plan
 from augpipe.trainer.strategies.protocol import StepReport
+from augpipe.trainer.strategies.taken_gradient import TakenGradient, second_gradient
 from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, scale_lr
 
 
 class BucketStrategy:
-    """Hooks on the parameters of a plan, the buckets that they fill, and the exchange that these go through.
-
-    `strangers` are the parameters that no strategy was given, since they were frozen, or not there, when it was built.
-    """
+    """Hooks on the parameters of a plan, the buckets that they fill, and the exchange that these go through;
+    `strangers` as in `Agreement`."""
 
     def __init__(
         self,
@@ -41,8 +41,13 @@ class BucketStrategy:
         self._buckets = plan.make_buckets(exchange)
         self._threads = exchange.start(self)
         self._scaler = AgreedScaler(exchange.device)
-        self._strangers = strangers
+        self._agreement = Agreement(optimizer, strangers)
+        self._taken_gradients = [
+            TakenGradient(parameter, name) for parameter, name in zip(plan.parameters, plan.names, strict=True)
+        ]
         self._lock = RLock()
+        self._digest = 0.0
+        """Of the optimizer's options, in this step."""
         self._syncing = True
         self._members = [plan.bucket_parameters(index) for index in range(len(self._buckets))]
         self._buckets_of: dict[nn.Parameter, list[BucketExchange]] = {parameter: [] for parameter in plan.parameters}
@@ -99,11 +104,7 @@ class BucketStrategy:
         parameter, view = self._plan.parameters[index], self._plan.views[index]
         with self._lock:
             if self._taken[index] is not None:
-                raise RuntimeError(
-                    f"parameter {self._plan.names[index]} got a second gradient before step(): run every backward but "
-                    "the last of a step inside no_sync(). Reentrant checkpointing does this too: pass "
-                    "use_reentrant=False."
-                )
+                raise RuntimeError(second_gradient(self._plan.names[index]))
             gradient = parameter.grad
             for bucket in self._buckets_of[parameter]:  # what the last step still gathers into the same memory
                 self._threads.wait_gathered(bucket)
@@ -116,7 +117,7 @@ class BucketStrategy:
                 )
             else:
                 view.copy_(gradient)
-                parameter.grad = None
+                parameter.grad = self._taken_gradients[index]
             self._taken[index] = gradient is not None
             for bucket in self._buckets_of[parameter]:
                 self._missing[bucket.number] -= 1
@@ -130,6 +131,7 @@ class BucketStrategy:
                 if self._missing[collective.bucket]:
                     return
                 bucket.flags = [bool(self._taken[parameter]) for parameter in self._members[collective.bucket]]
+                bucket.told = self._digest = self._agreement.digest() if not self._next else self._digest
             assert collective.phase != "agree"
             self._threads.begin(collective.phase, bucket)
             self._next += 1
@@ -143,19 +145,27 @@ class BucketStrategy:
         self._reset()
 
     def _check(self) -> None:
-        for parameter in self._strangers():
-            if parameter.requires_grad and parameter.grad is not None:
-                raise ValueError(
-                    f"a parameter of shape {tuple(parameter.shape)} has a gradient but was frozen, or not there, when "
-                    f"the strategy was built, so ranks would drift apart: build the strategy after the last change of "
-                    "requires_grad."
-                )
+        self._agreement.check()
         for index, parameter in enumerate(self._plan.parameters):
             if parameter.data_ptr() != self._addresses[index]:
                 raise ValueError(
                     f"parameter {self._plan.names[index]} lies elsewhere than when the strategy was built: move or "
                     f"convert the model (.to, .cuda, .half, channels_last) before."
                 )
+
+    def _read_controls(self) -> None:
+        """Learn what the exchanges have found, once they are waited for.
+
+        Raises:
+            SyncError: another rank's optimizer has other options than this one's.
+        """
+        self._threads.read_controls(self._buckets)
+        for bucket in self._buckets:
+            self._agreement.compare(bucket.told, bucket.their_told, bucket.others)
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._plan.parameters:
+            parameter.grad = None
 
     def _used(self) -> list[bool]:
         """Which parameters had a gradient on any rank; after the reductions."""
@@ -183,4 +193,7 @@ class BucketStrategy:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for parameter in self._plan.parameters:
+            if isinstance(parameter.grad, TakenGradient):
+                parameter.grad = None
         self._exchange.close()

@@ -12,11 +12,19 @@ from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.exchange.issuer import Issuer
-from augpipe.trainer.exchange.ranks import describe, destroy_group, handshake, own_group, world_size_of
+from augpipe.trainer.exchange.ranks import (
+    describe,
+    describe_buffers,
+    destroy_group,
+    handshake,
+    own_group,
+    world_size_of,
+)
+from augpipe.trainer.strategies.agreement import options_of
 from augpipe.trainer.strategies.alone import Alone
 from augpipe.trainer.strategies.butterfly import Butterfly
 from augpipe.trainer.strategies.ddp import Ddp
-from augpipe.trainer.strategies.flat_buffers import make_plan
+from augpipe.trainer.strategies.flat_buffers import check_dtype, make_plan
 from augpipe.trainer.strategies.hybrid import Hybrid, SplitLike
 from augpipe.trainer.strategies.lazy import Lazy
 from augpipe.trainer.strategies.owned_slices import check_elementwise
@@ -130,8 +138,13 @@ def strategy(
         "world_size": world_size,
         "optimizer": type(built).__name__,
         "param groups": named_groups(built, names),
+        **options_of(built),
+        **({"find_unused_parameters": find_unused_parameters} if name == "ddp" else {}),
     }
     plan = None
+    if name == "ddp" and (used_codec.name != "fp32" or issuer is not None):
+        for parameter, known_as in given.items():
+            check_dtype(parameter, known_as, used_codec)
     if name != "ddp":
         plan = make_plan(
             name,
@@ -144,9 +157,15 @@ def strategy(
         settings |= {f"collective {i}": str(one) for i, one in enumerate(plan.exchange.collectives)}
     own = own_group(group, timeout_s=timeout_s, waits_itself=plan is not None)
     compared = model.named_parameters() if parameters is None else ((given[p], p) for p in given)
-    handshake(settings, describe(compared), own, timeout_s=timeout_s)
+    described = describe(compared) | (describe_buffers(model) if parameters is None else {})
+    handshake(settings, described, own, timeout_s=timeout_s)
     broadcast_module(model, own) if parameters is None else broadcast(given, own)
     others = {parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in given}
+    known = others | set(given if plan is None else plan.parameters)
+
+    def strangers() -> Iterator[nn.Parameter]:
+        return (parameter for parameter in model.parameters() if parameter not in known)
+
     if plan is None:
         return Ddp(
             model,
@@ -161,7 +180,8 @@ def strategy(
             find_unused_parameters=find_unused_parameters,
             timeout_s=timeout_s,
             issuer=issuer,
-            left_to_others=[known for known, parameter in model.named_parameters() if parameter in others],
+            left_to_others=[left for left, parameter in model.named_parameters() if parameter in others],
+            strangers=strangers,
         )
     exchange = GroupExchange(
         name,
@@ -173,10 +193,6 @@ def strategy(
         with_norm=clip_norm is not None,
         issuer=issuer,
     )
-
-    def strangers() -> Iterator[nn.Parameter]:
-        known = others | set(plan.parameters)
-        return (parameter for parameter in model.parameters() if parameter not in known)
 
     if name == "butterfly":
         return Butterfly(model, built, plan, exchange, clip_norm=clip_norm, strangers=strangers)

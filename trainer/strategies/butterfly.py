@@ -23,7 +23,7 @@ class Butterfly(BucketStrategy):
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_gathered(bucket)
-        self._threads.read_controls(self._buckets)
+        self._read_controls()
         # one order of adding on every rank: the norm, and so the weights, are the same to the last bit
         square_sum = math.fsum(square for bucket in self._buckets for square in bucket.square_sums)
         return self._found(square_sum, sum(bucket.gathered_non_finite for bucket in self._buckets))
@@ -38,8 +38,7 @@ class Butterfly(BucketStrategy):
                         flat.mul_(factor)
             self._hand_over_gradients()
             self.optimizer.step()
-        for parameter in self._plan.parameters:
-            parameter.grad = None
+        self._drop_gradients()
         return self._report(decision)
 
     def _hand_over_gradients(self) -> None:

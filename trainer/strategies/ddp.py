@@ -1,12 +1,14 @@
 """The baseline: torch's DistributedDataParallel, with the butterfly hook where a codec or an issuer is given."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import timedelta
 from inspect import signature
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed import ProcessGroup
@@ -14,9 +16,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from augpipe.trainer.codecs.base_codec import Codec
+from augpipe.trainer.exchange.errors import not_answered
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
+from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.alone import Alone
 from augpipe.trainer.strategies.hook import ButterflyState, butterfly_hook
 from augpipe.trainer.strategies.protocol import StepReport
@@ -49,10 +53,14 @@ class Ddp(Alone):
         timeout_s: float,
         issuer: Issuer | None,
         left_to_others: list[str],
+        strangers: Callable[[], Iterator[nn.Parameter]],
     ) -> None:
         super().__init__(model, optimizer, names, clip_norm=clip_norm)
         self._group = group
-        device = next(iter(names)).device
+        self._agreement = Agreement(optimizer, strangers)
+        self._issuer = issuer
+        self._timeout_s = timeout_s
+        self._device = device = next(iter(names)).device
         if left_to_others:
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
                 model, left_to_others
@@ -101,7 +109,29 @@ class Ddp(Alone):
         self._last_ready = 0.0
         if self._hook_state is None:
             self.meter.add("gradients", self._bytes_a_step)
+        self._agreement.check()
+        self._compare_options()
         return super().collect(scaled)
+
+    def _compare_options(self) -> None:
+        """Refuse optimizers whose options differ; DDP itself would never tell."""
+        mine = torch.tensor([self._agreement.digest()], dtype=torch.float64, device=self._device)
+        everyones = [torch.empty_like(mine) for _ in range(dist.get_world_size(self._group))]
+        self.meter.add("control", (len(everyones) - 1) * mine.nbytes)
+
+        def collective() -> Any:
+            return dist.all_gather(everyones, mine, group=self._group, async_op=True)
+
+        what = "optimizer options of the other ranks"
+        if self._issuer is not None:
+            self._issuer.submit(what, collective, self._timeout_s).wait()
+        else:
+            try:
+                collective().wait(timedelta(seconds=self._timeout_s))
+            except RuntimeError as error:
+                raise not_answered("ddp", what, self._timeout_s, error) from error
+        told = torch.cat(everyones).tolist()
+        self._agreement.compare(told[dist.get_rank(self._group)], told, range(len(told)))
 
     def update(self, decision: Decision) -> StepReport:
         """As alone."""

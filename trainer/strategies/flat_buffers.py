@@ -124,13 +124,18 @@ def make_plan(
     )
 
 
-def _check(parameter: nn.Parameter, name: str, codec: Codec) -> None:
+def check_dtype(parameter: nn.Parameter, name: str, codec: Codec) -> None:
+    """Refuse a parameter whose gradient cannot be exchanged by the codec."""
     if not parameter.is_floating_point():
         raise ValueError(f"parameter {name} is {parameter.dtype}: only floating-point parameters are synchronised.")
     if codec.name != "fp32" and parameter.dtype == torch.float64:
         raise ValueError(
             f"parameter {name} is float64 and codec={codec.name!r} takes float32: use codec='fp32', or float32 weights."
         )
+
+
+def _check(parameter: nn.Parameter, name: str, codec: Codec) -> None:
+    check_dtype(parameter, name, codec)
     dense = torch.empty_like(parameter, memory_format=torch.preserve_format).stride()
     if parameter.layout != torch.strided or (parameter.numel() > 1 and dense != parameter.stride()):
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
+from torch.autograd import Variable
 from torch.distributed import ProcessGroup
 from torch.futures import Future
 
@@ -64,6 +65,10 @@ class ButterflyState:
         self._buckets: dict[int, tuple[list[int], BucketExchange]] = {}
         """By number, with the addresses of the gradients' parameters."""
         self._sources: dict[BucketExchange, Sources] = {}
+        self._parameters: set[Tensor] = set()
+        """The model's, as they came so far."""
+        self._knows_all = False
+        """Whether those are all."""
         self._is_spoilt = False
         """Something in this backward was not finite, as all ranks know."""
         self._begin_backward()
@@ -76,12 +81,18 @@ class ButterflyState:
         self._is_complete = False
 
     def exchange(self, given: GradBucket) -> Future[Tensor]:
-        """The mean over ranks of a bucket's gradients, in the bucket's own buffer, as a future."""
-        buffer, gradients = given.buffer(), given.gradients()
+        """The mean over ranks of a bucket's gradients, in the bucket's own buffer, as a future.
+
+        Raises:
+            ValueError: the bucket is another model's, or has gradients that are not exchanged.
+        """
+        buffer = given.buffer()
         future: Future[Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else [])
         if world_size_of(self._group) == 1:
             future.set_result(buffer)
             return future
+        self._check(given, buffer)
+        gradients = given.gradients()
         exchange = self._exchange or self.start(buffer.device)
         if given.index() == 0:
             self._begin_backward()
@@ -106,7 +117,37 @@ class ButterflyState:
             for number, (sources, places) in enumerate(self._exempt.values(), 1):
                 is_last = number == len(self._exempt)
                 self._send(2 * number - 1, sources, places, is_exempt=True, is_last=is_last)
+            # before DDP awaits its futures, out of which an error would come as a failed cast
+            Variable._execution_engine.queue_callback(self._finish)
         return future
+
+    def _finish(self) -> None:
+        """Await what was sent; called by autograd at the end of backward, which raises what this does."""
+        for bucket in self._under_way:
+            self._threads.wait_gathered(bucket)
+
+    def _check(self, given: GradBucket, buffer: Tensor) -> None:
+        parameters = given.parameters()
+        has_begun = self._knows_all or (self._parameters and given.index() == 0)
+        if has_begun and not self._parameters.issuperset(parameters):
+            raise ValueError(
+                "this hook state is another model's: each DistributedDataParallel model needs its own, since a state "
+                "keeps what encoding left out of one model's gradients. Call butterfly_hook(...) for each."
+            )
+        self._parameters.update(parameters)
+        self._knows_all |= given.is_last()
+        shape, dtype = tuple(parameters[0].shape), parameters[0].dtype  # DDP shows a complex buffer as a real one
+        if buffer.layout != torch.strided:
+            raise ValueError(
+                f"the hook: a gradient of shape {shape} is sparse, and only dense ones are exchanged. "
+                "Build the layer with sparse=False."
+            )
+        if not dtype.is_floating_point or (dtype == torch.float64 and self._codec.name != "fp32"):
+            taken = "floating-point ones are" if self._codec.name == "fp32" else "16 and 32 bits of floating point are"
+            raise ValueError(
+                f"the hook: a gradient of shape {shape} is {str(dtype).removeprefix('torch.')}, and with "
+                f"codec={self._codec.name!r} only {taken} exchanged. Change the dtype, or leave the hook out."
+            )
 
     def start(self, device: torch.device) -> GroupExchange:
         """Meet the other ranks; done by the first exchange, where nobody did it before."""
@@ -230,7 +271,8 @@ def butterfly_hook(
 
     DDP's gradients become means over ranks, the same to the last bit on every rank. `no_sync`, accumulation and
     GradScaler work as without it: a block of gradients that is not finite comes out as NaN everywhere. `state.meter`
-    counts bytes.
+    counts bytes. A state is for one model: backward raises a `ValueError` where it is in a second one, or gradients are
+    sparse or complex, and a `SyncError` where another rank took no part.
 
     Args:
         codec: a name or codec as for `augpipe.trainer.codec`.

@@ -13,6 +13,7 @@ from augpipe.trainer.exchange import pieces_within
 from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.exchange.message import count_non_finite
+from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
 from augpipe.trainer.strategies.fences import Fences
 from augpipe.trainer.strategies.flat_buffers import Plan, in_memory_order
@@ -48,6 +49,7 @@ class Lazy(BucketStrategy):
         self._owned = {bucket.number: self._own(bucket) for bucket in self._buckets}
         self._all_owned = [piece for pieces in self._owned.values() for piece in pieces]
         own_slices(optimizer, plan, self._all_owned)
+        self._agreement = Agreement(optimizer, strangers)  # of the slices
         self._fences = Fences(model, self._await_parameter, self.flush, wait)
 
     def _own(self, bucket: BucketExchange) -> list[OwnedSlice]:
@@ -83,7 +85,7 @@ class Lazy(BucketStrategy):
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_reduced(bucket)
-        self._threads.read_controls(self._buckets)
+        self._read_controls()
         clips = self._clip_norm is not None
         if not clips and not scaled:
             return self._found(0.0, 0)
@@ -99,6 +101,7 @@ class Lazy(BucketStrategy):
             self._update_owned(decision.inverse_scale, clip_factor(decision.norm, self._clip_norm))
             for collective in self._plan.exchange.after_update:
                 self._threads.begin("gather", self._buckets[collective.bucket])
+        self._drop_gradients()
         return self._report(decision)
 
     def _update_owned(self, factor: float, clip: float) -> None:

@@ -26,7 +26,7 @@ class StepReport:
     """A scaler was given and some rank's gradients were not finite: no rank updated its weights."""
     non_finite: int
     """Gradient values that were not finite, over all ranks; `ddp` and one rank alone count what is left after
-    averaging, and only where the norm or the scaler shows that there are some."""
+    averaging."""
     exposed_s: float
     """Seconds, since the last report, that this rank's main thread waited for other ranks."""
     bytes_sent: dict[str, int] = field(default_factory=dict)
