@@ -14,7 +14,6 @@ from augpipe.datasets.formats.parquet.source import ParquetSource
 from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.datasets.shards.unfinished import refuse_without_manifest
 from augpipe.source import Source
 
 _TAR_MAGIC = slice(257, 262)
@@ -73,8 +72,7 @@ def open_container_folder(path: str) -> Source | None:
     """
     if kind_in(path) is not None:
         return CifarSource(path)
-    files, folders, has_images = _look_into(path)
-    refuse_without_manifest(path, files, folders)
+    files, has_others = _look_into(path)
     images = [name for name in files if _IDX_IMAGES.search(name)]
     if images:
         plain = sorted({name.removesuffix(".gz") for name in images})
@@ -84,7 +82,7 @@ def open_container_folder(path: str) -> Source | None:
                 f"{printable(os.path.join(path, sorted(images)[-1]))}"
             )
         return IdxSource(os.path.join(path, sorted(images)[0]))
-    if not folders and not has_images:
+    if not has_others:
         kinds = [opener for opener in _MANY[:2] if any(name.lower().endswith(opener.extension) for name in files)]
         if len(kinds) > 1:
             raise ValueError(f"{printable(path)} holds tar files and Parquet files. Give a pattern, e.g. *.tar in it.")
@@ -120,21 +118,20 @@ def open_pattern(pattern: str, paths: Sequence[str]) -> Source:
     )
 
 
-def _look_into(path: str) -> tuple[list[str], list[str], bool]:
-    """A folder's files and folders, without the hidden; none, and True, where images are among the files."""
-    files: list[str] = []
-    folders: list[str] = []
+def _look_into(path: str) -> tuple[list[str], bool]:
+    """A folder's files, without the hidden, and whether it holds folders; no files where images are among them."""
+    files, has_others = [], False
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             if is_image_name(entry.name):
-                return [], [], True  # a folder of a million images is listed once, by who reads it
+                return [], True  # a folder of a million images is listed once, by who reads it
             if entry.is_dir():
-                folders.append(entry.name)
+                has_others = True
             elif entry.is_file():
                 files.append(entry.name)
-    return files, folders, False
+    return files, has_others
 
 
 def _is_idx(start: bytes) -> bool:

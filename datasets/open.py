@@ -21,15 +21,9 @@ from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.patterns import is_remote_pattern
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.urls import as_url, is_http, join, name_of, shown
-from augpipe.datasets.shards.index import MAGIC
+from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
-from augpipe.datasets.shards.unfinished import (
-    indices_beside_shards,
-    refuse_unfinished,
-    without_manifest,
-)
 from augpipe.first_line import tell_source
 from augpipe.source import Source, is_source
 
@@ -97,14 +91,10 @@ def _open_path(path: str) -> Source:
         shards = locate(path)
         if shards is not None:
             return ShardSource(*shards)
-        refuse_unfinished(path)
         return open_container_folder(path) or FolderSource(path)
     if not os.path.lexists(path):
         if is_pattern(path):
-            files = expand(path)
-            for folder in {os.path.dirname(file) for file in files}:
-                refuse_unfinished(folder)
-            return open_pattern(path, files)
+            return open_pattern(path, expand(path))
         here = printable(os.getcwd())
         raise ValueError(
             f"{printable(path)!r} does not exist (the current folder is {here}).{_hint(path)}\n{_ACCEPTED}"
@@ -176,9 +166,6 @@ def _open_url_folder(url: str, remote: RemoteSettings) -> Source:
     kinds = [kind for kind in (".tar", ".parquet") if any(name.lower().endswith(kind) for name in files)]
     if len(kinds) > 1:
         raise ValueError(f"{shown(url)} holds tar files and Parquet files ({listed(files)}). Give a pattern: *.tar")
-    for index in indices_beside_shards(files)[:1]:
-        if store_for(remote).read(store_for(remote).find(join(url, index)), len(MAGIC), 0) == MAGIC:
-            raise without_manifest(shown(url))
     if kinds:
         return TarSource(url, remote=remote) if kinds == [".tar"] else ParquetSource(url, remote=remote)
     return RemoteFolderSource(url, remote=remote)

@@ -103,8 +103,6 @@ def _facts(found: "Statistics") -> "RenderableType":
     made.add_column(overflow="fold")
     bad = f", of which {sums.num_unusable:,} cannot be used" if sums.num_unusable else ""
     made.add_row("photographs", f"{sums.num:,}{bad}")
-    if found.left_out:
-        made.add_row("left out", ", ".join(found.left_out))
     made.add_row("classes", _class_text(found))
     for number, (name, kind) in enumerate(sorted(sums.formats.items(), key=lambda item: -item[1].num)):
         made.add_row(

@@ -18,20 +18,7 @@ _BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
     (b"II+\0", "TIFF"),
     (b"MM\0+", "TIFF"),
 )
-_UNREAD: tuple[tuple[bytes, str], ...] = (
-    (b"\0\0\0\x0cJXL ", "a JPEG XL"),
-    (b"\xff\x0a", "a JPEG XL"),
-    (b"\0\0\0\x0cjP  ", "a JPEG 2000"),
-    (b"\xff\x4f\xff\x51", "a JPEG 2000"),
-)
-"""How photographs begin that are not read, whatever their names say, and what they are."""
-_BRANDS = {b"avif": "an AVIF", b"avis": "an AVIF"} | dict.fromkeys(
-    (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), "a HEIC"
-)
-"""Brand of an ISO base media file -> what it is (ISO/IEC 23008-12, annex B); mif1 can be either."""
-_READ = "JPEG, PNG, WebP, GIF, BMP and TIFF"
 _SHOWN_BYTES = 16
-_BRANDS_BYTES = 64
 
 
 def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
@@ -88,19 +75,8 @@ def format_of(data: bytes | memoryview) -> Format:
             return kind
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "WebP"
-    unread = _unread_kind(bytes(data[:_BRANDS_BYTES]))
-    if unread is not None:
-        raise ValueError(f"{unread} image, which is not read, whatever its name; convert it to one of {_READ}")
     looks = ", which looks like text" if _is_text(start) else ""
-    raise ValueError(f"not a picture: it begins with {start!r}{looks}; {_READ} are read")
-
-
-def _unread_kind(start: bytes) -> str | None:
-    if start[4:8] == b"ftyp":
-        brands = [start[8:12], *(start[at : at + 4] for at in range(16, min(len(start), start[3]), 4))]
-        kinds = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
-        return "an AVIF" if "an AVIF" in kinds else next(iter(kinds), None)
-    return next((kind for beginning, kind in _UNREAD if start.startswith(beginning)), None)
+    raise ValueError(f"not a picture: it begins with {start!r}{looks}; JPEG, PNG, WebP, GIF, BMP and TIFF are read")
 
 
 def _is_text(start: bytes) -> bool:

@@ -1,23 +1,17 @@
 """Images that are files, whatever listed them: what the folder and the list have in common; and one alone."""
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """What a file's name must end with, in any case, to be found in a folder."""
-_UNREAD_EXTENSIONS = frozenset(
-    ".heic .heif .hif .avif .jxl .jp2 .j2k .ppm .pgm .tga .psd .dng .cr2 .cr3 .nef .arw .raf .orf .rw2".split()
-)
-"""Photographs all the same, which are not read."""
 
 
 class FileSource(LabelledSource):
@@ -107,24 +101,6 @@ def read_file(path: str) -> bytes:
 def is_image_name(name: str) -> bool:
     """Whether a file of this name is taken for an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS
-
-
-class LeftOut:
-    """Counts the files of a folder that are photographs, or may be, and are not read."""
-
-    def __init__(self) -> None:
-        self._num: Counter[str] = Counter()
-
-    def add(self, name: str) -> None:
-        """Count a file that is not taken; one of another kind, such as .csv, is none of them."""
-        extension = os.path.splitext(name)[1].lower()
-        if not extension or extension in _UNREAD_EXTENSIONS:
-            self._num[extension] += 1
-
-    def phrases(self) -> tuple[str, ...]:
-        """Such as "3 files of .heic", the most frequent first."""
-        ordered = sorted(self._num.items(), key=lambda item: (-item[1], not item[0], item[0]))
-        return tuple(f"{count(num, 'file')} {f'of {kind}' if kind else 'without a suffix'}" for kind, num in ordered)
 
 
 class SingleSource(FileSource):

@@ -1,13 +1,14 @@
 """A folder of class folders, or a flat folder of images."""
 
 import os
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, LeftOut, is_image_name
+from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
 from augpipe.datasets.files.patterns import SPLITS
 from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
@@ -20,9 +21,8 @@ class FolderSource(FileSource):
 
     Class folders, sorted by name, are the labels 0, 1, ...; files are found at any depth inside each and sorted by
     their path. Both sorts compare bytes, so that every machine gives the same ids whatever its locale. Without class
-    folders the images that lie in `root` itself are taken, all with label -1. Where there are both, and most images lie
-    in class folders, those are the samples; `left_out` names the others, as it does photographs of kinds that are not
-    read and files without a suffix.
+    folders the images that lie in `root` itself are taken, all with label -1. Where there are both, the class
+    folders win and a warning names the images left out.
 
     Files are taken by their extension (`files.EXTENSIONS`, in any case). What starts with a dot is ignored. Links are
     followed, except those that lead back to a folder that they lie in.
@@ -36,8 +36,7 @@ class FolderSource(FileSource):
 
     Raises:
         ValueError: there is no such folder, no image in it, a class without any, a folder not in `classes`, class
-            folders within train, val or test, a list of labels in a folder without class folders, or no fewer images
-            beside class folders than in them.
+            folders within train, val or test, or a list of labels in a folder without class folders.
         OSError: a folder cannot be listed.
     """
 
@@ -45,11 +44,9 @@ class FolderSource(FileSource):
         path = os.fspath(root)
         _check_is_folder(path)
         self._index: FolderIndex | None = None
-        left_out = LeftOut()
-        loose, folders, others = _look_into(path, left_out)
+        loose, folders, others = _look_into(path)
         names = NameTable()
-        found = {folder: files for folder in folders if (files := sorted(_walk(path, folder, left_out)))}
-        self.left_out = left_out.phrases()
+        found = {folder: files for folder in folders if (files := sorted(_walk(path, folder)))}
         if len(found) < 2:
             refuse_unread_lists(path, others)
         if not found and loose:
@@ -58,13 +55,15 @@ class FolderSource(FileSource):
             self._open_index()
             return
         if not found:
-            raise ValueError(_nothing_found(path, folders, others, self.left_out))
+            raise ValueError(_nothing_found(path, folders, others))
         if classes is None:
             _refuse_splits(path, found)
-            _refuse_stray(path, loose, found)
         if loose:
-            beside = f"{count(len(loose), 'photograph')} beside the class folders ({listed(sorted(loose))})"
-            self.left_out = (beside, *self.left_out)
+            warnings.warn(
+                f"{printable(path)} holds class folders, and {count(len(loose), 'photograph')} beside them, left out: "
+                f"{listed(sorted(loose))}. Move them into a class folder, or away.",
+                stacklevel=2,
+            )
         order = _class_order(path, folders, found.keys(), classes)
         for name in order:
             names.extend(found.get(name, ()))
@@ -115,7 +114,7 @@ def _check_is_folder(path: str) -> None:
     )
 
 
-def _look_into(path: str, left_out: LeftOut) -> tuple[list[str], list[str], list[str]]:
+def _look_into(path: str) -> tuple[list[str], list[str], list[str]]:
     """The images, the folders (in byte order) and the other things that lie in a folder, without the hidden."""
     loose, folders, others = [], [], []
     with os.scandir(path) as entries:
@@ -128,11 +127,10 @@ def _look_into(path: str, left_out: LeftOut) -> tuple[list[str], list[str], list
                 loose.append(entry.name)
             else:
                 others.append(entry.name)
-                left_out.add(entry.name)
     return loose, sorted(folders, key=os.fsencode), sorted(others)
 
 
-def _walk(root: str, folder: str, left_out: LeftOut) -> Iterator[bytes]:
+def _walk(root: str, folder: str) -> Iterator[bytes]:
     """The images at any depth below `root/folder`, as encoded paths relative to `root`, with "/" between."""
     pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [(folder, (_identity(os.stat(root)),))]
     while pending:
@@ -149,8 +147,6 @@ def _walk(root: str, folder: str, left_out: LeftOut) -> Iterator[bytes]:
                     pending.append((f"{below}/{entry.name}", above))
                 elif _is_image(entry):
                     yield os.fsencode(f"{below}/{entry.name}")
-                else:
-                    left_out.add(entry.name)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -175,18 +171,6 @@ def _refuse_splits(path: str, found: Mapping[str, Sequence[bytes]]) -> None:
         )
 
 
-def _refuse_stray(path: str, loose: Sequence[str], found: Mapping[str, Sequence[bytes]]) -> None:
-    """Refuse a folder of which it is not plain whether it is flat: as many images lie in itself as in its folders."""
-    num_inside = sum(map(len, found.values()))
-    if len(loose) >= num_inside:
-        raise ValueError(
-            f"{printable(path)} holds {count(len(loose), 'photograph')} ({listed(sorted(loose))}) and {num_inside} in "
-            f"{count(len(found), 'folder')} ({listed(found)}): as classes, those alone would be read. Move the "
-            f"{'folder' if len(found) == 1 else 'folders'} away to read the {count(len(loose), 'photograph')} without "
-            f"labels, or move those {count(len(loose), 'photograph')} into class folders, or away."
-        )
-
-
 def _class_order(
     path: str, folders: Sequence[str], with_files: Collection[str], classes: Sequence[str] | None
 ) -> Sequence[str]:
@@ -208,15 +192,14 @@ def _class_order(
     return folders
 
 
-def _nothing_found(path: str, folders: Sequence[str], others: Sequence[str], left_out: Sequence[str]) -> str:
+def _nothing_found(path: str, folders: Sequence[str], others: Sequence[str]) -> str:
     found = []
     if folders:
         found.append(f"{count(len(folders), 'folder')} without a photograph ({listed(folders)})")
     if others:
         found.append(f"{count(len(others), 'other file')} ({listed(others)})")
-    unread = f"Not read: {', '.join(left_out)}. " if left_out else ""
     return (
         f"no photograph in {printable(path)}: looked for files that end with {', '.join(EXTENSIONS)}, in it and at any "
-        f"depth in its folders; found {' and '.join(found) or 'nothing at all'}. {unread}"
+        f"depth in its folders; found {' and '.join(found) or 'nothing at all'}. "
         "Give a folder of photographs, or of class folders that hold them."
     )

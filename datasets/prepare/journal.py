@@ -9,8 +9,10 @@ from pydantic import ValidationError
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.prepare.chunk import ChunkResult, ChunkTask, prepare_chunk
 from augpipe.datasets.shards.index import index_path
-from augpipe.datasets.shards.unfinished import WORK_FOLDER
 from augpipe.source import Source
+
+WORK_FOLDER = ".prepare"
+"""In OUT, until the data set is finished."""
 
 
 def complete_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = lambda: None) -> None:

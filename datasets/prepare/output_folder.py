@@ -9,10 +9,9 @@ from pydantic import ValidationError
 from augpipe.datasets.files.atomic import remove_leftovers, sync_folder, write_atomically
 from augpipe.datasets.files.lock import lock_file
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.datasets.prepare.journal import entry_path
+from augpipe.datasets.prepare.journal import WORK_FOLDER, entry_path
 from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate
-from augpipe.datasets.shards.unfinished import WORK_FOLDER
 
 _LOCK, _PLAN = "lock", "plan.json"
 

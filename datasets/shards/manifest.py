@@ -216,18 +216,13 @@ class Manifest(Written):
         raise ValueError(f"scale={name} is not there. The scales: {', '.join(scale.name for scale in self.scales)}.")
 
 
-def is_scale_name(name: str) -> bool:
-    """Whether a folder of this name may be a scale of a data set."""
-    return name == "full" or name.isdecimal()
-
-
 def locate(path: str) -> tuple[str, str | None] | None:
     """(folder of the manifest, scale) for the folder of a data set (scale None) or of one of its scales; else None."""
     if _holds_manifest(path):
         return path, None
     absolute = os.path.abspath(path)
     above, name = os.path.split(absolute)
-    if is_scale_name(name) and _holds_manifest(above):
+    if (name == "full" or name.isdecimal()) and _holds_manifest(above):
         return above, name
     return None
 
@@ -243,7 +238,7 @@ def locate_url(url: str, remote: RemoteSettings | None = None) -> tuple[str, str
     if name == MANIFEST_NAME:
         return above, None
     for folder, scale in ((url, None), (above, name)):
-        if scale is not None and not is_scale_name(scale):
+        if scale is not None and not (scale == "full" or scale.isdecimal()):
             continue
         text = _fetch(folder, remote)
         if text is not None and _is_ours(text):

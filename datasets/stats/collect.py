@@ -92,13 +92,7 @@ def collect_statistics(
     found = None
     if duplicates:
         found = find_duplicates(source, sums.fingerprints, pixel_digests, has_perceptual=perceptual)
-    return Statistics(
-        source=name,
-        classes=tuple(source.classes),
-        sums=sums,
-        duplicates=found,
-        left_out=tuple(getattr(source, "left_out", ())),
-    )
+    return Statistics(source=name, classes=tuple(source.classes), sums=sums, duplicates=found)
 
 
 class _Ended(Exception):

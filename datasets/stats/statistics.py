@@ -69,8 +69,6 @@ class Statistics:
     sums: Sums
     duplicates: Duplicates | None
     """None where they were not looked for."""
-    left_out: tuple[str, ...] = ()
-    """What lies there and is not among the images, such as "3 files of .heic"."""
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:
@@ -125,7 +123,6 @@ class Statistics:
             "bytes": sum(kind.total_bytes for kind in sums.formats.values()),
             "classes": {"num": len(self.class_sizes), "balance": self.balance, "sizes": self.class_sizes},
             "unlabelled": self.num_unlabelled,
-            "left_out": list(self.left_out),
             "sizes": {name: _closed(spread.to_json()) for name, spread in self.sizes.items()},
             "formats": {
                 name: {

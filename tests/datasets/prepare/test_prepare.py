@@ -17,10 +17,9 @@ from PIL import Image
 
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
-from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.open import open_source
 from augpipe.datasets.prepare.chunk import ChunkTask, prepare_chunk
 from augpipe.datasets.prepare.engine_protocol import Watcher
+from augpipe.datasets.prepare.journal import WORK_FOLDER
 from augpipe.datasets.prepare.output_folder import locked
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.run_plan import identify
@@ -28,7 +27,6 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import EDGES, TallyBuilder
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
-from augpipe.datasets.shards.unfinished import WORK_FOLDER
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.decoding import MAX_PIXELS, decode, probe
@@ -157,34 +155,6 @@ def test_a_stopped_run_is_resumed(photos: Path, whole: Path, tmp_path: Path, don
     assert engine.done == list(range(done if done < 3 else 0, 3))
     assert len(told) == 1 and (told[0] > 0) == (0 < done < 3)
     assert tree(out) == tree(whole)
-
-
-@pytest.mark.parametrize("done", [0, 1, 2])
-def test_a_half_made_data_set_is_opened_by_no_name(photos: Path, tmp_path: Path, done: int) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        run(photos, out, engine=InlineEngine(stop_before=done))
-    asked = [out, out / "32", out / "48"] + ([f"{out}/32/*.tar", f"{out}/48/{{000000..000000}}.tar"] if done else [])
-    for path in asked:
-        with pytest.raises(ValueError, match=r"out is an unfinished data set.*finish it with .*--resume, or wait"):
-            open_source(path)
-    with locked(str(out)), pytest.raises(ValueError, match="unfinished data set.*or wait"):  # a run is at work
-        open_source(out / "32")
-    run(photos, out, resume=True)
-    assert len(open_source(out)) == len(open_source(out / "32")) == NUM
-
-
-def test_shards_without_their_manifest_are_no_tar_data_set(photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    run(photos, out)
-    (out / "manifest.json").unlink()
-    for path in (out, out / "32"):
-        with pytest.raises(ValueError, match=r"holds shards .* without their manifest.json.*Copy it .* or prepare"):
-            open_source(path)
-    moved = (out / "32").rename(tmp_path / "shards")  # under a name that says nothing
-    with pytest.raises(ValueError, match="without their manifest.json.*or give the tar files by a pattern"):
-        open_source(moved)
-    assert isinstance(open_source(f"{moved}/*.tar"), TarSource)
 
 
 def test_nothing_half_written_is_taken_for_whole(photos: Path, whole: Path, tmp_path: Path) -> None:

@@ -157,12 +157,6 @@ def memory(root: Path) -> Iterator[str]:
     files.rm("/bucket", recursive=True)
 
 
-def test_shards_without_their_manifest_are_no_tar_data_set(memory: str) -> None:
-    fsspec.filesystem("memory").rm("/bucket/set/manifest.json")
-    with pytest.raises(ValueError, match=r"set/32 holds shards .* without their manifest.json.*Copy it"):
-        open_source(f"{memory}/set/32")
-
-
 def test_any_file_system_of_fsspec(memory: str, root: Path) -> None:
     assert_same(open_source(f"{memory}/set"), ShardSource(root / "set"))
     for where in ("web", "web/*.tar", "web/{00..01}.tar"):

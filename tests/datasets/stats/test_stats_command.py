@@ -50,15 +50,6 @@ def test_the_table_tells_what_json_tells(folder: Path) -> None:
     assert "width 50 50 51 51 53 54 54" in lines
 
 
-def test_what_is_left_out_is_counted_and_named(folder: Path) -> None:
-    assert json.loads(run("photos", "--json"))["left_out"] == []
-    write_files(folder, {"photos/cat/6.heic": b"x", "photos/cat/7.heic": b"x", "photos/cat/8": b"x"})
-    told = json.loads(run("photos", "--json"))
-    assert told["photographs"] == 6 and told["left_out"] == ["2 files of .heic", "1 file without a suffix"]
-    lines = [" ".join(line.split()) for line in run("photos").splitlines()]
-    assert "left out 2 files of .heic, 1 file without a suffix" in lines
-
-
 def test_the_mean_can_be_pasted_into_a_recipe(folder: Path) -> None:
     (line,) = [line for line in run("photos").splitlines() if line.startswith("{op")]
     Path("mine.toml").write_text(f"ops = [{line}]\n")
