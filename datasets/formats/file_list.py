@@ -2,13 +2,15 @@
 
 import csv
 import os
+import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, NoReturn, TextIO
+from typing import Literal, NoReturn, TextIO
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.image_files import FileSource
-from augpipe.datasets.metadata.label_rows import COLUMN_PREFIX, LabelRows
+from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
+from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns
+from augpipe.datasets.metadata.label_rows import LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
 
@@ -20,11 +22,19 @@ _NUM_CHECKED = 100
 class FileListSource(FileSource):
     """The images that a list names, in its order; UTF-8, one a line: `path,label`.
 
-    The first line may be a header: then the columns named `path` and `label` are read and others are passed over;
-    without a header these are the first two columns. Fields are separated by a comma in .csv, a tab in .tsv, and in any
-    other file by a tab if the first line has one, else by a comma; a path that holds the separator stands in double
-    quotes. Without a label column all labels are -1. Labels are integers (0, 1, ..., -1 for none) or class
-    names, which are sorted (by bytes) into `classes`; integers give the classes "0", "1", ....
+    The first line may be a header. The photographs are then the column `image`, else the first of
+    `list_columns.IMAGE_NAMES` (`path`, `file_name`, `image_id`, ...); the label is the column `label`, else the first
+    of `label_names.LABEL_NAMES` (`label`, `class`, `target`, ...), in any case. The first line of the log names the
+    columns that are not read, and those that are, where they are not called `path` and `label`. Without a header there
+    are one or two columns: path and label.
+
+    Fields are separated by a tab in .tsv; in any other file by a comma if the first line has one, else by a semicolon
+    or tab (in .txt by a tab first). A path that holds the separator stands in double quotes. A line that begins with #
+    is a comment, unless a file of that name is there. File names are found in either Unicode form.
+
+    Without a label column all labels are -1. Labels are integers (0, 1, ..., -1 for none) or class names, which are
+    sorted (by bytes) into `classes`; integers give the classes "0", "1", .... Where some are numbers with a point,
+    labels are regression: one float32 each, as by `labels=[...]`.
 
     Where a header has no column `label` but some that begin with `label_`, such as `label_x` and `label_y`, each label
     is that many numbers: float32, or int64 where all of them are whole and written without a point.
@@ -38,6 +48,8 @@ class FileListSource(FileSource):
         classes: the classes and their order; every label is then one of these names, or the number of one. Give a
             validation list the training list's `classes`, and labels agree even where it lacks some of them. For labels
             of several columns: what those stand for; their names if left out.
+        image: the column of the photographs' files, by its name in the header.
+        label: the column of classes (or of floats), by its name in the header; False to read no labels.
         labels: the columns of numbers, by their names in the header, that together are the label.
 
     Raises:
@@ -51,6 +63,8 @@ class FileListSource(FileSource):
         root: str | os.PathLike[str] | None = None,
         *,
         classes: Sequence[str] | None = None,
+        image: str | None = None,
+        label: str | Literal[False] | None = None,
         labels: Sequence[str] = (),
     ) -> None:
         text = os.fspath(path)
@@ -62,67 +76,105 @@ class FileListSource(FileSource):
         base = os.path.dirname(text) if root is None else os.fspath(root)
         if isinstance(labels, str):
             raise ValueError(f"labels={labels!r} is one text. Give the columns' names: labels=[{labels!r}].")
-        names, column, lines, rows = NameTable(), LabelColumn(), array("q"), None
-        for line, name, label in _rows(text, base, tuple(labels)):
-            names.extend([os.fsencode(name)])
+        if label is not None and len(labels):
+            raise ValueError(f"label={label!r} and labels={list(labels)!r} are two answers to one question. Give one.")
+        listing = _Lines(text, base, Wanted(image, label, tuple(labels)))
+        names, lines, column, rows = NameTable(), array("q"), None, None
+        for line, name, cells in listing:
+            names.extend([os.fsencode(_as_on_disk(base, name))])
             lines.append(line)
-            if isinstance(label, dict):
-                rows = rows or LabelRows(list(label))
+            if isinstance(cells, dict):
+                rows = rows or LabelRows(list(cells))
                 try:
-                    rows.append_texts(list(label.values()))
+                    rows.append_texts(list(cells.values()))
                 except ValueError as error:
                     _refuse(text, line, str(error))
             else:
-                column.append(label)
+                column = column or LabelColumn(f"column {listing.columns.label_name or 2!r}")
+                column.append(cells)
         if not lines:
             raise ValueError(f"{printable(text)} lists no photograph. Write one a line, as path,label.")
         _check_root(text, base, names)
         if rows is not None:
             super().__init__(base, names, rows.numbered(), rows.names(classes))
         else:
+            assert column is not None
             numbers, found = column.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
+            if numbers.ndim == 2 and classes is None and listing.columns.label_name:
+                found = (listing.columns.label_name,)
             super().__init__(base, names, numbers, found)
+        self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
+        self.left_out = listing.columns.left_out
+        self._where = printable(text)
 
 
 def _refuse(path: str, line: int, reason: str) -> NoReturn:
     raise ValueError(f"{printable(path)}, line {line}: {reason}")
 
 
-def _rows(path: str, base: str, labels: Sequence[str]) -> Iterator[tuple[int, str, str | dict[str, str] | None]]:
+class _Lines:
     """(line, path, label) of each line that is not blank; label is None where there is no such column.
 
     Where labels are several columns, it is what stands in each of them.
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=_delimiter(path, file), strict=True)
-        columns: _Columns | None = None
-        line = 0
-        try:
-            for row in reader:
-                line, start = reader.line_num, line + 1  # `start`: where a row with line breaks in quotes begins
-                if not any(cell.strip() for cell in row):
-                    continue
-                if columns is None:
-                    columns, is_header = _columns(path, start, row, base, labels)
-                    if is_header:
+
+    def __init__(self, path: str, base: str, wanted: Wanted) -> None:
+        self.columns = Columns(0, None, {}, 0, False)
+        """Known once the first line is read."""
+        self.num_comments = 0
+        self._path, self._base, self._wanted = path, base, wanted
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was passed over."""
+        if not self.num_comments:
+            return ()
+        verb = ("begins", "is") if self.num_comments == 1 else ("begin", "are")
+        return (f"{count(self.num_comments, 'line')} {verb[0]} with # and {verb[1]} not read",)
+
+    def __iter__(self) -> Iterator[tuple[int, str, str | dict[str, str] | None]]:
+        path = self._path
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=_delimiter(path, self._base, file), strict=True)
+            is_first = True
+            line = 0
+            try:
+                for row in reader:
+                    line, start = reader.line_num, line + 1  # `start`: where a row with line breaks in quotes begins
+                    if not any(cell.strip() for cell in row):
                         continue
-                yield start, *_fields(path, start, row, columns)
-        except UnicodeDecodeError:
-            _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
-        except csv.Error as error:
-            _refuse(path, line + 1, f"{error}. Check the double quotes: a path that holds one doubles it.")
+                    if row[0].startswith("#") and not os.path.lexists(os.path.join(self._base, row[0])):
+                        self.num_comments += 1
+                        continue
+                    if is_first:
+                        is_first = False
+                        try:
+                            self.columns = choose_columns(row, self._base, self._wanted)
+                        except ValueError as error:
+                            _refuse(path, start, str(error))
+                        if self.columns.is_header:
+                            continue
+                    yield start, *_fields(path, start, row, self.columns)
+            except UnicodeDecodeError:
+                _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
+            except csv.Error as error:
+                _refuse(path, line + 1, f"{error}. Check the double quotes: a path that holds one doubles it.")
 
 
-def _delimiter(path: str, file: TextIO) -> str:
+def _delimiter(path: str, base: str, file: TextIO) -> str:
+    """What separates fields, by the name of the list and its first line."""
     extension = os.path.splitext(path)[1].lower()
-    if extension in (".csv", ".tsv"):
-        return "," if extension == ".csv" else "\t"
+    if extension == ".tsv":
+        return "\t"
     try:
-        first = next((line for line in file if line.strip()), "")
+        first = next((line.strip() for line in file if line.strip() and not line.startswith("#")), "")
     except UnicodeDecodeError:
         _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
     file.seek(0)
-    return "\t" if "\t" in first else ","
+    separators = ",;\t" if extension == ".csv" else "\t,;"
+    if os.path.lexists(os.path.join(base, first)):
+        return separators[0]
+    return next((separator for separator in separators if separator in first), ",")
 
 
 def _first_line_not_utf8(path: str) -> int:
@@ -133,63 +185,55 @@ def _first_line_not_utf8(path: str) -> int:
     raise AssertionError(f"{path} is UTF-8 line by line, and was not as a whole")
 
 
-class _Columns(NamedTuple):
-    path: int
-    label: int | None
-    rows: dict[str, int]
-    """Name -> column, of labels of several columns."""
-
-
-def _columns(path: str, line: int, row: Sequence[str], base: str, labels: Sequence[str]) -> tuple[_Columns, bool]:
-    """Which columns hold the path and the label, and whether this first row is a header."""
-    header = [cell.strip().lower() for cell in row]
-    if "path" in header:
-        names = [cell.strip() for cell in row]
-        missing = [name for name in labels if name not in names]
-        if missing:
-            _refuse(path, line, f"there is no column {missing[0]!r}: the header has {', '.join(names)}. Name those.")
-        if not labels and "label" not in header:
-            labels = [name for name in names if name.lower().startswith(COLUMN_PREFIX)]
-        rows = {name: names.index(name) for name in labels}
-        return _Columns(header.index("path"), header.index("label") if "label" in header else None, rows), True
-    if labels:
-        _refuse(path, line, f"no header with a column 'path', and labels={list(labels)!r} names some. Write a header.")
-    unnamed = "label" in header
-    # a header of other names would become an image that is never found, and its label a class
-    alien = not os.path.splitext(row[0])[1] and not os.path.lexists(os.path.join(base, row[0]))
-    if unnamed or (alien and len(row) > 1):
+def _fields(path: str, line: int, row: Sequence[str], columns: Columns) -> tuple[str, str | dict[str, str] | None]:
+    needed = max(columns.path, columns.label or 0, *columns.rows.values()) + 1
+    if len(row) < needed:
+        _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
+    if any(cell.strip() for cell in row[columns.width :]):
         _refuse(
             path,
             line,
-            f"neither a header with a column 'path' nor a file that is there: {', '.join(row)}. "
-            "Name the columns path and label.",
+            f"{len(row)} columns, and the first line has {columns.width}. Put a text with a comma in double quotes.",
         )
-    return _Columns(0, 1 if len(row) > 1 else None, {}), False
-
-
-def _fields(path: str, line: int, row: Sequence[str], columns: _Columns) -> tuple[str, str | dict[str, str] | None]:
-    path_column, label_column, rows = columns
-    needed = max(path_column, label_column or 0, *rows.values()) + 1
-    if len(row) < needed:
-        _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
-    if not row[path_column].strip():
+    if not row[columns.path].strip():
         _refuse(path, line, "the path is empty. Write one, or remove the line.")
-    if rows:
-        return row[path_column], {name: row[place] for name, place in rows.items()}
-    if label_column is None:
-        return row[path_column], None
-    label = row[label_column].strip()
+    if columns.rows:
+        return row[columns.path], {name: row[place] for name, place in columns.rows.items()}
+    if columns.label is None:
+        return row[columns.path], None
+    label = row[columns.label].strip()
     if not label:
-        _refuse(path, line, "the label is empty. Write one on each line (-1 for none among integers), or on none.")
-    return row[path_column], label
+        _refuse(
+            path,
+            line,
+            "the label is empty. Write one on each line (-1 for none among integers), or on none; label=False reads "
+            "none.",
+        )
+    return row[columns.path], label
+
+
+def _as_on_disk(base: str, name: str) -> str:
+    """A path in the Unicode form in which it is there: a list and a disk may write "é" in two ways."""
+    if name.isascii():
+        return name
+    forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
+    if forms[1] == forms[2]:
+        return name
+    return next((form for form in forms if os.path.lexists(os.path.join(base, form))), name)
 
 
 def _check_root(path: str, base: str, names: NameTable) -> None:
     looked_at = range(min(len(names), _NUM_CHECKED))
-    if not any(os.path.lexists(os.path.join(base, names[index])) for index in looked_at):
-        which = "it is not there:" if len(names) == 1 else f"none of the first {len(looked_at)} is there, e.g."
-        raise ValueError(
-            f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} "
-            f"{printable(os.path.join(base, names[0]))}. Write paths relative to the list's folder, or pass root= to "
-            "FileListSource."
-        )
+    if any(os.path.lexists(os.path.join(base, names[index])) for index in looked_at):
+        return
+    which = "it is not there:" if len(names) == 1 else f"none of the first {len(looked_at)} is there, e.g."
+    first = os.path.join(base, names[0])
+    with_suffix = next((first + suffix for suffix in EXTENSIONS if os.path.lexists(first + suffix)), None)
+    remedy = (
+        f"{printable(with_suffix)} is: write names with their suffix."
+        if with_suffix
+        else ("Write paths relative to the list's folder, or pass root= to FileListSource.")
+    )
+    raise ValueError(
+        f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} {printable(first)}. {remedy}"
+    )

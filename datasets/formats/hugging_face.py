@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns
+from augpipe.datasets.formats.hugging_face_features import Columns, Kind, choose_columns
+from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import NumberRows
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
@@ -26,23 +27,24 @@ class HuggingFaceSource(LabelledSource):
     Args:
         dataset: one split, held in memory or on disk; not streaming.
         image: the column of images; found by its feature if left out.
-        label: the column of labels; the first `ClassLabel`, or one named "label", if left out. A column of lists of
-            numbers, or several columns of numbers, is named: each label is those numbers then, for several classes at
-            once, soft labels or regression.
+        label: the column of labels; the first `ClassLabel`, or one named "label", if left out; False for none. A column
+            of lists of numbers, of floats or booleans, or several columns of numbers, is named: each label is those
+            numbers then, for several classes at once, soft labels or regression.
 
     Raises:
-        ValueError: it is a dictionary of splits or a stream, no column fits, or labels do not fit its classes.
+        ValueError: it is a dictionary of splits or a stream, no column fits, labels do not fit its classes, or a
+            column that looks like the label cannot be used.
     """
 
-    def __init__(self, dataset: Any, *, image: str | None = None, label: str | Sequence[str] | None = None) -> None:
+    def __init__(self, dataset: Any, *, image: str | None = None, label: LabelArgument = None) -> None:
         refuse_other_kinds(dataset)
         features = {name: _as_json(feature) for name, feature in dataset.features.items()}
         images = [name for name, feature in features.items() if _is_image(feature)]
-        others = [name for name, feature in features.items() if _is_label(feature)]
+        others = {name: _kind(feature) for name, feature in features.items() if name not in images}
         try:
             row_columns = _row_columns(features, label)
-            named = label if isinstance(label, str) and not row_columns else None
-            columns = choose_columns(features, images, others, image=image, label=named)
+            named = label if isinstance(label, str) or label is False else None
+            columns = choose_columns(features, images, others, image=image, label=False if row_columns else named)
         except ValueError as error:
             raise ValueError(f"{_shown(dataset)}: {error}.") from error
         plain = dataset.with_format(None)
@@ -56,13 +58,27 @@ class HuggingFaceSource(LabelledSource):
             raise ValueError(f"{self._where}: no rows. Give one that holds some.")
         self._labels: npt.NDArray[Any] | None = None
         self.classes: Sequence[str] = columns.classes or ()
+        self.notes, self.left_out = columns.notes, columns.left_out
         if row_columns:
             held = plain.select_columns(list(row_columns))[:]
             self._labels = _rows([held[column] for column in row_columns], self.name)
             self.classes = row_columns if len(row_columns) > 1 else ()
         elif columns.label is not None:
             values = plain.select_columns([columns.label])[:][columns.label]
-            self._labels, self.classes = _numbered(values, columns, self.name)
+            self._labels, self.classes = self._numbered(values, columns)
+
+    def _numbered(
+        self, values: Sequence[int | str | None], columns: Columns
+    ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+        if any(isinstance(value, str) for value in values):
+            texts = LabelColumn(f"column {columns.label!r}")
+            for value in values:
+                texts.append(None if value is None else str(value))
+            numbered = texts.numbered(columns.classes, self.name)
+            self.notes += texts.notes
+            return numbered
+        numbers = np.array([-1 if value is None else value for value in values], dtype=np.int64)
+        return checked_numbers(numbers, columns.classes, self.name)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -126,17 +142,16 @@ def refuse_other_kinds(thing: Any) -> None:
         raise ValueError(f"the {kind} has no features, so nothing says which column holds images. Cast it first.")
 
 
-def _row_columns(features: dict[str, dict[str, Any]], label: str | Sequence[str] | None) -> tuple[str, ...]:
+def _row_columns(features: dict[str, dict[str, Any]], label: LabelArgument) -> tuple[str, ...]:
     """The columns that labels of several numbers lie in; none where labels are classes, or there are none.
 
     Raises:
         ValueError: a column is missing, or holds no numbers; the reason alone.
     """
-    if label is None:
+    if label is None or label is False:
         return ()
     if isinstance(label, str):
-        inner = features.get(label, {}).get("inner")
-        return (label,) if inner is not None and _is_number(inner) else ()
+        return (label,) if label in features and _is_row(features[label]) else ()
     numbers = [name for name, feature in features.items() if _is_number(feature)]
     for name in label:
         if name not in numbers:
@@ -161,18 +176,6 @@ def _rows(columns: Sequence[Sequence[Any]], name: Callable[[int], str]) -> npt.N
     return rows.numbered()
 
 
-def _numbered(
-    values: Sequence[int | str | None], columns: Columns, name: Callable[[int], str]
-) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    if any(isinstance(value, str) for value in values):
-        texts = LabelColumn()
-        for value in values:
-            texts.append(None if value is None else str(value))
-        return texts.numbered(columns.classes, name)
-    numbers = np.array([-1 if value is None else value for value in values], dtype=np.int64)
-    return checked_numbers(numbers, columns.classes, name)
-
-
 def _as_json(feature: Any) -> dict[str, Any]:
     """The feature as it would stand in a Parquet file's metadata, as far as we look at it."""
     # a list of one feature is what older versions of the library write for a column of lists
@@ -194,6 +197,17 @@ def _is_label(feature: dict[str, Any]) -> bool:
     return feature["_type"] == "ClassLabel" or (
         feature["_type"] == "Value" and str(feature["dtype"]).startswith(integers_or_text)
     )
+
+
+def _is_row(feature: dict[str, Any]) -> bool:
+    """Whether a column of this feature, alone, is labels of numbers: lists, floats, booleans."""
+    inner = feature["inner"]
+    return _is_number(inner) if inner is not None else _is_number(feature) and not _is_label(feature)
+
+
+def _kind(feature: dict[str, Any]) -> Kind:
+    holds = feature["dtype"] if feature["_type"] == "Value" else feature["_type"]
+    return Kind(str(holds), _is_label(feature), _is_row(feature))
 
 
 def _is_number(feature: dict[str, Any]) -> bool:

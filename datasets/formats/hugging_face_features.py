@@ -3,12 +3,12 @@
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from augpipe.datasets.metadata.label_names import as_list, label_like, unread, unusable
 from augpipe.datasets.metadata.names import listed
 
 IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp")
-LABEL_NAMES = ("label", "labels", "cls", "class", "target", "fine_label")
 
 
 class Columns(NamedTuple):
@@ -18,6 +18,19 @@ class Columns(NamedTuple):
     label: str | None
     classes: tuple[str, ...] | None
     """Label -> class name, where the features say it."""
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Kind(NamedTuple):
+    """What a column holds that is no image."""
+
+    holds: str
+    """Its type, for messages."""
+    is_class: bool
+    """Whether it holds integers or texts."""
+    is_number: bool
+    """Whether it is read as numbers where `label=` names it."""
 
 
 def parse_features(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
@@ -37,43 +50,61 @@ def kind_of(feature: Any) -> str:
 def choose_columns(
     features: Mapping[str, Any],
     pictures: Sequence[str],
-    numbers_or_texts: Sequence[str],
+    others: Mapping[str, Kind],
     *,
     image: str | None,
-    label: str | None,
+    label: str | Literal[False] | None,
 ) -> Columns:
     """Pick the columns of a table.
 
     Args:
         features: column -> Hugging Face's feature, as JSON; may be empty.
-        images: the columns that could hold encoded images, by their type.
-        numbers_or_texts: those that could hold labels, by their type.
+        pictures: the columns that could hold encoded images, by their type.
+        others: all other columns.
         image: the column that the user named, or None.
-        label: likewise.
+        label: likewise; False for none.
 
     Raises:
-        ValueError: there is no such column, none for images, or more than one; lists them.
+        ValueError: there is no such column, none for images, or more than one; or one that looks like the label cannot
+            be used. Lists them.
     """
     chosen = _image(features, pictures, image)
     classes_of = {name: _class_names(feature) for name, feature in features.items() if kind_of(feature) == "ClassLabel"}
-    if label is not None and label not in numbers_or_texts:
-        raise ValueError(
-            f"label={label!r} is no column of integers or of text. Those are "
-            f"{listed(numbers_or_texts, most=20) or 'none'}"
-        )
-    if label is None:
-        known = [name for name in numbers_or_texts if name in classes_of]
-        named = [name for name in LABEL_NAMES if name in (known or numbers_or_texts)]
-        found = named or known
-        label = found[0] if found else None
-        if len(known) > 1:
-            others = [name for name in known if name != label]
-            warnings.warn(
-                f"several columns hold classes: {label!r} is taken, and {listed(others)} left out. "
-                "Pass label= to choose.",
-                stacklevel=2,
+    usable = [name for name, kind in others.items() if kind.is_class]
+    if label is False:
+        return Columns(chosen, None, None)
+    if label is not None:
+        if label not in usable:
+            raise ValueError(
+                f"label={label!r} is no column of integers or of text. Those are {listed(usable, most=20) or 'none'}"
             )
-    return Columns(chosen, label, None if label is None else classes_of.get(label))
+        return Columns(chosen, label, classes_of.get(label))
+    looks = label_like(list(others))
+    if looks and looks[0] not in usable:
+        kind = others[looks[0]]
+        raise ValueError(unusable(f"column {looks[0]!r}", kind.holds, kind.is_number))
+    known = [name for name in usable if name in classes_of]
+    found = label_like(known or usable) or known
+    if not found:
+        return Columns(chosen, None, None, left_out=_unread(list(others)))
+    label = found[0]
+    if len(known) > 1:
+        rest = [name for name in known if name != label]
+        warnings.warn(
+            f"several columns hold classes: {label!r} is taken, and {listed(rest)} left out. Pass label= to choose.",
+            stacklevel=2,
+        )
+    notes = [] if label == "label" else [f"labels are column {label!r}"]
+    notes += [f"not read: {text}" for text in _unread([name for name in looks if name != label])]
+    return Columns(chosen, label, classes_of.get(label), tuple(notes))
+
+
+def _unread(columns: Sequence[str]) -> tuple[str, ...]:
+    if not columns:
+        return ()
+    remedy = f"label={columns[0]!r} reads {'one' if columns[1:] else 'it'}"
+    several = f", label={as_list(columns)} several as numbers" if columns[1:] else ""
+    return (unread(columns, "column of the table", remedy + several),)
 
 
 def _image(features: Mapping[str, Any], pictures: Sequence[str], image: str | None) -> str:

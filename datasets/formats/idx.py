@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,10 @@ _IMAGES = re.compile(r"images(.?)idx[34]")
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 _MAX_DIMENSIONS = 4
 _CHUNK_BYTES = 1 << 20
+_NONE = 255
+"""What -1, no label, becomes in uint8."""
+_LABEL_FILES = ("label", "target", "idx1")
+"""One of these is in the name of a file that looks like labels."""
 
 
 class IdxSource(LabelledSource):
@@ -36,25 +40,28 @@ class IdxSource(LabelledSource):
     Args:
         images: the file of images, as distributed (`train-images-idx3-ubyte`) or `.gz`.
         labels: the file of labels; if left out it is looked for beside, under the same name with "labels" for
-            "images", and all labels are -1 where it is not there.
+            "images"; False for none, all -1. Where it is not there, all labels are -1 too, unless another file beside
+            holds as many labels. 255 is -1 where it is none of the classes and other labels are below 254.
         classes: label -> class name; "0", "1", ... if left out.
 
     Raises:
-        ValueError: no such file, no IDX file, another type than uint8, truncated or too long, or labels that do not
-            fit.
+        ValueError: no such file, no IDX file, another type than uint8, truncated or too long, labels that do not fit,
+            or labels beside it of another name.
         OSError: a file cannot be read.
     """
 
     def __init__(
         self,
         images: str | os.PathLike[str],
-        labels: str | os.PathLike[str] | None = None,
+        labels: str | os.PathLike[str] | Literal[False] | None = None,
         *,
         classes: Sequence[str] = (),
     ) -> None:
         self._path = os.fspath(images)
         self._where = printable(self._path)
-        self._labels_path = labels_beside(self._path) if labels is None else os.fspath(labels)
+        self._labels_path = labels_beside(self._path) if labels is None else None
+        if labels is not None and labels is not False:
+            self._labels_path = os.fspath(labels)
         self._array = IdxArray(self._path)
         shape = self._array.shape
         if len(shape) < 3:
@@ -67,13 +74,20 @@ class IdxSource(LabelledSource):
                 f"{printable(self._path)} holds an array of shape {shape}, and images are (N, H, W) or (N, H, W, 1 | 3 "
                 "| 4), each at least 1. Write it anew."
             )
+        if labels is None and self._labels_path is None:
+            _refuse_other_labels(self._path, shape[0])
         numbers = np.full(shape[0], -1) if self._labels_path is None else IdxArray(self._labels_path).whole()
         if numbers.shape != shape[:1]:
             raise ValueError(
                 f"{printable(str(self._labels_path))} holds labels of shape {numbers.shape}, and "
                 f"{printable(self._path)} has {count(shape[0], 'image')}. Give the two files that belong together."
             )
-        self._labels, self.classes = checked_numbers(numbers.astype(np.int64), tuple(classes) or None, self.name)
+        numbers = numbers.astype(np.int64)
+        is_none = numbers == _NONE
+        if is_none.any() and (len(classes) <= _NONE if classes else numbers[~is_none].max(initial=-1) < _NONE - 1):
+            numbers[is_none] = -1
+            self.notes = (f"label {_NONE} is read as -1, as int8 writes it",)
+        self._labels, self.classes = checked_numbers(numbers, tuple(classes) or None, self.name)
 
     def __len__(self) -> int:
         return self._array.shape[0]
@@ -99,7 +113,7 @@ class IdxSource(LabelledSource):
         return f"{printable(self._path)}, image {sample_id}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), classes=tuple(self.classes)), (self._path, self._labels_path)
+        return partial(type(self), classes=tuple(self.classes)), (self._path, self._labels_path or False)
 
 
 def labels_beside(path: str) -> str | None:
@@ -110,6 +124,38 @@ def labels_beside(path: str) -> str | None:
     wanted = os.path.join(folder, _IMAGES.sub(r"labels\1idx1", name))
     others = wanted.removesuffix(".gz") if wanted.endswith(".gz") else f"{wanted}.gz"
     return next((found for found in (wanted, others) if os.path.isfile(found)), None)
+
+
+def _refuse_other_labels(path: str, num_images: int) -> None:
+    """Refuse to pass over a file beside that looks like the labels and belongs to no other images."""
+    folder = os.path.dirname(path)
+    with os.scandir(folder or os.curdir) as entries:
+        names = {entry.name for entry in entries if entry.is_file()}
+    of_others = {labels_beside(os.path.join(folder, name)) for name in names}
+    for name in sorted(names):
+        beside = os.path.join(folder, name)
+        if beside in of_others or beside == path or not any(part in name.lower() for part in _LABEL_FILES):
+            continue
+        num_labels = _first_dimension(beside)
+        if num_labels == num_images:
+            raise ValueError(
+                f"{printable(path)} has no labels by its name, and {printable(name)} beside it holds {num_labels}. "
+                f"Pass labels={printable(beside)!r}, or labels=False for none, to IdxSource."
+            )
+
+
+def _first_dimension(path: str) -> int | None:
+    """How many items an IDX file of any type holds; None where it is none."""
+    try:
+        with open(path, "rb") as file:
+            is_compressed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            start = gzip.GzipFile(fileobj=file).read(8) if is_compressed else file.read(8)
+    except (OSError, EOFError, zlib.error):
+        return None
+    if len(start) < 8 or start[:2] != b"\0\0" or start[2] not in _DTYPES or not 1 <= start[3] <= 2:
+        return None
+    return int.from_bytes(start[4:], "big")
 
 
 class IdxArray:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.datasets.metadata.labels import LabelColumn, as_integer
+from augpipe.datasets.metadata.labels import MAX_FLOAT32, LabelColumn, as_number
 from augpipe.source import Labels, as_label_rows
 
 COLUMN_PREFIX = "label_"
@@ -38,6 +38,10 @@ class NumberRows:
         for number in numbers:
             if not isinstance(number, (int, float)):
                 raise ValueError(f"its label holds {number!r:.100}, and a list is a label of numbers. Write one")
+            if not abs(number) <= MAX_FLOAT32:  # no NaN is
+                raise ValueError(
+                    f"its label holds {number!r:.100}, and labels are finite numbers of float32. Write one"
+                )
         width = self._width or len(numbers)
         if len(numbers) != width or not width:
             raise ValueError(
@@ -45,10 +49,7 @@ class NumberRows:
                 "are of one length. Write lists of class numbers as rows of 0 and 1 (multi-hot)"
             )
         self._width = width
-        try:
-            self._numbers.extend(numbers)
-        except OverflowError:
-            raise ValueError("its label holds a whole number that no float is. Write smaller ones") from None
+        self._numbers.extend(numbers)
         self._are_whole = self._are_whole and all(type(number) is int and abs(number) < 2**53 for number in numbers)
 
     def numbered(self) -> Labels:
@@ -72,17 +73,17 @@ class LabelRows(NumberRows):
         """The next sample's label.
 
         Raises:
-            ValueError: a text is no number; the reason alone.
+            ValueError: a text is no finite number of float32; the reason alone.
         """
         numbers: list[int | float] = []
         for column, text in zip(self._columns, texts, strict=True):
-            whole = as_integer(text.strip())
-            try:
-                numbers.append(float(text) if whole is None else whole)
-            except ValueError:
+            number = as_number(text.strip())
+            if number is None or abs(number) > MAX_FLOAT32:
                 raise ValueError(
-                    f"column {column!r} holds {text!r:.100}, and labels of several columns are numbers. Write one."
-                ) from None
+                    f"column {column!r} holds {text!r:.100}, and labels of several columns are finite numbers. "
+                    "Write one."
+                )
+            numbers.append(number)
         self.append(numbers)
 
     def names(self, classes: Sequence[str] | None) -> tuple[str, ...]:

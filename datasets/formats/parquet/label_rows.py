@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.plural import count
+from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.names import listed
 from augpipe.source import Labels, as_label_rows
 
@@ -18,28 +20,33 @@ def is_list_of_numbers(arrow: ModuleType, kind: Any) -> bool:
     return is_list and is_number(arrow, kind.value_type)
 
 
+def is_row(arrow: ModuleType, kind: Any) -> bool:
+    """Whether a column of this type, alone, is labels of numbers: lists, floats, booleans."""
+    return is_list_of_numbers(arrow, kind) or (is_number(arrow, kind) and not arrow.types.is_integer(kind))
+
+
 def is_number(arrow: ModuleType, kind: Any) -> bool:
     """Whether a column of this type holds numbers, or booleans."""
     kinds = arrow.types
     return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind))
 
 
-def label_columns(arrow: ModuleType, schema: Any, label: str | Sequence[str] | None) -> tuple[str, ...]:
+def label_columns(arrow: ModuleType, schema: Any, label: LabelArgument) -> tuple[str, ...]:
     """The columns that labels of several numbers lie in; none where labels are classes, or there are none.
 
     Args:
         arrow: pyarrow.
         schema: the file's.
-        label: what the user named: a column of lists, or several columns.
+        label: what the user named: a column of lists, of floats or booleans, or several columns.
 
     Raises:
         ValueError: a column is missing, or holds no numbers; the reason alone.
     """
-    if label is None:
+    if label is None or label is False:
         return ()
     if isinstance(label, str):
         found = schema.field(label).type if label in schema.names else None
-        return (label,) if found is not None and is_list_of_numbers(arrow, found) else ()
+        return (label,) if found is not None and is_row(arrow, found) else ()
     numbers = [field.name for field in schema if is_number(arrow, field.type)]
     for name in label:
         if name not in numbers:
@@ -56,7 +63,7 @@ def read_label_rows(arrow: ModuleType, file: Any, names: Sequence[str]) -> Label
     """(rows, k) of one file.
 
     Raises:
-        ValueError: a row is empty, or of another length than the first; the reason alone.
+        ValueError: a row is empty, of another length than the first, or not of finite numbers; the reason alone.
     """
     table = file.read(columns=list(names), use_threads=False)
     columns = [table.column(name).combine_chunks() for name in names]
@@ -64,7 +71,7 @@ def read_label_rows(arrow: ModuleType, file: Any, names: Sequence[str]) -> Label
         if column.null_count:
             raise ValueError(f"column {name!r} holds no label in {column.null_count} rows. Fill them, or drop the rows")
     if not is_list_of_numbers(arrow, columns[0].type):
-        return as_label_rows(np.stack([_numbers(column) for column in columns], axis=1))
+        return _finite(as_label_rows(np.stack([_numbers(column) for column in columns], axis=1)), names)
     (column,) = columns
     flat = column.flatten()
     if flat.null_count:
@@ -75,7 +82,18 @@ def read_label_rows(arrow: ModuleType, file: Any, names: Sequence[str]) -> Label
             f"column {names[0]!r} holds lists of {lengths.min()} to {lengths.max()} numbers, and labels are of one "
             "length. Write lists of class numbers as rows of 0 and 1 (multi-hot)"
         )
-    return as_label_rows(_numbers(flat).reshape(len(lengths), lengths[0] if len(lengths) else 0))
+    rows = _numbers(flat).reshape(len(lengths), lengths[0] if len(lengths) else 0)
+    return _finite(as_label_rows(rows), names)
+
+
+def _finite(labels: Labels, names: Sequence[str]) -> Labels:
+    wrong = ~np.isfinite(labels).all(axis=1)
+    if wrong.any():
+        raise ValueError(
+            f"the labels ({listed(names)}) of {count(int(wrong.sum()), 'row')}, the first of them row "
+            f"{int(wrong.argmax())}, are NaN or beyond float32, and labels are finite. Fill them, or drop the rows"
+        )
+    return labels
 
 
 def _lengths(arrow: ModuleType, column: Any) -> npt.NDArray[np.int64]:

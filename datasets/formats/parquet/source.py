@@ -5,15 +5,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
-from augpipe.datasets.formats.hugging_face_features import Columns, choose_columns, parse_features
-from augpipe.datasets.formats.parquet.label_rows import label_columns, read_label_rows
+from augpipe.datasets.formats.hugging_face_features import Columns, Kind, choose_columns, parse_features
+from augpipe.datasets.formats.parquet.label_rows import is_row, label_columns, read_label_rows
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
+from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import checked_names
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
@@ -46,8 +47,9 @@ class ParquetSource(ContainerSource):
         paths: a Parquet file, a folder whose `*.parquet` are taken sorted by name, a pattern such as
             `data/train-*.parquet`, or a sequence of files; paths or URLs.
         image: the column of images; found if left out.
-        label: the column of labels; found if left out. A column of lists of one length, or several columns of numbers,
-            is named: each label is that many numbers then, for several classes at once, soft labels or regression.
+        label: the column of labels; found if left out, False for none. A column of lists of one length, of floats or
+            booleans, or several columns of numbers, is named: each label is that many numbers then, for several classes
+            at once, soft labels or regression.
         classes: label -> class name, instead of those that the features name.
         cache_bytes: how much of decoded row groups is kept.
         remote: limits and the cache of files at URLs; the environment's if left out.
@@ -55,7 +57,7 @@ class ParquetSource(ContainerSource):
     Raises:
         ImportError: pyarrow is not installed, or a package for a URL.
         ValueError: no such file, one that is no Parquet or damaged, files of different columns, a folder of several
-            splits, no column that fits, or labels that do not.
+            splits, no column that fits, labels that do not, or a column that looks like the label and cannot be used.
         OSError: a file cannot be read; `RemoteError` where no usable answer came.
     """
 
@@ -64,7 +66,7 @@ class ParquetSource(ContainerSource):
         paths: Paths,
         *,
         image: str | None = None,
-        label: str | Sequence[str] | None = None,
+        label: LabelArgument = None,
         classes: Sequence[str] | None = None,
         cache_bytes: int = CACHE_BYTES,
         remote: RemoteSettings | None = None,
@@ -78,7 +80,7 @@ class ParquetSource(ContainerSource):
         self._cache_bytes = cache_bytes
         self._first_groups = [0]  # file -> its first row group among all
         self._groups: list[int] = []  # rows of each row group
-        labels = LabelColumn()
+        labels = LabelColumn("the column")
         numbers: list[npt.NDArray[np.int64]] = []
         rows: list[Labels] = []
         row_columns: tuple[str, ...] = ()
@@ -90,8 +92,8 @@ class ParquetSource(ContainerSource):
                 with parquet.ParquetFile(self._given(file_number), memory_map=False) as file:
                     schema = file.schema_arrow
                     row_columns = label_columns(arrow, schema, label)
-                    named = label if isinstance(label, str) and not row_columns else None
-                    found = _columns(arrow, schema, image, named)
+                    named = label if (isinstance(label, str) or label is False) and not row_columns else None
+                    found = _columns(arrow, schema, image, False if row_columns else named)
                     columns = columns or found
                     if found[:2] != columns[:2] or found.classes != columns.classes:
                         raise ValueError(
@@ -112,6 +114,7 @@ class ParquetSource(ContainerSource):
                 raise ValueError(f"{printable(path)}: {str(error).rstrip('.')}.") from error
         assert columns is not None
         self._columns = columns
+        self.notes, self.left_out = columns.notes, columns.left_out
         self._group_ends = list(accumulate(self._groups, initial=0))
         self._ends = [self._group_ends[last] for last in self._first_groups[1:]]
         if not len(self):
@@ -147,7 +150,7 @@ class ParquetSource(ContainerSource):
 
     def _numbered(
         self, labels: LabelColumn, numbers: list[npt.NDArray[np.int64]], classes: Sequence[str] | None
-    ) -> tuple[npt.NDArray[np.int32] | None, tuple[str, ...]]:
+    ) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """All labels (None where there are none) and the classes, once they fit one another."""
         names = self._columns.classes if classes is None else tuple(classes)
         if self._columns.label is None:
@@ -159,7 +162,9 @@ class ParquetSource(ContainerSource):
                 "The files are damaged, or not of one data set."
             )
         if len(labels):
-            return labels.numbered(names, self.name)
+            numbered = labels.numbered(names, self.name)
+            self.notes += labels.notes
+            return numbered
         return checked_numbers(np.concatenate(numbers), names, self.name)
 
     def _stacked(
@@ -222,19 +227,22 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
     return pyarrow, pyarrow.parquet
 
 
-def _columns(arrow: ModuleType, schema: Any, image: str | None, label: str | None) -> Columns:
+def _columns(arrow: ModuleType, schema: Any, image: str | None, label: str | Literal[False] | None) -> Columns:
     kinds = arrow.types
-    images, others = [], []
+    images: list[str] = []
+    others: dict[str, Kind] = {}
     for field in schema:
         kind = field.type
         if kinds.is_struct(kind):
             inner = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
             if "bytes" in inner and (kinds.is_binary(inner["bytes"]) or kinds.is_large_binary(inner["bytes"])):
                 images.append(field.name)
+                continue
         elif kinds.is_binary(kind) or kinds.is_large_binary(kind):
             images.append(field.name)
-        elif kinds.is_integer(kind) or _is_text(arrow, kind):
-            others.append(field.name)
+            continue
+        is_class = kinds.is_integer(kind) or _is_text(arrow, kind)
+        others[field.name] = Kind(str(kind), is_class, is_row(arrow, kind))
     return choose_columns(parse_features(schema.metadata), images, others, image=image, label=label)
 
 

@@ -4,18 +4,20 @@ import json
 import re
 from array import array
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
 from augpipe.datasets.files.image_files import EXTENSIONS
 from augpipe.datasets.formats.tar.headers import Member, read_members
+from augpipe.datasets.metadata.label_names import label_like
 from augpipe.datasets.metadata.label_rows import AnyLabels, Numbers
 from augpipe.datasets.metadata.names import NameTable, printable
 
 MAX_IMAGE_BYTES = 2**31 - 1
 _MAX_LABEL_BYTES = 4096
 _MAX_JSON_BYTES = 1 << 24
+_LISTS = ("csv", "tsv", "jsonl")
 _NAME = re.compile(rb"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
 _META = re.compile(rb"__[^/]*__(/.*)?", re.DOTALL)
 
@@ -31,10 +33,11 @@ class TarIndexer:
 
     Args:
         extension: which member of a sample is its image, e.g. "jpg" or "left.png"; found by its last part if None.
-        label_key: what the label is called in a sample's JSON member.
+        label: the member, by its extension, or else the field of the JSON member that holds the label; if None, "cls"
+            or "label". False reads none.
     """
 
-    def __init__(self, extension: str | None, label_key: str) -> None:
+    def __init__(self, extension: str | None, label: str | Literal[False] | None) -> None:
         self.offsets = array("Q")
         self.lengths = array("I")
         self.names = NameTable()
@@ -45,8 +48,15 @@ class TarIndexer:
         """Samples that were passed over, as they hold no image."""
         self.found_extensions: set[str] = set()
         """The names of a few samples that were passed over."""
+        self.num_labelled = 0
+        self.extensions: set[str] = set()
+        """Of a few members beside images."""
+        self.fields: set[str] = set()
+        """The fields of JSON members that look like labels, and were not read."""
+        self.lists: list[str] = []
+        """A few members that may list labels."""
         self._extension = None if extension is None else extension.lower().lstrip(".")
-        self._label_key = label_key
+        self._label = label
 
     def add(self, path: str, file: BinaryIO) -> None:
         """Index one tar file.
@@ -59,7 +69,7 @@ class TarIndexer:
             ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
             OSError: it cannot be read.
         """
-        hashes = array("q")
+        hashes, apart = array("q"), array("q")
         first = len(self.offsets)
         group: _Group | None = None
         try:
@@ -69,18 +79,19 @@ class TarIndexer:
                     continue
                 key, extension = match[1], match[2].decode("utf-8", "backslashreplace").lower()
                 if group is None or key != group.key:
-                    self._close(file, group, hashes)
+                    self._close(file, group, hashes, apart)
                     group = _Group(key, {})
                 if extension in group.members:
                     raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it anew")
                 group.members[extension] = member
-            self._close(file, group, hashes)
+            self._close(file, group, hashes, apart)
+            self._check_apart(hashes, apart, first)
             self._check_keys(hashes, first)
         except ValueError as error:
             raise ValueError(f"{printable(path)}: {error}.") from error
         self.ends.append(len(self.offsets))
 
-    def _close(self, file: BinaryIO, group: _Group | None, hashes: "array[int]") -> None:
+    def _close(self, file: BinaryIO, group: _Group | None, hashes: "array[int]", apart: "array[int]") -> None:
         """Take a sample whose members are all there."""
         if group is None:
             return
@@ -89,6 +100,10 @@ class TarIndexer:
             self.num_without_image += 1
             if len(self.found_extensions) < 20:
                 self.found_extensions.update(group.members)
+            if not group.members.keys().isdisjoint((self._label or "cls", "json")):
+                apart.append(hash(group.key))
+            if len(self.lists) < 3 and not group.members.keys().isdisjoint(_LISTS):
+                self.lists += [_shown(member.name) for member in group.members.values()]
             return
         member = group.members[chosen]
         if member.num_bytes > MAX_IMAGE_BYTES:
@@ -97,9 +112,13 @@ class TarIndexer:
                 f"{MAX_IMAGE_BYTES} is not read. Take it out"
             )
         try:
-            self.labels.append(self._label(file, group))
+            label = self._label_of(file, group)
+            self.labels.append(label)
         except ValueError as error:
             raise ValueError(f"sample {_shown(group.key)!r}: {error}") from error
+        self.num_labelled += label is not None
+        if len(self.extensions) < 20:
+            self.extensions.update(extension for extension in group.members if extension != chosen)
         self.offsets.append(member.offset)
         self.lengths.append(member.num_bytes)
         self.names.extend([member.name])
@@ -118,8 +137,10 @@ class TarIndexer:
             )
         return found[0] if found else None
 
-    def _label(self, file: BinaryIO, group: _Group) -> str | Numbers | None:
-        if (member := group.members.get("cls")) is not None:
+    def _label_of(self, file: BinaryIO, group: _Group) -> str | Numbers | None:
+        if self._label is False:
+            return None
+        if (member := group.members.get(self._label or "cls")) is not None:
             text = _text(file, member, _MAX_LABEL_BYTES).strip()
             if not text:
                 raise ValueError(
@@ -141,15 +162,32 @@ class TarIndexer:
             raise ValueError(
                 f"its member {_shown(member.name)!r} is no JSON: {str(error) or 'nested too deep'}"
             ) from error
-        label = fields.get(self._label_key) if isinstance(fields, dict) else None
+        name = self._label or "label"
+        if not isinstance(fields, dict):
+            return None
+        if name not in fields and self._label is None:
+            self.fields.update(label_like(list(fields)))
+        label = fields.get(name)
         if label is None or isinstance(label, list):
             return label
-        if isinstance(label, bool) or not isinstance(label, (int, str)):
+        is_float = isinstance(label, float)
+        if isinstance(label, bool) or not isinstance(label, (int, str, float)) or (is_float and self._label is None):
+            remedy = f"Pass label={name!r} to read it as numbers," if is_float else "Pass"
             raise ValueError(
-                f"its member {_shown(member.name)!r} gives {self._label_key}={label!r:.60}, and a label is an integer, "
-                "a name or a list of numbers. Pass label_key=, the field that holds it"
+                f"its member {_shown(member.name)!r} gives {name}={label!r:.60}, and a class is an integer or a name. "
+                f"{remedy} label= another field, or label=False to read none"
             )
         return str(label)
+
+    def _check_apart(self, hashes: Sequence[int], apart: Sequence[int], first: int) -> None:
+        """Refuse labels whose images stand elsewhere in the file: neither knows of the other."""
+        lost = np.flatnonzero(np.isin(np.array(hashes, np.int64), np.array(apart, np.int64)))
+        if len(lost) and self._label is not False:
+            key = printable(_key_of(self.names[first + int(lost[0])]))
+            raise ValueError(
+                f"the label of sample {key!r} lies apart from its image: a sample's files must follow one another. "
+                "Pack them anew: tar --sort=name; or pass label=False to TarSource to read no labels"
+            )
 
     def _check_keys(self, hashes: Sequence[int], first: int) -> None:
         """Refuse a key that comes again after another one: its sample would be two, each with a part of the members."""

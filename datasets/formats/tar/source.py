@@ -1,6 +1,7 @@
 """WebDataset tar files as they are: images by sample id, nothing unpacked."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.files.image_files import EXTENSIONS
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files, refuse_compressed
 from augpipe.datasets.formats.tar.index import TarIndexer
+from augpipe.datasets.formats.tar.labels import FOLDER, folder_labels, left_out, refuse_unread_labels
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.patterns import remote_files
@@ -22,7 +24,8 @@ class TarSource(ContainerSource):
     Members that follow one another and whose names agree up to the first dot are one sample, as in WebDataset. Its
     image is the member with an extension of `files.EXTENSIONS`. Its label is its `.cls` member, else the field `label`
     of its `.json` member, else none: integers, or class names, which are then sorted by their bytes. A tar file of
-    nothing but images is taken as well, all with label -1.
+    nothing but images is taken as well, all with label -1, unless something looks like their labels: they lie in
+    several folders, or members and fields have such names.
 
     Opening reads every header once, and keeps 24 bytes a sample beside the image's name. Any number of threads may
     read; a copy made by pickle takes the index along. All this holds for URLs too, where opening fetches most of each
@@ -32,13 +35,15 @@ class TarSource(ContainerSource):
         paths: a tar file, a folder whose tar files are taken sorted by name, a pattern such as
             `shard-{000000..000009}.tar` or `shard-*.tar`, or a sequence of tar files; paths or URLs.
         extension: which member is the image, where a sample has several: "jpg", "left.png".
-        label_key: the field of the JSON member that holds the label.
+        label: the member, by its extension, or else the field of the JSON member that holds the label; "folder" takes
+            the folders below those that all images have in common; False reads none.
         classes: label -> class name.
         remote: limits and the cache of files at URLs; the environment's if left out.
 
     Raises:
         ValueError: no such file; one that is no tar file, is compressed, truncated or damaged, holds a link, a device
-            or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit. Says where.
+            or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit, that lie apart
+            from their images, or that are not read by themselves. Says where.
         OSError: a file cannot be read; `RemoteError` where no usable answer came.
         ImportError: a package for its URL is missing.
     """
@@ -48,14 +53,14 @@ class TarSource(ContainerSource):
         paths: Paths,
         *,
         extension: str | None = None,
-        label_key: str = "label",
+        label: str | Literal[False] | None = None,
         classes: Sequence[str] | None = None,
         remote: RemoteSettings | None = None,
     ) -> None:
         urls = remote_files(paths, ".tar", remote)
         super().__init__(container_files(paths, "tar", ".tar") if urls is None else [shown(url) for url in urls])
         self._files: FileSet | RemoteFileSet = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
-        indexer = TarIndexer(extension, label_key)
+        indexer = TarIndexer(extension, False if label == FOLDER else label)
         for number, path in enumerate(self._paths):
             with self._files.open(number) as file:
                 refuse_compressed(path, file.read(6))
@@ -66,7 +71,16 @@ class TarSource(ContainerSource):
         self._lengths = np.frombuffer(indexer.lengths, np.uint32)
         self._names = indexer.names
         self._ends = indexer.ends
-        self._labels, self.classes = indexer.labels.numbered(classes, self.name)
+        labels = indexer.labels
+        try:
+            if label == FOLDER:
+                labels.texts = folder_labels(self._names)
+            elif label is not False and not indexer.num_labelled:
+                refuse_unread_labels(indexer, label)
+        except ValueError as error:
+            raise ValueError(f"{self._where}: {error}.") from error
+        self._labels, self.classes = labels.numbered(classes, self.name)
+        self.notes, self.left_out = labels.texts.notes, left_out(indexer)
 
     def read(self, sample_id: int) -> bytes:
         """The image's bytes, copied out of the tar file.

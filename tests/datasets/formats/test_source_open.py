@@ -85,7 +85,7 @@ def numbered(texts: list[str | None], classes: list[str] | None = None) -> tuple
 def test_labels_as_texts() -> None:
     assert numbered([]) == ([], ())
     assert numbered([None, None]) == ([-1, -1], ())
-    assert numbered(["2", "+0", "-1", None, "02"]) == ([2, 0, -1, -1, 2], ("0", "1", "2"))
+    assert numbered(["2", "+0", "-1", None, "2"]) == ([2, 0, -1, -1, 2], ("0", "1", "2"))
     assert numbered(["-1"]) == ([-1], ())
     assert numbered(["b", None, "a", "b"]) == ([1, -1, 0, 1], ("a", "b"))
     assert numbered(["1", "0"], ["a", "b"]) == ([1, 0], ("a", "b"))

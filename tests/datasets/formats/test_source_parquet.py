@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.datasets.formats.hugging_face_features import choose_columns
+from augpipe.datasets.formats.hugging_face_features import Kind, choose_columns
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
 from augpipe.datasets.formats.parquet.source import ParquetSource, _row_counts
 from augpipe.datasets.open import open_source
@@ -125,8 +125,8 @@ def test_columns_that_are_refused(tmp_path: Path) -> None:
     assert ParquetSource(path, image="b").read(0) == b"b"
     with pytest.raises(ValueError, match=r"image='n' is no column of encoded images .* Those are 'a', 'b'"):
         ParquetSource(path, image="n")
-    with pytest.raises(ValueError, match=r"label='x' is no column of integers or of text. Those are 'n'"):
-        ParquetSource(path, image="a", label="x")
+    with pytest.raises(ValueError, match=r"label='b' is no column of integers or of text. Those are 'n'"):
+        ParquetSource(path, image="a", label="b")
     none = put(tmp_path / "b.parquet", {"n": [1]})
     with pytest.raises(ValueError, match=r"b.parquet: no column holds encoded images"):
         ParquetSource(none)
@@ -323,5 +323,6 @@ def test_metadata_of_others_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_names_win_over_position() -> None:
-    columns = choose_columns({}, ["thumbnail", "jpg"], ["width", "class"], image=None, label=None)
-    assert columns == ("jpg", "class", None)
+    others = dict.fromkeys(("width", "class"), Kind("int64", is_class=True, is_number=False))
+    columns = choose_columns({}, ["thumbnail", "jpg"], others, image=None, label=None)
+    assert columns[:3] == ("jpg", "class", None)

@@ -120,7 +120,7 @@ def test_joined_by_cat(tmp_path: Path) -> None:
         ([("1.json", b"[" * 100000), ("1.jpg", b"")], "its member '1.json' is no JSON"),
         (
             [("1.json", b'{"label": 1.5}'), ("1.jpg", b"")],
-            "gives label=1.5, and a label is an integer, a name or a list",
+            "gives label=1.5, and a class is an integer or a name",
         ),
         ([("1.cls", b"-2"), ("1.jpg", b"")], "1.jpg: label '-2' is no class number"),
         ([("1.cls", b"99999999"), ("1.jpg", b"")], "1.jpg: label '99999999' is no class number"),

@@ -186,7 +186,10 @@ GOOD = example(image=of_bytes(b"good"), label=of_ints(1))
         (example(image=of_bytes()), "'image' holds 0 values"),
         (example(image=of_bytes(b"a", b"b")), "'image' holds 2 values"),
         (example(image=of_bytes(b"a"), label=of_ints(1, 2)), "'label' holds 2 numbers"),
-        (example(image=of_bytes(b"a"), label=of_floats(1.0)), "'label' holds float, and a class is int64 or a text"),
+        (
+            example(image=of_bytes(b"a"), label=of_floats(1.0)),
+            "'label' looks like the label and holds float, and a class is an integer or a text",
+        ),
         (example(image=of_bytes(b"a"), label=of_bytes(b"\xff")), "'label' is not UTF-8"),
         (example(image=of_bytes(b"a"), label=of_bytes(b"a" * 5000)), "a label is one short text"),
         (example(image=of_bytes(b"a") + of_ints(1)), "'image' holds lists of 2 kinds"),

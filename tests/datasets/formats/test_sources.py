@@ -305,8 +305,8 @@ def test_list_with_classes_given(tmp_path: Path) -> None:
         ("", r"list.csv lists no photograph\. Write one a line"),
         ("path,label\n", r"list.csv lists no photograph"),
         (
-            "image,class\n1.jpg,cat\n",
-            r"line 1: neither a header with a column 'path' .*: image, class\. Name the columns",
+            "photo,kind\n1.jpg,cat\n",
+            r"line 1: neither a header with a column 'path' .*: photo, kind\. Name the columns",
         ),
         ("file.name,label\n1.jpg,cat\n", r"line 1: neither a header with a column 'path'"),
         ("1.jpg,0\n\na b.jpg\n", r"line 3: 1 columns, and 2 are needed as in the first line\. Complete"),
