@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.patterns import SPLITS
+from augpipe.datasets.files.splits import splits_among
 from augpipe.datasets.formats.tar.index import TarIndexer
 from augpipe.datasets.metadata.label_names import label_like
 from augpipe.datasets.metadata.labels import LabelColumn
@@ -25,8 +25,8 @@ def folder_labels(names: NameTable) -> LabelColumn:
     for number in range(len(names)):
         folders = _folders(names[number])[num_common:]
         labels.append(folders[0] if folders else None)
-    splits = [name for name in _class_folders(names) if name.lower() in SPLITS]
-    if len(splits) > 1:
+    splits = splits_among(_class_folders(names))
+    if splits:
         raise ValueError(f"folders {listed(splits)} are splits, and no classes. Pack each into a tar file of its own")
     return labels
 

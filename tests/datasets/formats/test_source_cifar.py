@@ -104,7 +104,8 @@ def test_without_names_the_length_tells(tmp_path: Path) -> None:
 def test_folder_needs_a_split(tmp_path: Path) -> None:
     folder = cifar10(tmp_path)
     with pytest.raises(
-        ValueError, match=r"holds 2 splits: 'train', 'test'. Give the files of one.*data_batch_\{1..5\}"
+        ValueError,
+        match=r"holds 2 splits: 'train', 'test'. Give split=.train., or the files of one.*data_batch_\{1..5\}",
     ):
         open_source(folder)
     with pytest.raises(ValueError, match=r"split='valid' is not in cifar10. Valid: train, test"):

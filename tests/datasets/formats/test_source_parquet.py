@@ -68,7 +68,9 @@ def test_several_files_count_on(tmp_path: Path) -> None:
         assert source.name(10) == f"{paths[1]}, row 0"
         assert source.name(26) == f"{paths[2]}, row 7"
     standard(tmp_path / "test-00000-of-00001.parquet")
-    with pytest.raises(ValueError, match=r"holds 2 splits: test, train. Give one of them by a pattern"):
+    with pytest.raises(
+        ValueError, match=r"holds 2 splits: test, train. Give one of them by split=.train., or by a pattern"
+    ):
         open_source(tmp_path)
 
 

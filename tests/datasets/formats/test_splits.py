@@ -80,7 +80,7 @@ def test_a_split_is_asked_for(tmp_path: Path) -> None:
 def test_a_split_of_files(tmp_path: Path) -> None:
     for name in ("train-000000.tar", "train-000001.tar", "val-000000.tar"):
         put_tar(tmp_path / name)
-    with pytest.raises(ValueError, match=r'holds 2 splits: train, val\. Give split="train"'):
+    with pytest.raises(ValueError, match=r'holds 2 splits: train, val\. Give one of them by split="train"'):
         open_source(tmp_path)
     assert len(open_source(tmp_path, split="train")) == 2
     assert len(TarSource(tmp_path, split="validation")) == 1
@@ -103,7 +103,9 @@ def test_a_split_of_cifar_and_idx(tmp_path: Path) -> None:
     idx = tmp_path / "mnist"
     idx.mkdir()
     for name, num in (("train", 3), ("t10k", 2)):
-        (idx / f"{name}-images-idx3-ubyte").write_bytes(bytes([0, 0, 8, 3, 0, 0, 0, num, 0, 0, 0, 1, 0, 0, 0, 1]) + bytes(num))
+        (idx / f"{name}-images-idx3-ubyte").write_bytes(
+            bytes([0, 0, 8, 3, 0, 0, 0, num, 0, 0, 0, 1, 0, 0, 0, 1]) + bytes(num)
+        )
     assert (len(open_source(idx, split="train")), len(open_source(idx, split="test"))) == (3, 2)
 
 
@@ -145,7 +147,7 @@ def test_classes_that_differ_from_the_training_sets_are_told(tmp_path: Path, lin
     )
     open_source(tmp_path / "val", classes=["ant", "bee", "cat"])
     assert lines.records[-1].levelno == logging.INFO
-    assert "of the classes given 1 has no photograph: 'bee'" in lines.records[-1].getMessage()
+    assert "classes given that have no photograph: 'bee'" in lines.records[-1].getMessage()
 
 
 def test_numbered_class_folders_sort_as_text(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
@@ -157,4 +159,3 @@ def test_numbered_class_folders_sort_as_text(tmp_path: Path, lines: pytest.LogCa
     assert "numbered class folders are sorted as text, as in torchvision: label 2 is '10'" in record.getMessage()
     open_source(tmp_path / "b")
     assert "sorted as text" not in lines.records[-1].getMessage()
-
