@@ -4,7 +4,8 @@ import csv
 import os
 import unicodedata
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Literal, NoReturn, TextIO
 
 from augpipe.checks.plural import count
@@ -17,6 +18,8 @@ from augpipe.datasets.metadata.names import NameTable, printable
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
 _NUM_CHECKED = 100
 """How many of the first files are looked for when a list is opened; at least one must be there."""
+_MOST_LISTS = 100
+"""How many lists that lie in a folder are looked into."""
 
 
 class FileListSource(FileSource):
@@ -106,6 +109,37 @@ class FileListSource(FileSource):
         self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
         self.left_out = listing.columns.left_out
         self._where = printable(text)
+
+
+def refuse_unread_lists(folder: str, names: Iterable[str]) -> None:
+    """Refuse a folder without classes of its own in which a list names the labels of photographs.
+
+    Args:
+        folder: where they lie.
+        names: its files.
+
+    Raises:
+        ValueError: one is such a list.
+    """
+    for name in islice((name for name in names if name.lower().endswith((".csv", ".tsv", ".jsonl"))), _MOST_LISTS):
+        path = os.path.join(folder, name)
+        is_list = not name.lower().endswith(".jsonl") and os.path.isfile(path) and _lists_labels(path)
+        if is_list or name == "metadata.jsonl":
+            first = "" if is_list else "Write it as a CSV list, path,label. "
+            raise ValueError(
+                f"{printable(path)} lists the labels of photographs in {printable(folder)}, and a folder's labels are "
+                f"its class folders. {first}Give that list itself, or move it away."
+            )
+
+
+def _lists_labels(path: str) -> bool:
+    """Whether the first line of a list names a photograph that is there, and its label."""
+    base = os.path.dirname(path)
+    try:
+        _, name, cells = next(iter(_Lines(path, base, Wanted(None, None, ()))))
+    except (ValueError, StopIteration):
+        return False
+    return cells is not None and os.path.lexists(os.path.join(base, name))
 
 
 def _refuse(path: str, line: int, reason: str) -> NoReturn:

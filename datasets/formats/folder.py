@@ -17,6 +17,7 @@ from augpipe.datasets.formats.class_folders import (
     refuse_mixture,
     refuse_splits,
 )
+from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
@@ -45,7 +46,8 @@ class FolderSource(FileSource):
 
     Raises:
         ValueError: there is no such folder, no image in it, photographs beside class folders, a class without any, a
-            folder not in `classes`, or folders of several splits; or not the one asked for.
+            folder not in `classes`, folders of several splits, or a list of labels in a folder without class folders;
+            or there is no such split.
         OSError: a folder cannot be listed.
     """
 
@@ -60,6 +62,8 @@ class FolderSource(FileSource):
         loose, folders, others = _look_into(path)
         names, unread = NameTable(), Unread()
         found = {folder: files for folder in folders if (files := sorted(_walk(path, folder, unread)))}
+        if len(found) < 2:
+            refuse_unread_lists(path, others)
         if not found and loose:
             unread.add_all(others)
             names.extend(sorted(map(os.fsencode, loose)))

@@ -56,6 +56,16 @@ def imagenet_tars(folder: Path, drawn: Path) -> None:
             tar.add(file, f"{number}.jpg")
 
 
+def train_csv(folder: Path, drawn: Path) -> None:
+    """A list of two images, with columns of every kind."""
+    (folder / "photos").mkdir()
+    lines = ["path,label,photo,species,x,y,score"]
+    for number, file in _repeated(drawn, 2):
+        os.link(file, folder / f"photos/{number}.jpg")
+        lines.append(f"photos/{number}.jpg,{number},{number}.jpg,{'bird' if number else 'ant'},{number},1,0.5")
+    (folder / "train.csv").write_text("\n".join(lines))
+
+
 def shards_with_a_fault(folder: Path, drawn: Path) -> None:
     """OUT, in two scales, with a bit of sample 5 turned in the smaller one."""
     shard_sets.build(folder / "OUT", (256, 512))
@@ -311,9 +321,13 @@ PAGES = {
     ),
     "docs/simulate.md": Page(then={"augpipe train": ("there('drawn/scaling.png', 'drawn/timeline.png')",)}),
     "docs/sources.md": Page(
-        files=(imagenet_tars,),
+        files=(imagenet_tars, train_csv),
         then={
             "from augpipe import": ("len(loader.source) == 147",),
+            "from augpipe.datasets.formats.file_list": (
+                "plain.classes == ('0', '1') and named.classes == ('ant', 'bird') and named.read(1)",
+                "numbers.labels().tolist() == [[0, 1, 0.5], [1, 1, 0.5]] and unlabelled.label(1) == -1",
+            ),
             "from augpipe.datasets.formats.tar.source": ("len(loader.source) == 147",),
             "class Mine": ("__import__('augpipe.source').source.is_source(Mine())",),
         },

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Augment, Batch, Loader, MixedLabels, Recipe, View, ops, order
+from augpipe import Augment, Batch, Loader, MixedLabels, Recipe, View, mixed_labels, ops, order
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.nn import AugmentModule
 from augpipe.ops.op import Op
@@ -168,8 +168,25 @@ def test_what_wants_one_integer_a_sample_is_told() -> None:
             consume()
     with pytest.raises(ValueError, match="num_classes=9 and a label is 9. Give 10 or more."):
         labels.soft(9)
-    unlabelled = MixedLabels(np.array([-1, 2]), np.array([1, -1]), np.array([0.25, 0.25], np.float32))
-    assert unlabelled.soft(3).tolist() == [[0.0, 0.75, 0.0], [0.0, 0.0, 0.25]]
+
+
+@pytest.mark.parametrize("as_torch", [False, True])
+@pytest.mark.parametrize("which", [0, 1])
+def test_soft_labels_of_samples_without_one_are_refused(which: int, as_torch: bool) -> None:
+    columns: list[Any] = [np.array([0, 2]), np.array([1, 1]), np.array([0.25, 0.25], np.float32)]
+    columns[which][1] = -1
+    unlabelled = MixedLabels(*(map(torch.from_numpy, columns) if as_torch else columns))
+    with pytest.raises(
+        ValueError, match=r"a label is -1, a sample without a class, which has no soft label. Leave such"
+    ):
+        unlabelled.soft(3)
+
+
+def test_soft_labels_that_are_none_are_nan_where_nobody_looks() -> None:
+    first, second = torch.tensor([[0], [-1], [2], [3]]), torch.tensor([[1], [1], [-1], [0]])
+    made = mixed_labels.nan_where_none(torch.full((4, 3), 0.5), first, second, 3)
+    assert made[0].tolist() == [0.5, 0.5, 0.5]
+    assert made[1:].isnan().all()
 
 
 class Vectors(MemorySource):

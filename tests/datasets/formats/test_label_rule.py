@@ -316,6 +316,17 @@ def test_a_list_in_a_flat_folder_is_not_passed_over(tmp_path: Path, text: str) -
     assert len(open_source(tmp_path / "metadata.csv")) == 1
 
 
+def test_a_list_beside_one_folder_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").touch()
+    (tmp_path / "train.csv").write_text("image,label\nimages/1.jpg,3\n")
+    with pytest.raises(ValueError, match=r"train.csv lists the labels of photographs"):
+        FolderSource(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "1.jpg").touch()
+    assert FolderSource(tmp_path).classes == ("images", "more")
+
+
 def test_other_files_in_a_flat_folder_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "1.jpg").touch()
     for name, text in (

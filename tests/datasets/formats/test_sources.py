@@ -373,7 +373,7 @@ def test_arrays_that_are_refused(arguments: tuple[object, ...], message: str) ->
 
 
 def test_open_source_finds_the_kind(tmp_path: Path) -> None:
-    put(tmp_path, "cat/1.jpg", "cat/plain")
+    put(tmp_path, "cat/1.jpg", "cat/plain", "dog/1.jpg")
     (tmp_path / "l.csv").write_text("cat/1.jpg,0\n")
     assert isinstance(open_source(tmp_path), FolderSource)
     assert isinstance(open_source(str(tmp_path / "l.csv")), FileListSource)
