@@ -16,6 +16,7 @@ from augpipe.datasets.formats.parquet.source import ParquetSource
 from augpipe.datasets.formats.tar.source import TarSource
 from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
 from augpipe.datasets.metadata.names import listed, printable
+from augpipe.datasets.shards.half_made import refuse_unfinished
 from augpipe.source import Source
 
 _TAR_MAGIC = slice(257, 262)
@@ -121,6 +122,8 @@ def open_pattern(pattern: str, paths: Sequence[str], options: Options) -> Source
     """
     for opener in _MANY:
         if all(path.lower().endswith(opener.extension) for path in paths):
+            for folder in sorted({os.path.dirname(path) for path in paths if opener.kind is TarSource}):
+                refuse_unfinished(folder)
             return made(opener.kind, paths, options=options)
     if all(_TF_RECORD.search(path) for path in paths):
         return made(TFRecordSource, paths, options=options)

@@ -23,6 +23,7 @@ from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.patterns import is_remote_pattern
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
+from augpipe.datasets.shards.half_made import refuse_lost_manifest, refuse_lost_manifest_at, refuse_unfinished
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.first_line import tell_source
@@ -126,6 +127,8 @@ def _open_path(path: str, options: Options) -> Source:
         shards = locate(path)
         if shards is not None:
             return made(ShardSource, *shards, options=options)
+        refuse_unfinished(path)
+        refuse_lost_manifest(path)
         return open_container_folder(path, options) or made(FolderSource, path, options=options)
     if not os.path.lexists(path):
         if is_pattern(path):
@@ -201,6 +204,7 @@ def _open_url(url: str, remote: RemoteSettings, options: Options) -> Source:
 
 def _open_url_folder(url: str, remote: RemoteSettings, options: Options) -> Source:
     files = [name_of(file) for file, _, _ in store_for(remote).files.files_in(url, deep=False)]
+    refuse_lost_manifest_at(url, files, store_for(remote))
     kinds = [kind for kind in (".tar", ".parquet") if any(name.lower().endswith(kind) for name in files)]
     if len(kinds) > 1:
         raise ValueError(f"{shown(url)} holds tar files and Parquet files ({listed(files)}). Give a pattern: *.tar")
