@@ -4,7 +4,7 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Never
 
@@ -99,6 +99,9 @@ class Loader:
         on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not: of the
             same part of a source made of several, and of the same class under `sampling.ClassBalanced`.
         max_pixels: larger images are refused before they are decoded.
+        classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
+            training set's, and its labels agree with them.
+        split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -134,6 +137,8 @@ class Loader:
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
         row_index_bytes: int = DEFAULT_BYTES,
+        classes: Sequence[str] | None = None,
+        split: str | None = None,
         **others: Never,
     ) -> None:
         if others:
@@ -174,7 +179,8 @@ class Loader:
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        self.source: Source = source if is_source(source) else _open(source)
+        is_open = is_source(source) and classes is None and split is None
+        self.source: Source = source if is_open else _open(source, classes, split)
         tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle
@@ -401,11 +407,11 @@ class Loader:
         self._running = None
 
 
-def _open(path: Any) -> Source:
+def _open(path: Any, classes: Sequence[str] | None, split: str | None) -> Source:
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 
-    return open_source(path)
+    return open_source(path, classes=classes, split=split)
 
 
 def _tell_once(level: int, text: str, more: str = "") -> None:

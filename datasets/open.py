@@ -3,11 +3,12 @@
 import difflib
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from augpipe.datasets.detect import open_container, open_container_folder, open_pattern
+from augpipe.datasets.detect import Options, made, open_container, open_container_folder, open_pattern
 from augpipe.datasets.files.image_files import SingleSource, is_image_name
 from augpipe.datasets.files.patterns import expand, is_pattern
 from augpipe.datasets.formats.arrays import ArraySource
@@ -22,6 +23,7 @@ from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.patterns import is_remote_pattern
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
+from augpipe.datasets.shards.half_made import refuse_lost_manifest, refuse_lost_manifest_at, refuse_unfinished
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.first_line import tell_source
@@ -39,38 +41,72 @@ _ACCEPTED_URLS = (
     "HTTP) folders of them or of photographs: docs/remote.md."
 )
 
-_URL_FILES = ("csv", "tsv", "txt", "tgz", "gz", "zip", "bin", "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
+_URL_FILES = (
+    "csv",
+    "tsv",
+    "txt",
+    "tgz",
+    "gz",
+    "zip",
+    "bin",
+    "jpg",
+    "jpeg",
+    "jpe",
+    "jfif",
+    "png",
+    "webp",
+    "gif",
+    "bmp",
+    "tif",
+    "tiff",
+)
 
 
-def open_source(path_or_source: Any) -> Source:
+def open_source(path_or_source: Any, *, classes: Sequence[str] | None = None, split: str | None = None) -> Source:
     """The source for a path, by what it holds, for arrays or a data set of Hugging Face; a source is returned as it is.
 
     One line of the log (logger "augpipe") says what it holds: see `first_line`.
+
+    Args:
+        path_or_source: any of these.
+        classes: label -> class name, for a kind of source that takes them, as `classes` of its own: those of the
+            training set make the labels of another set agree with them.
+        split: "train", "val" or another, where a folder holds those of several; or a folder's name in it.
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
         ValueError: it is none of these, it is damaged, or it holds several splits; says what to give.
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
-    source = path_or_source if is_source(path_or_source) else _open(path_or_source)
+    options = {"classes": classes, "split": split}
+    if isinstance(classes, str):
+        raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
+    source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)
+    if source is path_or_source:
+        for name, value in options.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name}={value!r:.100} is for a path, and a {type(source).__name__} is given, which is open "
+                    f"already. Pass it there, if that takes {name}."
+                )
     tell_source(source)
     return source
 
 
-def _open(path_or_source: Any) -> Source:
+def _open(path_or_source: Any, options: Options) -> Source:
     if isinstance(path_or_source, (str, os.PathLike)):
-        return _open_path(os.fspath(path_or_source))
+        return _open_path(os.fspath(path_or_source), options)
     if isinstance(path_or_source, np.ndarray):
-        return ArraySource(path_or_source)
+        return made(ArraySource, path_or_source, options=options)
     if _is_images_and_labels(path_or_source):
         raise ValueError(
             "a pair is not a source of photographs. For images and labels give "
             "augpipe.datasets.formats.arrays.ArraySource(images, labels)."
         )
     if isinstance(path_or_source, (list, tuple)) and all(isinstance(item, np.ndarray) for item in path_or_source):
-        return ArraySource(path_or_source)
+        return made(ArraySource, path_or_source, options=options)
     if is_hugging_face(path_or_source):
-        return HuggingFaceSource(path_or_source)
+        return made(HuggingFaceSource, path_or_source, options=options)
     raise ValueError(
         f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, an uint8 array "
         "(N, H, W, C), a list of (H, W, C) arrays, a datasets.Dataset of Hugging Face, or an object with classes, "
@@ -83,32 +119,34 @@ def _is_images_and_labels(value: Any) -> bool:
     return is_pair and isinstance(value[1], (np.ndarray, list)) and np.ndim(value[1]) == 1
 
 
-def _open_path(path: str) -> Source:
+def _open_path(path: str, options: Options) -> Source:
     url = as_url(path)
     if url is not None:
-        return open_url(url)
+        return _open_url(url, RemoteSettings(), options)
     if os.path.isdir(path):
         shards = locate(path)
         if shards is not None:
-            return ShardSource(*shards)
-        return open_container_folder(path) or FolderSource(path)
+            return made(ShardSource, *shards, options=options)
+        refuse_unfinished(path)
+        refuse_lost_manifest(path)
+        return open_container_folder(path, options) or made(FolderSource, path, options=options)
     if not os.path.lexists(path):
         if is_pattern(path):
-            return open_pattern(path, expand(path))
+            return open_pattern(path, expand(path), options)
         here = printable(os.getcwd())
         raise ValueError(
             f"{printable(path)!r} does not exist (the current folder is {here}).{_hint(path)}\n{_ACCEPTED}"
         )
     extension = os.path.splitext(path)[1].lower()
     if extension in LIST_EXTENSIONS:
-        return FileListSource(path)
+        return made(FileListSource, path, options=options)
     if is_image_name(path):
-        return SingleSource(path)
-    source = open_container(path) if os.path.isfile(path) else None  # a pipe would be waited for
+        return made(SingleSource, path, options=options)
+    source = open_container(path, options) if os.path.isfile(path) else None  # a pipe would be waited for
     if source is not None:
         return source
     if not extension:
-        return SingleSource(path)
+        return made(SingleSource, path, options=options)
     if extension in _ARCHIVES:
         raise ValueError(f"{printable(path)!r} is an archive, which is not read. Unpack it, and give the folder.")
     raise ValueError(
@@ -143,29 +181,34 @@ def open_url(url: str, remote: RemoteSettings | None = None) -> Source:
         RemoteError: no usable answer came.
         FileNotFoundError: there is no such file.
     """
-    remote = remote or RemoteSettings()
+    return _open_url(url, remote or RemoteSettings(), {"classes": None, "split": None})
+
+
+def _open_url(url: str, remote: RemoteSettings, options: Options) -> Source:
     name = name_of(url).lower()
     if name.endswith(".tar"):
-        return TarSource(url, remote=remote)
+        return made(TarSource, url, options=options, remote=remote)
     if name.endswith(".parquet"):
-        return ParquetSource(url, remote=remote)
+        return made(ParquetSource, url, options=options, remote=remote)
     if is_remote_pattern(url) or (name != MANIFEST_NAME and name.rpartition(".")[2] in _URL_FILES):
         raise ValueError(f"{shown(url)} is nothing that is read from a URL. {_ACCEPTED_URLS}")
     shards = locate_url(url, remote)
     if shards is not None:
-        return ShardSource(*shards, remote=remote)
+        return made(ShardSource, *shards, options=options, remote=remote)
     if is_http(url):
         raise ValueError(
             f"{shown(url)} holds no {MANIFEST_NAME} of ours, and HTTP has no folders to look into. {_ACCEPTED_URLS}"
         )
-    return _open_url_folder(url, remote)
+    return _open_url_folder(url, remote, options)
 
 
-def _open_url_folder(url: str, remote: RemoteSettings) -> Source:
+def _open_url_folder(url: str, remote: RemoteSettings, options: Options) -> Source:
     files = [name_of(file) for file, _, _ in store_for(remote).files.files_in(url, deep=False)]
+    refuse_lost_manifest_at(url, files, store_for(remote))
     kinds = [kind for kind in (".tar", ".parquet") if any(name.lower().endswith(kind) for name in files)]
     if len(kinds) > 1:
         raise ValueError(f"{shown(url)} holds tar files and Parquet files ({listed(files)}). Give a pattern: *.tar")
     if kinds:
-        return TarSource(url, remote=remote) if kinds == [".tar"] else ParquetSource(url, remote=remote)
-    return RemoteFolderSource(url, remote=remote)
+        kind = TarSource if kinds == [".tar"] else ParquetSource
+        return made(kind, url, options=options, remote=remote)
+    return made(RemoteFolderSource, url, options=options, remote=remote)

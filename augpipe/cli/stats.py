@@ -103,6 +103,8 @@ def _facts(found: "Statistics") -> "RenderableType":
     made.add_column(overflow="fold")
     bad = f", of which {sums.num_unusable:,} cannot be used" if sums.num_unusable else ""
     made.add_row("photographs", f"{sums.num:,}{bad}")
+    for number, what in enumerate(found.left_out):
+        made.add_row("" if number else "left out", what)
     made.add_row("classes", _class_text(found))
     for number, (name, kind) in enumerate(sorted(sums.formats.items(), key=lambda item: -item[1].num)):
         made.add_row(

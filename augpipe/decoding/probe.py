@@ -19,6 +19,9 @@ _BEGINNINGS: tuple[tuple[bytes, Format], ...] = (
     (b"MM\0+", "TIFF"),
 )
 _SHOWN_BYTES = 16
+_MOST_BRANDS_BYTES = 64
+_AVIF_BRANDS = (b"avif", b"avis")
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 
 def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
@@ -75,8 +78,17 @@ def format_of(data: bytes | memoryview) -> Format:
             return kind
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "WebP"
+    if start[4:8] == b"ftyp" and (other := _kind_of_brand(bytes(data[8:_MOST_BRANDS_BYTES]))):
+        raise ValueError(f"a photograph in {other}, whatever its name says, which is not read; convert it to JPEG")
     looks = ", which looks like text" if _is_text(start) else ""
     raise ValueError(f"not a picture: it begins with {start!r}{looks}; JPEG, PNG, WebP, GIF, BMP and TIFF are read")
+
+
+def _kind_of_brand(brands: bytes) -> str | None:
+    """What a file of ISO's container is, by the brands that it begins with (ISO/IEC 23008-12, annex B; AV1 in HEIF)."""
+    if any(brand in brands for brand in _AVIF_BRANDS):
+        return "AVIF"
+    return "HEIC" if any(brand in brands for brand in _HEIC_BRANDS) else None
 
 
 def _is_text(start: bytes) -> bool:

@@ -14,6 +14,14 @@ _MOST = 4096
 _BUFFER_BYTES = 1 << 16
 
 
+def absolute(path: str) -> str:
+    """The path from the root, so that it leads to the same place when the current folder is another one.
+
+    Nothing else is changed in it: `a/../b` may lead elsewhere than `b` where `a` is a link.
+    """
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
 def open_regular(path: str) -> int:
     """Open a file for reading and return its descriptor; a pipe would wait for a writer for ever.
 

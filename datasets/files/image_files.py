@@ -10,7 +10,7 @@ import numpy.typing as npt
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """What a file's name must end with, in any case, to be found in a folder."""
 
 

@@ -3,15 +3,13 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from augpipe.checks.plural import count
 from augpipe.datasets.metadata.names import listed, printable
 
 MAX_FILES = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_SHARD = re.compile(r"(.+?)-\d{5,}-of-\d{5,}(-[0-9a-f]+)?\.\w+")
-SPLITS = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -53,25 +51,6 @@ def expand(pattern: str) -> list[str]:
             "Check the numbers in it, and that all files have arrived."
         )
     return paths
-
-
-def refuse_splits(folder: str, names: Iterable[str]) -> None:
-    """Refuse the files of several splits, such as train and validation: together they are no data set.
-
-    Raises:
-        ValueError: there is more than one, as their names say; gives an example of each.
-    """
-    examples: dict[str, str] = {}
-    for name in sorted(names, key=os.fsencode):
-        match = _SHARD.fullmatch(name)
-        words = [match[1]] if match else [word for word in re.split(r"[^a-z]+", name.lower()) if word in SPLITS]
-        for word in words:
-            examples.setdefault(word, name)
-    if len(examples) > 1:
-        raise ValueError(
-            f"{printable(folder)} holds {len(examples)} splits: {', '.join(sorted(examples))}. Give one of them by a "
-            f"pattern that ends with * for the numbers; its files are named like {listed(examples.values())}."
-        )
 
 
 def braces(pattern: str) -> Iterator[str]:

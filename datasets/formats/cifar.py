@@ -170,8 +170,8 @@ def _split_files(folder: str, split: str | None) -> list[str]:
     if split is None:
         e_g = {"cifar10": "data_batch_{1..5}.bin", "cifar100": "train.bin"}[kind]
         raise ValueError(
-            f"{printable(folder)} holds {len(splits)} splits: {listed(splits)}. Give the files of one, e.g. "
-            f"{printable(os.path.join(folder, e_g))}, or CifarSource(folder, split='train')."
+            f'{printable(folder)} holds {len(splits)} splits: {listed(splits)}. Give split="train", or the '
+            f"files of one, e.g. {printable(os.path.join(folder, e_g))}"
         )
     if split not in splits:
         raise ValueError(f"split={split!r} is not in {kind}. Valid: {', '.join(splits)}.")

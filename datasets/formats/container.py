@@ -3,7 +3,8 @@
 import os
 from collections.abc import Sequence
 
-from augpipe.datasets.files.patterns import expand, refuse_splits
+from augpipe.datasets.files.patterns import expand
+from augpipe.datasets.files.splits import files_of_split
 from augpipe.datasets.metadata.labelled_source import LabelledSource, find_sample
 from augpipe.datasets.metadata.names import printable
 
@@ -35,28 +36,32 @@ class ContainerSource(LabelledSource):
         return find_sample(sample_id, self._ends)
 
 
-def container_files(paths: Paths, kind: str, extension: str = "") -> list[str]:
+def container_files(paths: Paths, kind: str, extension: str = "", split: str | None = None) -> list[str]:
     """The files that a source is given; those of a folder are sorted by name.
 
     Args:
         paths: what the user gave.
         kind: what the files are, for messages: "tar".
         extension: the end of their names in a folder; without one, no folder is taken.
+        split: which of several splits in a folder.
 
     Raises:
-        ValueError: there is none, one is no regular file, or a folder holds several splits.
+        ValueError: there is none, one is no regular file, a folder holds several splits, or not the one asked for.
         OSError: the folder cannot be listed.
     """
+    is_folder = extension and isinstance(paths, (str, os.PathLike)) and os.path.isdir(paths)
+    if split is not None and not is_folder:
+        raise ValueError(f"split={split!r} chooses from a folder, and files are given. Leave it out.")
     if not isinstance(paths, (str, os.PathLike)):
         found = [os.fspath(path) for path in paths]
-    elif extension and os.path.isdir(folder := os.fspath(paths)):
+    elif is_folder:
+        folder = os.fspath(paths)
         names = [name for name in os.listdir(folder) if name.lower().endswith(extension) and not name.startswith(".")]
         if not names:
             raise ValueError(
                 f"{printable(folder)} holds no {kind} file (*{extension}). Give the folder that they lie in."
             )
-        refuse_splits(folder, names)
-        found = [os.path.join(folder, name) for name in sorted(names, key=os.fsencode)]
+        found = [os.path.join(folder, name) for name in files_of_split(folder, names, split)]
     else:
         path = os.fspath(paths)
         found = [path] if os.path.lexists(path) else expand(path)

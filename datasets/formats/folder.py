@@ -1,15 +1,22 @@
 """A folder of class folders, or a flat folder of images."""
 
 import os
-import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from augpipe.checks.plural import count
+from augpipe.datasets.files.descriptors import absolute
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
-from augpipe.datasets.files.patterns import SPLITS
+from augpipe.datasets.files.splits import chosen, split_of
+from augpipe.datasets.formats.class_folders import (
+    Unread,
+    caution_of_numbers,
+    left_beside,
+    refuse_mixture,
+    refuse_splits,
+)
 from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.metadata.labelled_source import check_sample_id
@@ -21,10 +28,10 @@ class FolderSource(FileSource):
 
     Class folders, sorted by name, are the labels 0, 1, ...; files are found at any depth inside each and sorted by
     their path. Both sorts compare bytes, so that every machine gives the same ids whatever its locale. Without class
-    folders the images that lie in `root` itself are taken, all with label -1. Where there are both, the class
-    folders win and a warning names the images left out.
+    folders the images that lie in `root` itself are taken, all with label -1.
 
-    Files are taken by their extension (`files.EXTENSIONS`, in any case). What starts with a dot is ignored. Links are
+    Files are taken by their extension (`files.EXTENSIONS`, in any case). The first line of the log counts those beside
+    them that look like photographs of other kinds, such as .heic. What starts with a dot is ignored. Links are
     followed, except those that lead back to a folder that they lie in.
 
     The index that `augpipe index` has written into the folder is made use of.
@@ -32,43 +39,55 @@ class FolderSource(FileSource):
     Args:
         root: the folder.
         classes: the classes and their order, instead of the folders found: give a validation set the training
-            set's `classes`, and labels agree even where it lacks some of them.
+            set's `classes`, and labels agree even where it lacks some of them. Photographs beside the class folders are
+            left out then, which is said.
+        split: which folder in `root` to open instead, where it holds those of several splits: its name, or "train",
+            "val", "test" for the one that stands for it.
 
     Raises:
-        ValueError: there is no such folder, no image in it, a class without any, a folder not in `classes`, class
-            folders within train, val or test, or a list of labels in a folder without class folders.
+        ValueError: there is no such folder, no image in it, photographs beside class folders, a class without any, a
+            folder not in `classes`, folders of several splits, or a list of labels in a folder without class folders;
+            or there is no such split.
         OSError: a folder cannot be listed.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, classes: Sequence[str] | None = None, split: str | None = None
+    ) -> None:
         path = os.fspath(root)
         _check_is_folder(path)
+        if split is not None:
+            path = os.path.join(path, chosen(path, _look_into(path)[1], split))
         self._index: FolderIndex | None = None
         loose, folders, others = _look_into(path)
-        names = NameTable()
-        found = {folder: files for folder in folders if (files := sorted(_walk(path, folder)))}
+        names, unread = NameTable(), Unread()
+        found = {folder: files for folder in folders if (files := sorted(_walk(path, folder, unread)))}
         if len(found) < 2:
             refuse_unread_lists(path, others)
         if not found and loose:
+            unread.add_all(others)
             names.extend(sorted(map(os.fsencode, loose)))
             super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or ())
+            self.left_out = unread.in_words()
             self._open_index()
             return
         if not found:
-            raise ValueError(_nothing_found(path, folders, others))
-        if classes is None:
-            _refuse_splits(path, found)
-        if loose:
-            warnings.warn(
-                f"{printable(path)} holds class folders, and {count(len(loose), 'photograph')} beside them, left out: "
-                f"{listed(sorted(loose))}. Move them into a class folder, or away.",
-                stacklevel=2,
-            )
-        order = _class_order(path, folders, found.keys(), classes)
+            unread.add_all(others)
+            raise ValueError(_nothing_found(path, folders, others, unread))
+        unread.add_all(name for name in others if os.path.splitext(name)[1])
+        refuse_splits(path, list(found), classes)
+        refuse_mixture(path, loose, list(found), classes)
+        order = _class_order(path, folders, found.keys(), classes, unread)
         for name in order:
             names.extend(found.get(name, ()))
         labels = np.repeat(np.arange(len(order)), [len(found.get(name, ())) for name in order])
         super().__init__(path, names, labels, [printable(name) for name in order])
+        self.left_out = [*left_beside(loose), *unread.in_words()]
+        self.cautions = caution_of_numbers(order)
+        if classes is None:
+            self.cautions += _other_classes(path, order)
+        elif missing := [name for name in order if name not in found]:
+            self.notes = [f"classes given that have no photograph: {listed(missing)}"]
         self._open_index()
 
     @property
@@ -130,7 +149,7 @@ def _look_into(path: str) -> tuple[list[str], list[str], list[str]]:
     return loose, sorted(folders, key=os.fsencode), sorted(others)
 
 
-def _walk(root: str, folder: str) -> Iterator[bytes]:
+def _walk(root: str, folder: str, unread: Unread) -> Iterator[bytes]:
     """The images at any depth below `root/folder`, as encoded paths relative to `root`, with "/" between."""
     pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [(folder, (_identity(os.stat(root)),))]
     while pending:
@@ -147,6 +166,8 @@ def _walk(root: str, folder: str) -> Iterator[bytes]:
                     pending.append((f"{below}/{entry.name}", above))
                 elif _is_image(entry):
                     yield os.fsencode(f"{below}/{entry.name}")
+                else:
+                    unread.add(f"{below}/{entry.name}")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -159,20 +180,35 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
     return is_image_name(entry.name) and (entry.is_file() or entry.is_symlink())
 
 
-def _refuse_splits(path: str, found: Mapping[str, Sequence[bytes]]) -> None:
-    """Refuse `train/CLASS/...` beside `test/CLASS/...`, which would be two classes called train and test."""
-    splits = [name for name in found if name.lower() in SPLITS]
-    if len(splits) < 2 or len(splits) < len(found):
-        return
-    if all(file.count(b"/") >= 2 for files in found.values() for file in files):
-        raise ValueError(
-            f"{printable(path)} holds {len(splits)} splits, {', '.join(map(printable, splits))}, each with class "
-            f"folders of its own. Give one of them, as {printable(os.path.join(path, splits[0]))!r}."
+def _other_classes(path: str, order: Sequence[str]) -> list[str]:
+    """What is said of a split whose classes are not those of the training set beside it."""
+    above, name = os.path.split(absolute(path).rstrip(os.sep))
+    own = split_of(name)
+    if own is None or own[0] == "train":
+        return []
+    trained = [folder for folder in _look_into(above)[1] if split_of(folder) == ("train", own[1])]
+    if len(trained) != 1:
+        return []
+    train = os.path.join(above, trained[0])
+    theirs = _look_into(train)[1]
+    if not theirs or list(order) == theirs:
+        return []
+    differing = [
+        f"{where} {listed(names)} too"
+        for where, names in (
+            ("there", [name for name in theirs if name not in order]),
+            ("here", [name for name in order if name not in theirs]),
         )
+        if names
+    ]
+    return [
+        f"its labels are not those of {printable(train)!r} beside it, which has {count(len(theirs), 'class')}: "
+        f"{', '.join(differing)}; pass classes=[...] of the training set"
+    ]
 
 
 def _class_order(
-    path: str, folders: Sequence[str], with_files: Collection[str], classes: Sequence[str] | None
+    path: str, folders: Sequence[str], with_files: Collection[str], classes: Sequence[str] | None, unread: Unread
 ) -> Sequence[str]:
     """The class folders, label by label."""
     if classes is not None:
@@ -186,13 +222,18 @@ def _class_order(
     empty = [folder for folder in folders if folder not in with_files]
     if empty:
         raise ValueError(
-            f"{printable(path)} holds class folders without a photograph: {listed(empty)}. Remove them, or fill them; "
-            "to keep them as classes without samples, pass classes=[...] with all names."
+            f"{printable(path)} holds class folders without a photograph: {listed(empty)}{_not_read(unread)}. Remove "
+            "them, or fill them; to keep them as classes without samples, pass classes=[...] with all names."
         )
     return folders
 
 
-def _nothing_found(path: str, folders: Sequence[str], others: Sequence[str]) -> str:
+def _not_read(unread: Unread) -> str:
+    found = unread.in_words()
+    return f" (not read: {', '.join(found)})" if found else ""
+
+
+def _nothing_found(path: str, folders: Sequence[str], others: Sequence[str], unread: Unread) -> str:
     found = []
     if folders:
         found.append(f"{count(len(folders), 'folder')} without a photograph ({listed(folders)})")
@@ -200,6 +241,6 @@ def _nothing_found(path: str, folders: Sequence[str], others: Sequence[str]) -> 
         found.append(f"{count(len(others), 'other file')} ({listed(others)})")
     return (
         f"no photograph in {printable(path)}: looked for files that end with {', '.join(EXTENSIONS)}, in it and at any "
-        f"depth in its folders; found {' and '.join(found) or 'nothing at all'}. "
+        f"depth in its folders; found {' and '.join(found) or 'nothing at all'}{_not_read(unread)}. "
         "Give a folder of photographs, or of class folders that hold them."
     )

@@ -5,6 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from augpipe.datasets.files.image_files import EXTENSIONS, is_image_name
+from augpipe.datasets.files.splits import chosen
+from augpipe.datasets.formats.class_folders import (
+    Unread,
+    caution_of_numbers,
+    left_beside,
+    refuse_mixture,
+    refuse_splits,
+)
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 from augpipe.datasets.remote.blocks import RemoteFile, store_for
@@ -23,36 +31,54 @@ class RemoteFolderSource(LabelledSource):
     Args:
         folder: of S3, Google Cloud Storage, memory://, ...; HTTP has no folders.
         classes: the classes and their order, instead of the folders found.
+        split: as of `FolderSource`.
         remote: limits and the cache; the environment's if left out.
 
     Raises:
-        ValueError: no image, a folder not in `classes`, or HTTP.
+        ValueError: no image, photographs beside class folders, a folder not in `classes`, several splits, or HTTP.
         RemoteError, FileNotFoundError, ImportError: it cannot be listed.
     """
 
     def __init__(
-        self, folder: str, *, classes: Sequence[str] | None = None, remote: RemoteSettings | None = None
+        self,
+        folder: str,
+        *,
+        classes: Sequence[str] | None = None,
+        split: str | None = None,
+        remote: RemoteSettings | None = None,
     ) -> None:
         self._store = store_for(remote)
         root = folder.rstrip("/") + "/"
-        below = [
-            (url.removeprefix(root), num_bytes, version)
-            for url, num_bytes, version in self._store.files.files_in(folder, deep=True)
-            if url.startswith(root)
-        ]
-        taken = [file for file in below if is_image_name(file[0]) and "/." not in f"/{file[0]}"]  # not the hidden
+        listing = self._store.files.files_in(folder, deep=True)
+        below = _below(root, listing)
+        if split is not None:
+            root += (
+                chosen(shown(folder), sorted({name.split("/")[0] for name, _, _ in below if "/" in name}), split) + "/"
+            )
+            below = _below(root, listing)
+        visible = [file for file in below if "/." not in f"/{file[0]}"]
+        taken = [file for file in visible if is_image_name(file[0])]
+        loose = [file[0] for file in taken if "/" not in file[0]]
         in_classes = [file for file in taken if "/" in file[0]] or taken
+        unread = Unread()
+        unread.add_all(name for name, _, _ in visible if not is_image_name(name))
         if not in_classes:
             raise ValueError(
-                f"no photograph in {shown(folder)}: looked for files that end with {', '.join(EXTENSIONS)}, and found "
+                f"no photograph in {shown(root)}: looked for files that end with {', '.join(EXTENSIONS)}, and found "
                 f"{len(below)} others{': ' + listed(file[0] for file in below) if below else ''}."
             )
         in_classes.sort(key=lambda file: [part.encode("utf-8", "surrogateescape") for part in file[0].split("/", 1)])
         folders = [file[0].partition("/")[0] if "/" in file[0] else None for file in in_classes]
         found = sorted({name for name in folders if name is not None}, key=lambda name: name.encode())
+        self.left_out = unread.in_words()
+        if found:
+            refuse_splits(shown(root), found, classes)
+            refuse_mixture(shown(root), loose, found, classes)
+            self.left_out = [*left_beside(loose), *self.left_out]
+            self.cautions = [] if classes is not None else caution_of_numbers(found)
         unknown = [name for name in found if classes is not None and name not in classes]
         if unknown:
-            raise ValueError(f"{shown(folder)} holds folders that are not among the classes given: {listed(unknown)}.")
+            raise ValueError(f"{shown(root)} holds folders that are not among the classes given: {listed(unknown)}.")
         self.classes: Sequence[str] = tuple(classes if classes is not None else found)
         number = {name: label for label, name in enumerate(self.classes)}
         self._root = root
@@ -87,3 +113,8 @@ class RemoteFolderSource(LabelledSource):
         """The URL, printable."""
         check_sample_id(sample_id, len(self))
         return printable(self._root + self._names[sample_id])
+
+
+def _below(root: str, files: Sequence[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """The files below a folder, by their names from there on."""
+    return [(url.removeprefix(root), num_bytes, version) for url, num_bytes, version in files if url.startswith(root)]

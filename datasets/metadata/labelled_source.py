@@ -27,6 +27,9 @@ class LabelledSource(ABC):
     left_out: Sequence[str] = ()
     """What lies there and is not among the samples, such as "3 files of .heic": one phrase each; that line warns."""
 
+    cautions: Sequence[str] = ()
+    """What of its labels may be taken wrong: one phrase each; that line warns."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 

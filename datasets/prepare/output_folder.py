@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from augpipe.datasets.files.atomic import remove_leftovers, sync_folder, write_atomically
 from augpipe.datasets.files.lock import lock_file
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.datasets.prepare.journal import WORK_FOLDER, entry_path
+from augpipe.datasets.prepare.journal import entry_path
 from augpipe.datasets.prepare.run_plan import RunPlan
+from augpipe.datasets.shards.half_made import PLAN_NAME, WORK_FOLDER
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate
 
-_LOCK, _PLAN = "lock", "plan.json"
+_LOCK = "lock"
 
 
 def check_output(folder: str, *, resume: bool) -> None:
@@ -79,7 +80,7 @@ def read_plan(folder: str) -> RunPlan | None:
         ValueError: it cannot be used.
         OSError: it cannot be read.
     """
-    path = os.path.join(folder, WORK_FOLDER, _PLAN)
+    path = os.path.join(folder, WORK_FOLDER, PLAN_NAME)
     try:
         with open(path, "rb") as file:
             text = file.read()
@@ -101,7 +102,7 @@ def save_plan(folder: str, plan: RunPlan) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_atomically(os.path.join(folder, WORK_FOLDER, _PLAN), plan.model_dump_json(indent=2).encode() + b"\n")
+    write_atomically(os.path.join(folder, WORK_FOLDER, PLAN_NAME), plan.model_dump_json(indent=2).encode() + b"\n")
 
 
 def make_scale_folders(folder: str, plan: RunPlan) -> None:
@@ -139,7 +140,7 @@ def remove_work_folder(folder: str, num_shards: int | None) -> None:
     """
     work = os.path.join(folder, WORK_FOLDER)
     names = os.listdir(work) if num_shards is None else [os.path.basename(entry_path("", n)) for n in range(num_shards)]
-    for name in (*(name for name in names if name != _LOCK), _PLAN, _LOCK):
+    for name in (*(name for name in names if name != _LOCK), PLAN_NAME, _LOCK):
         if os.path.lexists(path := os.path.join(work, name)):
             os.unlink(path)
     os.rmdir(work)

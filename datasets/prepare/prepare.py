@@ -11,7 +11,7 @@ from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
 from augpipe.datasets.prepare.finish import finish
-from augpipe.datasets.prepare.journal import WORK_FOLDER, read_entry
+from augpipe.datasets.prepare.journal import read_entry
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.output_folder import (
     check_output,
@@ -33,6 +33,7 @@ from augpipe.datasets.prepare.run_plan import (
 )
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.urls import as_url, shown
+from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.source import Source, is_source
 

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Sequence
 
-from augpipe.datasets.files.patterns import MAX_FILES, braces, refuse_splits
-from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.files.patterns import MAX_FILES, braces
+from augpipe.datasets.files.splits import files_of_split
 from augpipe.datasets.remote.blocks import BlockStore, store_for
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
@@ -41,7 +41,10 @@ def expand_remote(pattern: str, store: BlockStore) -> list[str]:
 
 
 def remote_files(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], extension: str, remote: RemoteSettings | None
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    extension: str,
+    remote: RemoteSettings | None,
+    split: str | None = None,
 ) -> list[str] | None:
     """The URLs that `paths` stands for; None where it is local.
 
@@ -51,7 +54,7 @@ def remote_files(
     """
     if isinstance(paths, (str, os.PathLike)):
         url = as_url(paths)
-        return None if url is None else files_of(url, extension, store_for(remote))
+        return None if url is None else files_of(url, extension, store_for(remote), split)
     urls = [as_url(path) for path in paths]
     found = [url for url in urls if url is not None]
     if found and len(found) != len(urls):
@@ -59,22 +62,25 @@ def remote_files(
     return found or None
 
 
-def files_of(url: str, extension: str, store: BlockStore) -> list[str]:
+def files_of(url: str, extension: str, store: BlockStore, split: str | None = None) -> list[str]:
     """The files of one kind that a URL stands for: a file, a pattern, or all that lie in a folder, sorted.
 
     Raises:
-        ValueError: there is none, or they are of several splits.
+        ValueError: there is none, they are of several splits, or not of the one asked for.
         RemoteError, FileNotFoundError, ImportError: the folder cannot be listed.
     """
+    is_folder = not is_remote_pattern(url) and not name_of(url).lower().endswith(extension)
+    if split is not None and not is_folder:
+        raise ValueError(f"split={split!r} chooses from a folder, and files are given. Leave it out.")
     if is_remote_pattern(url):
         return expand_remote(url, store)
-    if name_of(url).lower().endswith(extension):
+    if not is_folder:
         return [url]
     found = visible(store.files.files_in(url, deep=False), extension)
     if not found:
         raise ValueError(f"{shown(url)} holds no file *{extension}. Give the folder that they lie in.")
-    refuse_splits(printable(url), [name_of(file) for file in found])
-    return found
+    by_name = {name_of(file): file for file in found}
+    return [by_name[name] for name in files_of_split(shown(url), list(by_name), split)]
 
 
 def visible(files: Sequence[tuple[str, int, str]], extension: str) -> list[str]:

@@ -92,7 +92,13 @@ def collect_statistics(
     found = None
     if duplicates:
         found = find_duplicates(source, sums.fingerprints, pixel_digests, has_perceptual=perceptual)
-    return Statistics(source=name, classes=tuple(source.classes), sums=sums, duplicates=found)
+    return Statistics(
+        source=name,
+        classes=tuple(source.classes),
+        sums=sums,
+        duplicates=found,
+        left_out=tuple(getattr(source, "left_out", ())),
+    )
 
 
 class _Ended(Exception):

@@ -69,6 +69,8 @@ class Statistics:
     sums: Sums
     duplicates: Duplicates | None
     """None where they were not looked for."""
+    left_out: tuple[str, ...] = ()
+    """What lies there and is not among the images: "3 files of .heic ('a.heic')"."""
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:
@@ -123,6 +125,7 @@ class Statistics:
             "bytes": sum(kind.total_bytes for kind in sums.formats.values()),
             "classes": {"num": len(self.class_sizes), "balance": self.balance, "sizes": self.class_sizes},
             "unlabelled": self.num_unlabelled,
+            "left_out": list(self.left_out),
             "sizes": {name: _closed(spread.to_json()) for name, spread in self.sizes.items()},
             "formats": {
                 name: {

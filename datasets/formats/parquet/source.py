@@ -51,6 +51,7 @@ class ParquetSource(ContainerSource):
             booleans, or several columns of numbers, is named: each label is that many numbers then, for several classes
             at once, soft labels or regression.
         classes: label -> class name, instead of those that the features name.
+        split: "train" or another, for a folder that holds the files of several, as their names say.
         cache_bytes: how much of decoded row groups is kept.
         remote: limits and the cache of files at URLs; the environment's if left out.
 
@@ -68,14 +69,15 @@ class ParquetSource(ContainerSource):
         image: str | None = None,
         label: LabelArgument = None,
         classes: Sequence[str] | None = None,
+        split: str | None = None,
         cache_bytes: int = CACHE_BYTES,
         remote: RemoteSettings | None = None,
     ) -> None:
         arrow, parquet = _pyarrow()
-        urls = remote_files(paths, ".parquet", remote)
+        urls = remote_files(paths, ".parquet", remote, split)
         self._remote = None if urls is None else RemoteFileSet(urls, remote)
         super().__init__(
-            container_files(paths, "Parquet", ".parquet") if urls is None else [shown(url) for url in urls]
+            container_files(paths, "Parquet", ".parquet", split) if urls is None else [shown(url) for url in urls]
         )
         self._cache_bytes = cache_bytes
         self._first_groups = [0]  # file -> its first row group among all

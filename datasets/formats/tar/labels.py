@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.patterns import SPLITS
+from augpipe.datasets.files.splits import splits_among
 from augpipe.datasets.formats.tar.index import TarIndexer
 from augpipe.datasets.metadata.label_names import label_like
 from augpipe.datasets.metadata.labels import LabelColumn
@@ -69,8 +69,8 @@ def left_out(indexer: TarIndexer) -> tuple[str, ...]:
 
 
 def _refuse_splits(folders: Sequence[str]) -> None:
-    splits = [name for name in folders if name.lower() in SPLITS]
-    if len(splits) > 1:
+    splits = splits_among(folders)
+    if splits:
         raise ValueError(f"folders {listed(splits)} are splits, and no classes. Pack each into a tar file of its own")
 
 

@@ -38,6 +38,7 @@ class TarSource(ContainerSource):
         label: the member, by its extension, or else the field of the JSON member that holds the label; "folder" takes
             the folders below those that all images have in common; False reads none.
         classes: label -> class name.
+        split: "train" or another, for a folder that holds the files of several, as their names say.
         remote: limits and the cache of files at URLs; the environment's if left out.
 
     Raises:
@@ -55,10 +56,11 @@ class TarSource(ContainerSource):
         extension: str | None = None,
         label: str | Literal[False] | None = None,
         classes: Sequence[str] | None = None,
+        split: str | None = None,
         remote: RemoteSettings | None = None,
     ) -> None:
-        urls = remote_files(paths, ".tar", remote)
-        super().__init__(container_files(paths, "tar", ".tar") if urls is None else [shown(url) for url in urls])
+        urls = remote_files(paths, ".tar", remote, split)
+        super().__init__(container_files(paths, "tar", ".tar", split) if urls is None else [shown(url) for url in urls])
         self._files: FileSet | RemoteFileSet = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
         indexer = TarIndexer(extension, False if label == FOLDER else label)
         for number, path in enumerate(self._paths):

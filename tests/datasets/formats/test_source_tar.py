@@ -172,7 +172,7 @@ def test_tar_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tar", samples(0, 3))
     source = TarSource(path)
     os.truncate(path, 600)
-    with pytest.raises(ValueError, match="the tar file ends after 0 of its 7 bytes: it was cut short meanwhile"):
+    with pytest.raises(ValueError, match="has changed since it was opened: it had"):
         source.read(2)
 
 

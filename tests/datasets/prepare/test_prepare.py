@@ -19,12 +19,12 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.chunk import ChunkTask, prepare_chunk
 from augpipe.datasets.prepare.engine_protocol import Watcher
-from augpipe.datasets.prepare.journal import WORK_FOLDER
 from augpipe.datasets.prepare.output_folder import locked
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.run_plan import identify
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import EDGES, TallyBuilder
+from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.datasets.shards.verify import verify

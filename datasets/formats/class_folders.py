@@ -1,0 +1,92 @@
+"""What is refused and said of class folders, wherever they lie: splits, loose files, files that are not read."""
+
+import os
+from collections.abc import Iterable, Sequence
+
+from augpipe.checks.plural import count
+from augpipe.datasets.files.splits import remedy, splits_among
+from augpipe.datasets.metadata.names import listed, printable
+
+_UNREAD = frozenset(
+    ".heic .heif .avif .jxl .jp2 .j2k .dng .cr2 .cr3 .nef .arw .raf .orf .rw2 .psd .exr .ppm .pgm .pbm .tga".split()
+)
+_DOCUMENTS = frozenset(("readme", "license", "licence", "copying", "authors", "changelog", "version", "makefile"))
+
+
+class Unread:
+    """Counts files that look like photographs, by their names, and are not read."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+        """Suffix -> how many, and the first of them."""
+
+    def add(self, name: str) -> None:
+        """Count a file, if it is one of these; its name may have folders before it."""
+        stem, suffix = os.path.splitext(os.path.basename(name))
+        suffix = suffix.lower()
+        if suffix in _UNREAD or (not suffix and stem.lower() not in _DOCUMENTS):
+            num, first = self._found.get(suffix, (0, name))
+            self._found[suffix] = num + 1, first
+
+    def add_all(self, names: Iterable[str]) -> None:
+        """Count several."""
+        for name in names:
+            self.add(name)
+
+    def in_words(self) -> list[str]:
+        """`3 files of .heic ('cat/1.heic')`, for each kind."""
+        return [
+            f"{count(num, 'file')} {f'of {suffix}' if suffix else 'without a suffix'} ({printable(first)!r})"
+            for suffix, (num, first) in sorted(self._found.items())
+        ]
+
+
+def refuse_splits(where: str, folders: Sequence[str], classes: Sequence[str] | None) -> None:
+    """Refuse folders of photographs that are splits by their names, unless they are among the classes given.
+
+    Raises:
+        ValueError: they are; says how one is opened.
+    """
+    splits = sorted(splits_among(folders))
+    if not splits or set(splits) <= set(classes or ()):
+        return
+    num = "one split" if len(splits) == 1 else f"{len(splits)} splits"
+    raise ValueError(
+        f"{printable(where)} holds {num}, {listed(splits)}, and splits are no classes. Open one: {remedy(splits)} (of "
+        f"Loader and open_source), or one of their folders, as {printable(os.path.join(where, splits[-1]))!r}."
+    )
+
+
+def refuse_mixture(where: str, loose: Sequence[str], folders: Sequence[str], classes: Sequence[str] | None) -> None:
+    """Refuse photographs beside folders of photographs, unless the classes are given: which are meant is not plain.
+
+    Raises:
+        ValueError: there are both; has the remedy for either.
+    """
+    if loose and classes is None:
+        beside = "beside it" if len(loose) == 1 else "beside them"
+        raise ValueError(
+            f"{printable(where)} holds {count(len(loose), 'photograph')} ({listed(sorted(loose))}) and {beside} "
+            f"{count(len(folders), 'folder')} of photographs ({listed(folders)}). For class folders, move the "
+            "photographs into them or away, or pass classes=[...], which leaves them out; for a flat folder, move its "
+            "folders away."
+        )
+
+
+def left_beside(loose: Sequence[str]) -> list[str]:
+    """What is said of photographs beside class folders."""
+    return [f"{count(len(loose), 'photograph')} beside the class folders ({listed(sorted(loose))})"] if loose else []
+
+
+def caution_of_numbers(order: Sequence[str]) -> list[str]:
+    """What is said of class folders called 0, 1, ..., 10, where a label is another number than its folder's name."""
+    if not all(name.isdecimal() and name.isascii() for name in order):
+        return []
+    by_number = sorted(order, key=int)
+    for label, (name, expected) in enumerate(zip(order, by_number, strict=True)):
+        if name != expected:
+            return [
+                f"numbered class folders are sorted as text, as in torchvision: label {label} is {name!r}; pass "
+                "classes=[...] for another order"
+            ]
+    return []

@@ -1,0 +1,93 @@
+"""Photographs are not left out quietly: a stray folder or file is an error, other kinds are counted by name."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from augpipe import Loader, recipes
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.open import open_source
+from augpipe.datasets.stats.collect import collect_statistics
+from augpipe.decoding import MAX_PIXELS, probe
+from tests.augpipe.cli.test_cli import run
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.datasets.formats.test_sources import contents, put
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr("augpipe.first_line._TOLD", set())
+    caplog.set_level(logging.INFO, "augpipe")
+    return caplog
+
+
+def test_a_stray_folder_in_a_flat_one_is_an_error_with_both_remedies(tmp_path: Path) -> None:
+    put(tmp_path, *(f"{number}.jpg" for number in range(10)), "old/1.jpg")
+    said = (
+        r"holds 10 photographs \('0.jpg', '1.jpg', '2.jpg' and 7 more\) and beside them 1 folder of photographs "
+        r"\('old'\)\. For class folders, move the photographs into them or away, or pass classes=\[...\], which leaves "
+        r"them out; for a flat folder, move its folders away"
+    )
+    for make in (FolderSource, lambda path: Loader(path, recipes.none(), batch_size=1)):
+        with pytest.raises(ValueError, match=said):
+            make(tmp_path)
+
+
+def test_a_stray_photograph_beside_class_folders_too(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
+    put(tmp_path, "cat/1.jpg", "dog/1.jpg", "loose.jpg", "README.md")
+    with pytest.raises(ValueError, match=r"holds 1 photograph \('loose.jpg'\) and beside it 2 folders of photographs"):
+        FolderSource(tmp_path)
+    source = open_source(tmp_path, classes=["cat", "dog"])
+    assert contents(source) == [("cat/1.jpg", 0), ("dog/1.jpg", 1)]
+    (record,) = lines.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().endswith("; left out: 1 photograph beside the class folders ('loose.jpg')")
+
+
+@pytest.mark.parametrize("folder", ["", "cat/"])
+def test_photographs_of_other_kinds_are_counted(tmp_path: Path, folder: str, lines: pytest.LogCaptureFixture) -> None:
+    names = ("1.jpg", "2.HEIC", "3.heic", "4.avif", "IMG_5", "notes.txt", "README", "a.xml", ".hidden.heic")
+    put(tmp_path, *(f"{folder}{name}" for name in names))
+    Loader(tmp_path, recipes.none(), batch_size=1)
+    (record,) = lines.records
+    assert record.levelno == logging.WARNING
+    first = next(name for name in FolderSource(tmp_path).left_out if "heic" in name).split("'")[1]
+    assert first in (f"{folder}2.HEIC", f"{folder}3.heic")
+    assert record.getMessage().endswith(
+        f"; left out: 1 file without a suffix ('{folder}IMG_5'), 1 file of .avif ('{folder}4.avif'), "
+        f"2 files of .heic ('{first}')"
+    )
+
+
+def test_stats_count_them_too(tmp_path: Path) -> None:
+    for name in ("cat/1.jpg", "cat/2.heic"):
+        put(tmp_path, name)
+    (tmp_path / "cat/1.jpg").write_bytes(encoded(scene(8, 8), "JPEG"))
+    found = collect_statistics(FolderSource(tmp_path), duplicates=False)
+    assert found.to_json()["left_out"] == ["1 file of .heic ('cat/2.heic')"]
+    said = run("stats", str(tmp_path), "--no-duplicates")
+    assert "left out" in said and "1 file of .heic ('cat/2.heic')" in said
+
+
+def test_a_folder_of_nothing_else_says_so(tmp_path: Path) -> None:
+    put(tmp_path, "cat/1.jpg", "dog/1.heic", "dog/2.heic")
+    with pytest.raises(ValueError, match=r"without a photograph: 'dog' \(not read: 2 files of .heic \('dog/"):
+        FolderSource(tmp_path)
+    with pytest.raises(ValueError, match=r"no photograph in .* \(not read: 2 files of .heic \('\d.heic'\)\)"):
+        FolderSource(tmp_path / "dog")
+
+
+@pytest.mark.parametrize(
+    ("brand", "kind"), [(b"heic", "HEIC"), (b"mif1", "HEIC"), (b"heix", "HEIC"), (b"avif", "AVIF"), (b"avis", "AVIF")]
+)
+def test_heic_under_another_name_is_called_what_it_is(brand: bytes, kind: str) -> None:
+    with pytest.raises(ValueError, match=rf"a photograph in {kind}, .* which is not read; convert it to JPEG"):
+        probe(b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0mif1" + brand + bytes(50), max_pixels=MAX_PIXELS)
+
+
+def test_a_jpeg_may_end_with_jfif_or_jpe(tmp_path: Path) -> None:
+    for suffix in ("jfif", "jpe", "JFIF"):
+        (tmp_path / f"a.{suffix}").write_bytes(encoded(scene(8, 8), "JPEG"))
+        assert len(open_source(tmp_path / f"a.{suffix}")) == 1
+    assert len(FolderSource(tmp_path)) == 3
