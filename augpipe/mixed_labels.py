@@ -26,10 +26,12 @@ class MixedLabels(NamedTuple):
     """(B,) float32 in 0..1: the parts of `labels`, 1 where nothing is mixed."""
 
     def soft(self, num_classes: int) -> Any:
-        """(B, num_classes) float32 that add up to 1, and for samples without a class to 0.
+        """(B, num_classes) float32 that add up to 1.
+
+        Of labels on a CUDA device, which would have to be waited for, a row without such numbers is NaN.
 
         Raises:
-            ValueError: a label on the host is `num_classes` or more.
+            ValueError: a label on the host is -1, or `num_classes` or more.
         """
         first, second, weights = self.labels[:, None], self.other_labels[:, None], self.weights[:, None]
         if isinstance(first, np.ndarray):
@@ -38,11 +40,19 @@ class MixedLabels(NamedTuple):
             import torch
 
             classes = torch.arange(num_classes, device=first.device)
-        if len(first) and (isinstance(first, np.ndarray) or first.device.type == "cpu"):
-            largest = int(max(first.max(), second.max()))
+        made = (classes == first) * weights + (classes == second) * (1.0 - weights)
+        if not isinstance(first, np.ndarray) and first.device.type != "cpu":
+            return nan_where_none(made, first, second, num_classes)
+        if len(first):
+            smallest, largest = int(min(first.min(), second.min())), int(max(first.max(), second.max()))
             if largest >= num_classes:
                 raise ValueError(f"num_classes={num_classes} and a label is {largest}. Give {largest + 1} or more.")
-        return (classes == first) * weights + (classes == second) * (1.0 - weights)
+            if smallest < 0:
+                raise ValueError(
+                    f"a label is {smallest}, a sample without a class, which has no soft label. Leave such samples "
+                    "out: augpipe.sources.Subset(source, ids)."
+                )
+        return made
 
     def heavier(self) -> Any:
         """(B,) int64: of each sample the label that weighs more, which accuracy can be counted by."""
@@ -67,6 +77,12 @@ class MixedLabels(NamedTuple):
         """
         name = getattr(function, "__name__", function)
         raise ValueError(f"torch's {name} takes a tensor, and labels are three: {_REMEDY}")
+
+
+def nan_where_none(made: Any, first: Any, second: Any, num_classes: int) -> Any:
+    """Soft labels, a tensor, whose rows of a label outside 0..num_classes - 1 are NaN: a loss shows them."""
+    is_none = (first < 0) | (second < 0) | (first >= num_classes) | (second >= num_classes)
+    return made.masked_fill(is_none, float("nan"))
 
 
 def mix_labels(labels: Labels, weights: Any, others: Ints, num: int) -> MixedLabels | Labels:

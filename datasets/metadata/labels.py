@@ -101,8 +101,8 @@ class LabelColumn:
         for text, first, number in zip(self._code_of, self._first, mapping, strict=True):
             if (other := spelling.setdefault(number, text)) != text:
                 raise ValueError(
-                    f"{name(first)}: label {text!r:.100} is the number that {other!r:.100} is on another line, spelled "
-                    "in another way. Write one of the two; if both are names, pass classes=[...] with all."
+                    f"{name(first)}: label {text!r:.100} is the number that {other!r:.100} is elsewhere, spelled in "
+                    "another way. Write one of the two; if both are names, pass classes=[...] with all."
                 )
         return mapping
 
@@ -113,7 +113,7 @@ class LabelColumn:
         if len(missing := np.flatnonzero(codes < 0)):
             raise ValueError(
                 f"{name(int(missing[0]))}: there is no label, and those of others are numbers with a point. Write one, "
-                "or leave the photograph out."
+                "or leave the sample out."
             )
         are_whole = all(number % 1 == 0 for number in numbers)
         self.notes = (
@@ -127,7 +127,7 @@ class LabelColumn:
         self._refuse_first(
             [text.lower() == "nan" for text in texts],
             name,
-            "is no number, and other labels are. Write one, or drop the line; -1 is none among integers.",
+            "is no number, and other labels are. Write one, or leave the sample out; -1 is none among integers.",
         )
         are_floats = any(number is not None and as_integer(t) is None for t, number in zip(texts, numbers, strict=True))
         of = "numbers" if are_floats else "integers"
@@ -142,8 +142,8 @@ class LabelColumn:
         self._refuse_first(
             [text.lower() == "nan" for text in texts],
             name,
-            "stands where a label is missing. Write one, or drop the line; if it is a class's name, pass classes=[...] "
-            "with all.",
+            "stands where a label is missing. Write one, or leave the sample out; if it is a class's name, pass "
+            "classes=[...] with all.",
         )
         self._refuse_first(
             [_DECIMAL_COMMA.fullmatch(text) is not None for text in texts],

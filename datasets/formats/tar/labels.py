@@ -25,9 +25,7 @@ def folder_labels(names: NameTable) -> LabelColumn:
     for number in range(len(names)):
         folders = _folders(names[number])[num_common:]
         labels.append(folders[0] if folders else None)
-    splits = splits_among(_class_folders(names))
-    if splits:
-        raise ValueError(f"folders {listed(splits)} are splits, and no classes. Pack each into a tar file of its own")
+    _refuse_splits(_class_folders(names))
     return labels
 
 
@@ -54,6 +52,7 @@ def refuse_unread_labels(indexer: TarIndexer, label: str | None) -> None:
             f"read. Unpack it, and give that list, {_OR_NONE}"
         )
     folders = _class_folders(indexer.names)
+    _refuse_splits(folders)
     if len(folders) > 1:
         raise ValueError(
             f"{_NO_LABEL}, and the photographs lie in folders "
@@ -67,6 +66,12 @@ def left_out(indexer: TarIndexer) -> tuple[str, ...]:
         return ()
     shown = ", ".join(sorted(indexer.found_extensions))
     return (f"{count(indexer.num_without_image, 'sample')} without an image ({shown})",)
+
+
+def _refuse_splits(folders: Sequence[str]) -> None:
+    splits = splits_among(folders)
+    if splits:
+        raise ValueError(f"folders {listed(splits)} are splits, and no classes. Pack each into a tar file of its own")
 
 
 def _found(indexer: TarIndexer) -> str:

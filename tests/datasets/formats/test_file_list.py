@@ -74,18 +74,18 @@ def test_whole_floats_are_classes_where_classes_are_given(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (("0.5", "nan"), r"line 3: label 'nan' is no number, and other labels are. Write one, or drop the line"),
+        (("0.5", "nan"), r"line 3: label 'nan' is no number, and other labels are. Write one, or leave the sample out"),
         (("1", "NaN"), r"line 3: label 'NaN' is no number, and other labels are"),
         (
             ("cat", "nan"),
-            r"line 3: label 'nan' stands where a label is missing. Write one, or drop the line; if it is ",
+            r"line 3: label 'nan' stands where a label is missing. Write one, or leave the sample out; if it is ",
         ),
         (("nan", "nan"), r"line 2: label 'nan' stands where a label is missing"),
         (("0.5", "1e39"), r"line 3: label '1e39' is beyond float32"),
         (("0.5", "cat"), r"line 3: label 'cat' is a name, and other labels are numbers. Fix it"),
         (("cat", "0.5"), r"line 2: label 'cat' is a name, and other labels are numbers"),
-        (("01", "1"), r"line 3: label '1' is the number that '01' is on another line, spelled in another way"),
-        (("7", "+7"), r"line 3: label '\+7' is the number that '7' is on another line"),
+        (("01", "1"), r"line 3: label '1' is the number that '01' is elsewhere, spelled in another way"),
+        (("7", "+7"), r"line 3: label '\+7' is the number that '7' is elsewhere"),
         (("0,5", "1,5"), r"line 2: label '0,5' has a comma for a point"),
         (("[1, 0]", "[0, 1]"), r"line 2: label '\[1, 0\]' is a list, and one text is one class"),
     ],

@@ -179,8 +179,11 @@ def test_class_folders_in_a_tar(tmp_path: Path) -> None:
 
 def test_folders_of_splits_in_a_tar_are_no_classes(tmp_path: Path) -> None:
     path = put_tar(tmp_path, ("train/1.jpg", b"a"), ("test/1.jpg", b"b"))
-    with pytest.raises(ValueError, match=r"folders 'test', 'train' are splits, and no classes. Pack each into a tar"):
-        TarSource(path, label="folder")
+    for label in (None, "folder"):
+        with pytest.raises(
+            ValueError, match=r"folders 'test', 'train' are splits, and no classes. Pack each into a tar"
+        ):
+            TarSource(path, label=label)
 
 
 def test_fields_and_members_that_look_like_labels(tmp_path: Path) -> None:
