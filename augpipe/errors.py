@@ -14,6 +14,24 @@ class SampleError(ValueError):
         return type(self), (self.name, self.reason, self.remedy)
 
 
+class SourceChangedError(ValueError):
+    """A file of a source is no longer the one that was opened, so nothing that it gives can be trusted; names it.
+
+    It is no bad image: nothing skips it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} has changed since it was opened: {reason}. Open the data set again, and leave its files alone "
+            "while it is in use."
+        )
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["SourceChangedError"], tuple[str, str]]:
+        return type(self), (self.path, self.reason)
+
+
 class DeviceError(RuntimeError):
     """This machine cannot run augpipe on a CUDA device; the message says what it lacks and how to get it."""
 

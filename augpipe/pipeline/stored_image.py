@@ -10,7 +10,7 @@ from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
 from augpipe.decoding.jpeg import decode_by_libjpeg
-from augpipe.errors import SampleError
+from augpipe.errors import SampleError, SourceChangedError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
 from augpipe.recipe import Recipe
@@ -117,6 +117,7 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
     Raises:
         SampleError: it cannot be read, is no image, is too large, or cannot be used with the recipe.
         ConnectionError: remote storage does not answer.
+        SourceChangedError: a file of the source is another one than when it was opened.
     """
     try:
         content = source.read(sample_id)
@@ -130,7 +131,7 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
         reason = refusals(recipe, [size])[0]
         if reason:
             raise ValueError(reason)
-    except ConnectionError:  # storage that does not answer says nothing of the image: nothing to skip
+    except (ConnectionError, SourceChangedError):  # they say nothing of the image: nothing to skip
         raise
     except (ValueError, OSError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from augpipe.datasets.metadata.names import printable
+from augpipe.errors import SourceChangedError
 
 _MOST = 4096
 _BUFFER_BYTES = 1 << 16
@@ -46,16 +47,58 @@ class FileSet:
     Read with `pread`, not through a map: a failing disk then ends in an OSError where a map ends the process, and
     other threads run while the disk is waited for.
 
+    What size they have and when they were written is noted at once, also for a copy made by pickle: a file that is
+    another one later is refused.
+
     Args:
-        paths: one a number.
+        paths: one a number; relative ones stay where they lead to now.
         most: how many are open at once; `most_descriptors()` if left out, and in a copy made by pickle.
+        stamps: sizes in bytes and times of writing in ns; those of now if left out.
+
+    Raises:
+        OSError: a file is not there.
     """
 
-    def __init__(self, paths: Sequence[str], most: int | None = None) -> None:
-        self._paths = paths
+    def __init__(
+        self, paths: Sequence[str], most: int | None = None, stamps: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        self._paths = [absolute(path) for path in paths]
+        self._stamps = list(stamps) if stamps is not None else [_stamp(os.stat(path)) for path in self._paths]
         self._most = most or most_descriptors()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
+
+    def path(self, number: int) -> str:
+        """A file's path, from the root."""
+        return self._paths[number]
+
+    def num_bytes(self, number: int) -> int:
+        """The length that a file had."""
+        return self._stamps[number][0]
+
+    def check_unchanged(self, number: int | None = None) -> None:
+        """Look whether files are those that were there at first, by size and time of writing: one, or all.
+
+        Raises:
+            SourceChangedError: one is not; names it.
+        """
+        for each in range(len(self._paths)) if number is None else (number,):
+            try:
+                now = _stamp(os.stat(self._paths[each]))
+            except (FileNotFoundError, NotADirectoryError):
+                raise SourceChangedError(printable(self._paths[each]), "it is not there any more") from None
+            self._compare(each, now)
+
+    def _compare(self, number: int, now: tuple[int, int]) -> None:
+        before = self._stamps[number]
+        if now != before:
+            is_resized = now[0] != before[0]
+            raise SourceChangedError(
+                printable(self._paths[number]),
+                f"it had {before[0]:,} bytes and has {now[0]:,}"
+                if is_resized
+                else f"it has {now[0]:,} bytes as before, and was written anew",
+            )
 
     def open(self, number: int) -> BinaryIO:
         """A file to read from its begin to its end; raises as the built-in `open`."""
@@ -67,9 +110,13 @@ class FileSet:
         Raises:
             OSError: the file cannot be opened or read.
             ValueError: it is no regular file.
+            SourceChangedError: it was opened for this, or ends too early, and is another one than before.
         """
         held = self._descriptor(number)
-        return os.pread(held.number, num_bytes, offset)
+        data = os.pread(held.number, num_bytes, offset)
+        if len(data) != num_bytes:
+            self.check_unchanged(number)
+        return data
 
     def _descriptor(self, number: int) -> "_Descriptor":
         with self._lock:
@@ -78,6 +125,7 @@ class FileSet:
                 self._open.move_to_end(number)
                 return held
         opened = _Descriptor(open_regular(self._paths[number]))  # outside of the lock: a network drive takes its time
+        self._compare(number, _stamp(os.fstat(opened.number)))
         with self._lock:
             held = self._open.setdefault(number, opened)
             self._open.move_to_end(number)
@@ -86,7 +134,11 @@ class FileSet:
         return held
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileSet, (self._paths,)
+        return FileSet, (self._paths, None, self._stamps)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
 
 
 class _Descriptor:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.datasets.files.descriptors import absolute
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 
@@ -20,7 +21,7 @@ class FileSource(LabelledSource):
     `read` opens the file anew at each call, so any number of threads may read at once.
 
     Args:
-        root: what relative names are relative to.
+        root: what relative names are relative to; where it is relative itself, it stays where it leads to now.
         names: one path a sample, relative to `root` or absolute.
         labels: integers, one a sample, -1 where there is none.
         classes: label -> class name.
@@ -28,7 +29,8 @@ class FileSource(LabelledSource):
 
     def __init__(self, root: str, names: NameTable, labels: npt.NDArray[Any], classes: Sequence[str]) -> None:
         assert len(names) == len(labels)
-        self._root = root
+        self._root = absolute(root)
+        self._shown_root = root
         self._where = printable(root)
         self.names = names
         """One path a sample, relative to the root or absolute."""
@@ -47,8 +49,9 @@ class FileSource(LabelledSource):
         return read_file(self.path(sample_id))
 
     def name(self, sample_id: int) -> str:
-        """The file's path, printable."""
-        return printable(self.path(sample_id))
+        """The file's path, printable; relative where the root was given so."""
+        check_sample_id(sample_id, len(self))
+        return printable(os.path.join(self._shown_root, self.names[sample_id]))
 
     @property
     def has_stored_names(self) -> bool:
@@ -70,7 +73,7 @@ class FileSource(LabelledSource):
         return status.st_size, status.st_mtime_ns
 
     def path(self, sample_id: int) -> str:
-        """The file's path, as the system has it."""
+        """The file's path from the root of the file system, as the system has it."""
         check_sample_id(sample_id, len(self))
         return os.path.join(self._root, self.names[sample_id])
 
@@ -120,5 +123,7 @@ class SingleSource(FileSource):
                 f"Check the spelling (the current folder is {printable(os.getcwd())})."
             )
         names = NameTable()
-        names.extend([os.fsencode(text)])
-        super().__init__("", names, np.full(1, -1, dtype=np.int64), ())
+        folder, name = os.path.split(text)
+        names.extend([os.fsencode(name)])
+        super().__init__(folder, names, np.full(1, -1, dtype=np.int64), ())
+        self._where = printable(text)

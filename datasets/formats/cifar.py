@@ -77,7 +77,8 @@ class CifarSource(ContainerSource):
         super().__init__(_files(paths, split))
         for path in self._paths:
             refuse_pickle(path)
-        sizes = [os.stat(path).st_size for path in self._paths]
+        self._files: FileSet = FileSet(self._paths)
+        sizes = [self._files.num_bytes(number) for number in range(len(self._paths))]
         if kind is not None and kind not in _LAYOUTS:
             raise ValueError(f"kind={kind!r} is not known. Valid: {', '.join(_LAYOUTS)}.")
         self.kind: Kind = kind or _kind_of(self._paths, sizes)
@@ -92,7 +93,6 @@ class CifarSource(ContainerSource):
         ]
         self._ends = list(accumulate(map(len, columns)))
         self._labels = np.concatenate(columns)
-        self._files = FileSet(self._paths)
         self.classes: Sequence[str] = _class_names(self._paths[0], layout, byte)
         wrong = np.flatnonzero(self._labels >= len(self.classes))
         if len(wrong):
@@ -122,7 +122,9 @@ class CifarSource(ContainerSource):
         return f"{printable(self._paths[file])}, image {row}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), kind=self.kind, labels=self._which), (self._paths,)
+        paths = [self._files.path(number) for number in range(len(self._paths))]
+        shown = {"_paths": self._paths, "_where": self._where}
+        return partial(type(self), kind=self.kind, labels=self._which), (paths,), shown
 
 
 def kind_in(folder: str) -> Kind | None:

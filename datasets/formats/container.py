@@ -1,12 +1,17 @@
 """What the sources of files that hold many images share: the files that they are given, and where a sample lies."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 
+import numpy as np
+
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.files.patterns import expand
 from augpipe.datasets.files.splits import files_of_split
 from augpipe.datasets.metadata.labelled_source import LabelledSource, find_sample
 from augpipe.datasets.metadata.names import printable
+from augpipe.datasets.remote.file_set import RemoteFileSet
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One file, a folder or a pattern; or several files."""
@@ -27,13 +32,40 @@ class ContainerSource(LabelledSource):
         self._where = printable(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         self._ends: list[int] = []
         """How many samples there are up to each file's end."""
+        self._files: FileSet | RemoteFileSet
 
     def __len__(self) -> int:
         return self._ends[-1]
 
+    def check_unchanged(self) -> None:
+        """Look whether the files are those that were opened: by size and time of writing, remote ones by their state.
+
+        Raises:
+            SourceChangedError: one is not; names it.
+            RemoteError: no usable answer came.
+        """
+        self._files.check_unchanged()
+
+    def content_digest(self) -> str:
+        """A digest of the files' names and lengths, and of what more is known of their content."""
+        sizes = [self._files.num_bytes(number) for number in range(len(self._paths))]
+        return digest_of_files(self._paths, sizes, self._known_content())
+
+    def _known_content(self) -> bytes:
+        """What opening has found of the content, beside labels."""
+        return b""
+
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The number of a sample's file, and its place there."""
         return find_sample(sample_id, self._ends)
+
+
+def digest_of_files(paths: Sequence[str], sizes: Sequence[int], more: bytes = b"") -> str:
+    """A digest of files by their names, wherever they lie, their lengths, and what is known of their content."""
+    made = hashlib.blake2b(repr([os.path.basename(path) for path in paths]).encode(), digest_size=16)
+    made.update(np.array(sizes, "<i8").tobytes())
+    made.update(more)
+    return made.hexdigest()
 
 
 def container_files(paths: Paths, kind: str, extension: str = "", split: str | None = None) -> list[str]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import FileSet
+from augpipe.datasets.formats.container import digest_of_files
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import checked_numbers
 from augpipe.datasets.metadata.names import printable
@@ -76,7 +77,12 @@ class IdxSource(LabelledSource):
             )
         if labels is None and self._labels_path is None:
             _refuse_other_labels(self._path, shape[0])
-        numbers = np.full(shape[0], -1) if self._labels_path is None else IdxArray(self._labels_path).whole()
+        self._watched = [self._array.files]
+        numbers = np.full(shape[0], -1)
+        if self._labels_path is not None:
+            array = IdxArray(self._labels_path)
+            self._watched.append(array.files)
+            numbers = array.whole()
         if numbers.shape != shape[:1]:
             raise ValueError(
                 f"{printable(str(self._labels_path))} holds labels of shape {numbers.shape}, and "
@@ -107,13 +113,29 @@ class IdxSource(LabelledSource):
         check_sample_id(sample_id, len(self))
         return self._array[sample_id]
 
+    def check_unchanged(self) -> None:
+        """Look whether the files are those that were opened, by size and time of writing.
+
+        Raises:
+            SourceChangedError: one is not; names it.
+        """
+        for files in self._watched:
+            files.check_unchanged()
+
+    def content_digest(self) -> str:
+        """A digest of the files' names and lengths, and of the images' shape."""
+        sizes = [files.num_bytes(0) for files in self._watched]
+        return digest_of_files([files.path(0) for files in self._watched], sizes, repr(self._array.shape).encode())
+
     def name(self, sample_id: int) -> str:
         """The file's path and the image's place in it, from 0."""
         check_sample_id(sample_id, len(self))
         return f"{printable(self._path)}, image {sample_id}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), classes=tuple(self.classes)), (self._path, self._labels_path or False)
+        paths = [files.path(0) for files in self._watched]
+        shown = {"_path": self._path, "_labels_path": self._labels_path, "_where": self._where}
+        return partial(type(self), classes=tuple(self.classes)), (paths[0], *(paths[1:] or [False])), shown
 
 
 def labels_beside(path: str) -> str | None:
@@ -172,11 +194,12 @@ class IdxArray:
     def __init__(self, path: str) -> None:
         if not os.path.isfile(path):
             raise ValueError(f"{printable(path)} is no regular file; an IDX file is wanted. Check the spelling.")
-        size = os.stat(path).st_size
+        self.files = FileSet([path], 1)
+        """The file, by the number 0."""
+        size = self.files.num_bytes(0)
         self.shape: tuple[int, ...]
         self.expanded: Pixels | None = None
         """All of it, read-only; None of a plain file."""
-        self._files = FileSet([path], 1)
         with open(path, "rb") as file:
             is_compressed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -208,7 +231,7 @@ class IdxArray:
 
     def _read(self, first: int, count: int) -> Pixels:
         item_bytes = math.prod(self.shape[1:])
-        data = self._files.read(0, count * item_bytes, self._begin + first * item_bytes)
+        data = self.files.read(0, count * item_bytes, self._begin + first * item_bytes)
         if len(data) != count * item_bytes:
             raise ValueError(
                 f"the file ends after {len(data)} of {count * item_bytes} bytes: it was cut short meanwhile"

@@ -1,5 +1,6 @@
 """Images that are remote files of their own, below a folder that can be listed."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -108,6 +109,20 @@ class RemoteFolderSource(LabelledSource):
         # the state is part of the key alone: some file systems write it differently in a listing
         file = RemoteFile(url, length, "", f"{url}\n{length}\n{self._versions[sample_id]}")
         return self._store.read(file, length, 0)
+
+    @property
+    def has_stored_names(self) -> bool:
+        """True: an object's name stays when others come or go."""
+        return True
+
+    def stored_name(self, sample_id: int) -> str:
+        """The object's name below the folder."""
+        check_sample_id(sample_id, len(self))
+        return self._names[sample_id]
+
+    def content_digest(self) -> str:
+        """A digest of the objects' lengths."""
+        return hashlib.blake2b(self._lengths.tobytes(), digest_size=16).hexdigest()
 
     def name(self, sample_id: int) -> str:
         """The URL, printable."""

@@ -19,7 +19,7 @@ from augpipe.datasets.shards.manifest import ShardInfo, Written
 from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.datasets.stats.channels import ChannelSums
-from augpipe.errors import SampleError
+from augpipe.errors import SampleError, SourceChangedError
 from augpipe.source import Labels, Source, label_width_of, labels_of
 
 _MACHINE_TROUBLE = frozenset(
@@ -82,6 +82,7 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
 
     Raises:
         SampleError: an image cannot be used, and `task.raises`.
+        SourceChangedError: a file of the source is another one than when it was opened.
         OSError: a shard cannot be written, e.g. the disk is full; or reading fails for a reason that may pass.
     """
     scales = task.settings.scales
@@ -96,6 +97,8 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
             try:
                 label = _label(source, sample_id)
                 image, renditions = prepare_sample(source, sample_id, task.settings)
+            except SourceChangedError:
+                raise
             except ValueError as problem:
                 if task.raises:
                     raise SampleError(name, str(problem)) from problem

@@ -1,5 +1,6 @@
 """Parts of remote files, by way of blocks kept on the local disk; one store a process for the same settings."""
 
+import hashlib
 import os
 import threading
 import uuid
@@ -11,7 +12,8 @@ from augpipe.datasets.remote.disk_cache import DiskCache
 from augpipe.datasets.remote.errors import RemoteError
 from augpipe.datasets.remote.filesystem import RemoteFileSystem
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.remote.urls import shown
+from augpipe.datasets.remote.urls import is_http, shown
+from augpipe.errors import SourceChangedError
 
 
 class RemoteFile(NamedTuple):
@@ -23,6 +25,8 @@ class RemoteFile(NamedTuple):
     """What the server calls this state, e.g. its ETag; empty where that is not known or does not matter."""
     key: str
     """What its blocks are kept under: another state, another key."""
+    start_digest: str = ""
+    """A digest of its first block, where that is all there is to know its state by."""
 
 
 class BlockStore:
@@ -57,10 +61,36 @@ class BlockStore:
         answer = self.files.part(url, 0, self.settings.block_bytes)
         # without a word on its state, what an earlier run kept may be of another one
         state = answer.version or uuid.uuid4().hex
-        file = RemoteFile(url, answer.total_bytes, answer.version, f"{url}\n{answer.total_bytes}\n{state}")
+        key = f"{url}\n{answer.total_bytes}\n{state}"
+        start = "" if answer.version else _digest(answer.data)
+        file = RemoteFile(url, answer.total_bytes, answer.version, key, start)
         if answer.data:
             self.cache.put(self._key(file, 0), answer.data)
         return file
+
+    def check_unchanged(self, file: RemoteFile) -> None:
+        """Ask whether a file that `find` has found is in the state that it was in then.
+
+        Over HTTP, a server with a word for the state gives it with each block, and blocks that are kept are of the
+        state in which the file was found, so it is not asked. One without is asked for the first block again.
+
+        Raises:
+            SourceChangedError: it is not; names it.
+            RemoteError: no usable answer came.
+        """
+        if is_http(file.url) and file.version:
+            return
+        try:
+            answer = self.files.part(file.url, 0, self.settings.block_bytes if file.start_digest else 1)
+        except FileNotFoundError:
+            raise SourceChangedError(shown(file.url), "it is not there any more") from None
+        if answer.total_bytes != file.num_bytes:
+            reason = f"it had {file.num_bytes:,} bytes and has {answer.total_bytes:,}"
+        elif answer.version != file.version or (file.start_digest and _digest(answer.data) != file.start_digest):
+            reason = f"it has {file.num_bytes:,} bytes as before, and was written anew"
+        else:
+            return
+        raise SourceChangedError(shown(file.url), reason)
 
     def read(self, file: RemoteFile, num_bytes: int, offset: int) -> bytes:
         """`num_bytes` from `offset`; fewer where the file ends before.
@@ -169,6 +199,10 @@ class BlockStore:
 
     def _key(self, file: RemoteFile, number: int) -> str:
         return f"{file.key}\n{self.settings.block_bytes} {number}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:

@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from augpipe.datasets.remote.blocks import BlockStore, RemoteFile, store_for
@@ -11,6 +12,10 @@ from augpipe.datasets.remote.urls import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_NUM_ASKED = 16
+"""Files asked for at once: it is the way there and back that takes time."""
 
 
 class RemoteReader(io.RawIOBase):
@@ -83,6 +88,17 @@ class RemoteFileSet:
     def num_bytes(self, number: int) -> int:
         """A file's length."""
         return self._files[number].num_bytes
+
+    def check_unchanged(self) -> None:
+        """Ask whether the files are in the state in which they were found; several at once.
+
+        Raises:
+            SourceChangedError: one is not; names it.
+            RemoteError: no usable answer came.
+        """
+        with ThreadPoolExecutor(_NUM_ASKED) as pool:
+            for _ in pool.map(self._store.check_unchanged, self._files):
+                pass
 
     def open(self, number: int) -> BinaryIO:
         """A file to read, for one thread."""

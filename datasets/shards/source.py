@@ -1,5 +1,6 @@
 """Our shards as a source: images by sample id, from as many shards as there are."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
-from augpipe.datasets.files.descriptors import FileSet
+from augpipe.datasets.files.descriptors import FileSet, absolute
 from augpipe.datasets.metadata.labelled_source import find_sample
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.remote.blocks import store_for
@@ -67,6 +68,7 @@ class ShardSource:
     ) -> None:
         url = as_url(folder)
         self.folder = os.fspath(folder) if url is None else url
+        self._place = absolute(self.folder) if url is None else url
         self.manifest = Manifest.load(self.folder, remote)
         chosen = self.manifest.scale(scale)
         self.scale = chosen.name
@@ -76,8 +78,9 @@ class ShardSource:
         self._remote_rows: RemoteFileSet | None = None
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
-            self._indices = _open_indices(self._paths, chosen.shards)
             self._files = FileSet(self._paths)
+            self._index_files = FileSet([index_path(path) for path in self._paths])
+            self._indices = _open_indices(self._paths, chosen.shards)
         else:
             self._settings = remote or RemoteSettings()
             urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]
@@ -115,6 +118,7 @@ class ShardSource:
         else:
             found = self._files.read(shard, BLOCK_BYTES + record.length, record.offset - BLOCK_BYTES)
         if not is_header_of(found, name, record.length):
+            self.check_unchanged()
             raise ValueError(
                 f"the index and the shard differ: the index places {name} of {record.length} bytes at "
                 f"{record.offset}, and the tar header before it says otherwise"
@@ -215,6 +219,23 @@ class ShardSource:
             member = f"sample {position}"
         return f"{printable(self._paths[shard])}/{member}"
 
+    def check_unchanged(self) -> None:
+        """Look whether shards and indices are those that were opened, by size and time of writing.
+
+        At a URL, the sums of the manifest and of indices tell when a sample is read.
+
+        Raises:
+            SourceChangedError: one is not; names it.
+        """
+        if self._remote is None:
+            self._files.check_unchanged()
+            self._index_files.check_unchanged()
+
+    def content_digest(self) -> str:
+        """A digest of the sums of the scale's shards, as the manifest has them."""
+        sums = "".join(shard.sha256 for shard in self.manifest.scale(self.scale).shards)
+        return hashlib.blake2b(sums.encode(), digest_size=16).hexdigest()
+
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The shard that a sample lies in, and its place there."""
         return find_sample(sample_id, self._ends)
@@ -237,7 +258,8 @@ class ShardSource:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._remote is not None:
             return partial(type(self), remote=self._settings), (self.folder, self.scale)
-        return type(self), (self.folder, self.scale)
+        shown = {"folder": self.folder, "_paths": self._paths}
+        return type(self), (self._place, self.scale), shown
 
     def __repr__(self) -> str:
         return (

@@ -1,5 +1,6 @@
 """Parquet files with a column of encoded images, as Hugging Face stores its data sets."""
 
+import hashlib
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.formats.hugging_face_features import Columns, Kind, choose_columns, parse_features
 from augpipe.datasets.formats.parquet.label_rows import is_row, label_columns, read_label_rows
@@ -75,10 +77,11 @@ class ParquetSource(ContainerSource):
     ) -> None:
         arrow, parquet = _pyarrow()
         urls = remote_files(paths, ".parquet", remote, split)
-        self._remote = None if urls is None else RemoteFileSet(urls, remote)
         super().__init__(
             container_files(paths, "Parquet", ".parquet", split) if urls is None else [shown(url) for url in urls]
         )
+        self._files = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
+        footers = hashlib.blake2b(digest_size=16)
         self._cache_bytes = cache_bytes
         self._first_groups = [0]  # file -> its first row group among all
         self._groups: list[int] = []  # rows of each row group
@@ -89,8 +92,9 @@ class ParquetSource(ContainerSource):
         columns: Columns | None = None
         for file_number, path in enumerate(self._paths):
             try:
-                with self._opened(file_number) as plain:
+                with self._files.open(file_number) as plain:
                     num_bytes = _check_ends(plain)
+                    footers.update(_footer(plain, num_bytes))
                 with parquet.ParquetFile(self._given(file_number), memory_map=False) as file:
                     schema = file.schema_arrow
                     row_columns = label_columns(arrow, schema, label)
@@ -116,6 +120,7 @@ class ParquetSource(ContainerSource):
                 raise ValueError(f"{printable(path)}: {str(error).rstrip('.')}.") from error
         assert columns is not None
         self._columns = columns
+        self._footers = footers.digest()
         self.notes, self.left_out = columns.notes, columns.left_out
         self._group_ends = list(accumulate(self._groups, initial=0))
         self._ends = [self._group_ends[last] for last in self._first_groups[1:]]
@@ -182,19 +187,19 @@ class ParquetSource(ContainerSource):
         names = columns if len(columns) > 1 else ()
         return labels, checked_names(names or None if classes is None else classes, labels.shape[1])
 
-    def _opened(self, number: int) -> BinaryIO:
-        if self._remote is not None:
-            return self._remote.open(number)
-        return open(self._paths[number], "rb")
-
     def _given(self, number: int) -> str | BinaryIO:
         """What pyarrow reads: by itself where it can."""
-        return self._paths[number] if self._remote is None else self._remote.open(number)
+        return self._files.path(number) if isinstance(self._files, FileSet) else self._files.open(number)
+
+    def _known_content(self) -> bytes:
+        return self._footers
 
     def _load(self, group: int) -> tuple[Any, int]:
         """The column of images of one row group, and its bytes."""
         arrow, parquet = _pyarrow()
         number = bisect_right(self._first_groups, group) - 1
+        if isinstance(self._files, FileSet):
+            self._files.check_unchanged(number)
         try:
             with parquet.ParquetFile(self._given(number), memory_map=False) as file:
                 name = self._columns.image
@@ -293,6 +298,14 @@ def _check_ends(file: BinaryIO) -> int:
     if ends != b"PAR1" or size < _END_BYTES:
         raise ValueError(f"it is truncated: of {size} bytes the last are {ends!r}, and not b'PAR1'. Copy it again")
     return size
+
+
+def _footer(file: BinaryIO, num_bytes: int) -> bytes:
+    """What stands at the end of a file: columns, row groups, their lengths and what is known of their values."""
+    file.seek(num_bytes - 8)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(max(num_bytes - 8 - length, 0))
+    return file.read(min(length, num_bytes))
 
 
 def _reason(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """WebDataset tar files as they are: images by sample id, nothing unpacked."""
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -61,7 +62,7 @@ class TarSource(ContainerSource):
     ) -> None:
         urls = remote_files(paths, ".tar", remote, split)
         super().__init__(container_files(paths, "tar", ".tar", split) if urls is None else [shown(url) for url in urls])
-        self._files: FileSet | RemoteFileSet = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
+        self._files = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)
         indexer = TarIndexer(extension, False if label == FOLDER else label)
         for number, path in enumerate(self._paths):
             with self._files.open(number) as file:
@@ -102,6 +103,19 @@ class TarSource(ContainerSource):
         """The tar file's path and the image's name in it."""
         file, _ = self._find(sample_id)
         return printable(f"{self._paths[file]}/{self._names[sample_id]}")
+
+    @property
+    def has_stored_names(self) -> bool:
+        """True: a member's name stays when others come or go."""
+        return True
+
+    def stored_name(self, sample_id: int) -> str:
+        """The member's name behind that of its tar file."""
+        file, _ = self._find(sample_id)
+        return f"{os.path.basename(self._paths[file])}/{self._names[sample_id]}"
+
+    def _known_content(self) -> bytes:
+        return self._offsets.tobytes() + self._lengths.tobytes()
 
 
 def _nothing_found(paths: Sequence[str], extension: str | None, indexer: TarIndexer) -> str:

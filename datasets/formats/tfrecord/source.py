@@ -59,6 +59,7 @@ class TFRecordSource(ContainerSource):
         if label is not None and label is not False and not label:
             raise ValueError(f"label={label!r} names no feature. Leave it out, or name some.")
         super().__init__(container_files(paths, "TFRecord"))
+        self._files = FileSet(self._paths)
         self._records, self._lengths = array("Q"), array("I")
         self._images, self._image_lengths = array("Q"), array("I")
         labels = AnyLabels()
@@ -79,7 +80,6 @@ class TFRecordSource(ContainerSource):
         if label is None and not self._found and others:
             remedy = f"label={next(iter(others))!r} reads {'one' if len(others) > 1 else 'it'}"
             self.left_out = (unread(list(others), "feature of the records", remedy),)
-        self._files = FileSet(self._paths)
 
     def _add(
         self,
@@ -141,9 +141,13 @@ class TFRecordSource(ContainerSource):
         first, length = self._records[sample_id], self._lengths[sample_id]
         data = self._files.read(file, length + TAIL_BYTES, first)
         if not is_whole(data[:length], data[length:], self._masked):
+            self._files.check_unchanged(file)
             raise ValueError(f"the record of {length} bytes at {first} is damaged: its checksum is wrong")
         start = self._images[sample_id] - first
         return data[start : start + self._image_lengths[sample_id]]
+
+    def _known_content(self) -> bytes:
+        return b"".join(numbers.tobytes() for numbers in (self._records, self._lengths, self._image_lengths))
 
     def name(self, sample_id: int) -> str:
         """The file's path and the record's number in it."""

@@ -83,6 +83,7 @@ def test_where_both_sets_lie_together_the_length_tells(tmp_path: Path) -> None:
 
 def test_file_that_was_cut_short_meanwhile(tmp_path: Path) -> None:
     source = CifarSource(cifar10(tmp_path), "test")
+    source.read(0)  # the file stays open
     os.truncate(tmp_path / "test_batch.bin", 3100)
     np.testing.assert_array_equal(source.read(0), picture(10))
     with pytest.raises(ValueError, match="has changed since it was opened: it had 6,146 bytes and has 3,100"):

@@ -273,6 +273,7 @@ def test_a_compressed_file_and_other_files_are_refused(tmp_path: Path) -> None:
 def test_a_file_cut_short_while_it_is_open_has_changed(tmp_path: Path) -> None:
     path = put(tmp_path / "cut", [GOOD, GOOD])
     source = TFRecordSource(path)
+    assert source.read(0) == b"good"
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 1)
     assert source.read(0) == b"good"
