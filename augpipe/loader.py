@@ -179,8 +179,8 @@ class Loader:
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        is_open = is_source(source) and classes is None and split is None
-        self.source: Source = source if is_open else _open(source, classes, split)
+        has_options = classes is not None or split is not None
+        self.source: Source = source if is_source(source) and not has_options else _open(source, classes, split)
         tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle

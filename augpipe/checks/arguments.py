@@ -87,5 +87,5 @@ def unknown_argument(name: str, known: Sequence[str]) -> str:
     if name in _INSTEAD:
         return f"Loader has no {name}: {_INSTEAD[name]}."
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"Loader has no argument {name}.{hint} There are {', '.join(known)}."
+    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    return f"Loader has no argument {name}. {hint}"

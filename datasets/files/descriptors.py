@@ -6,6 +6,7 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from augpipe.datasets.metadata.names import printable
@@ -13,6 +14,8 @@ from augpipe.errors import SourceChangedError
 
 _MOST = 4096
 _BUFFER_BYTES = 1 << 16
+_FILES_A_TASK = 64
+_NUM_LOOKING = 16
 
 
 def absolute(path: str) -> str:
@@ -63,7 +66,7 @@ class FileSet:
         self, paths: Sequence[str], most: int | None = None, stamps: Sequence[tuple[int, int]] | None = None
     ) -> None:
         self._paths = [absolute(path) for path in paths]
-        self._stamps = list(stamps) if stamps is not None else [_stamp(os.stat(path)) for path in self._paths]
+        self._stamps = list(stamps) if stamps is not None else _stamps_of(self._paths)
         self._most = most or most_descriptors()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
@@ -82,11 +85,12 @@ class FileSet:
         Raises:
             SourceChangedError: one is not; names it.
         """
-        for each in range(len(self._paths)) if number is None else (number,):
-            try:
-                now = _stamp(os.stat(self._paths[each]))
-            except (FileNotFoundError, NotADirectoryError):
-                raise SourceChangedError(printable(self._paths[each]), "it is not there any more") from None
+        numbers = range(len(self._paths)) if number is None else range(number, number + 1)
+        try:
+            found = _stamps_of([self._paths[each] for each in numbers])
+        except (FileNotFoundError, NotADirectoryError) as problem:
+            raise SourceChangedError(printable(str(problem.filename)), "it is not there any more") from None
+        for each, now in zip(numbers, found, strict=True):
             self._compare(each, now)
 
     def _compare(self, number: int, now: tuple[int, int]) -> None:
@@ -135,6 +139,18 @@ class FileSet:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileSet, (self._paths, None, self._stamps)
+
+
+def _stamps_of(paths: Sequence[str]) -> list[tuple[int, int]]:
+    """Size and time of writing of each; by several threads where they are many, as a network drive has each wait."""
+    if len(paths) <= _FILES_A_TASK:
+        return [_stamp(os.stat(path)) for path in paths]
+
+    def some(first: int) -> list[tuple[int, int]]:
+        return [_stamp(os.stat(path)) for path in paths[first : first + _FILES_A_TASK]]
+
+    with ThreadPoolExecutor(_NUM_LOOKING) as pool:
+        return [stamp for part in pool.map(some, range(0, len(paths), _FILES_A_TASK)) for stamp in part]
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:

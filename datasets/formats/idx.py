@@ -135,7 +135,8 @@ class IdxSource(LabelledSource):
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [files.path(0) for files in self._watched]
         shown = {"_path": self._path, "_labels_path": self._labels_path, "_where": self._where}
-        return partial(type(self), classes=tuple(self.classes)), (paths[0], *(paths[1:] or [False])), shown
+        labels = paths[1] if len(paths) > 1 else False
+        return partial(type(self), classes=tuple(self.classes)), (paths[0], labels), shown
 
 
 def labels_beside(path: str) -> str | None:

@@ -59,7 +59,7 @@ class TFRecordSource(ContainerSource):
         if label is not None and label is not False and not label:
             raise ValueError(f"label={label!r} names no feature. Leave it out, or name some.")
         super().__init__(container_files(paths, "TFRecord"))
-        self._files = FileSet(self._paths)
+        self._files: FileSet = FileSet(self._paths)
         self._records, self._lengths = array("Q"), array("I")
         self._images, self._image_lengths = array("Q"), array("I")
         labels = AnyLabels()

@@ -208,11 +208,11 @@ def test_preview_takes_a_list_and_says_what_it_skips(folder: Path) -> None:
 
 
 def test_a_warning_is_one_line(folder: Path) -> None:
-    (folder / "photos" / "cat").mkdir()
-    (folder / "photos" / "0.jpg").rename("photos/cat/0.jpg")
+    (folder / "photos" / ".augpipe-index").write_bytes(b"no index")
     ended = in_process("preview", "photos", *SMALL)
     assert ended.returncode == 0
-    assert ended.stderr.startswith("augpipe: warning: photos holds class folders") and ended.stderr.count("\n") == 1
+    said = f"augpipe: warning: {folder / 'photos' / '.augpipe-index'} is not used"
+    assert ended.stderr.startswith(said) and ended.stderr.count("\n") == 1
 
 
 def test_sample_writes_class_folders(folder: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, recipes
+from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.cifar import CifarSource
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.formats.folder import FolderSource
@@ -141,6 +142,22 @@ def test_a_changed_file_is_no_bad_photograph(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:2_000])
     with pytest.raises(SourceChangedError, match=r"a.tar has changed since it was opened"):
         list(loader)
+
+
+def test_of_many_files_each_is_looked_at(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.bin" for number in range(200)]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    files = FileSet(list(map(str, paths)))
+    assert [files.num_bytes(number) for number in range(200)] == [len(path.name) for path in paths]
+    files.check_unchanged()
+    for path in (paths[150], paths[70]):
+        touched_later(path)
+        with pytest.raises(SourceChangedError, match=str(path)):
+            files.check_unchanged()
+    paths[199].unlink()
+    with pytest.raises(SourceChangedError, match=r"199.bin has changed .* it is not there any more"):
+        files.check_unchanged()
 
 
 # --- identity
