@@ -179,7 +179,7 @@ def patched_frame(at: int, value: int, marker: int = 0xC0) -> bytes:
         ("Ünïcödé ist Text".encode(), "not a picture: .*looks like text"),
         (
             b"\0\0\0\x1cftypavif\0\0\0\0",
-            r"not a picture: it begins with b'.*ftypavif.*'; JPEG, PNG, WebP, GIF, BMP and",
+            r"a photograph in AVIF, whatever its name says, which is not read; convert it to JPEG",
         ),
     ],
 )
