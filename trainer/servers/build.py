@@ -17,6 +17,7 @@ from torch import Tensor
 from augpipe import Batch, Loader, MixedLabels, Place
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.source import Source
+from augpipe.source_identity import identity_of
 from augpipe.trainer.config.load import to_toml
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import open_sources, training_loader
@@ -132,7 +133,7 @@ def lease_plan(config: RunConfig, source: Source) -> LeasePlan:
 
 def digest_of(config: RunConfig, flat: FlatWeights, source: Source) -> str:
     """What must be the same for all workers, in few letters."""
-    text = repr((flat.sizes, config.servers.codec, config.servers.pull, len(source), list(source.classes), config.seed))
+    text = repr((flat.sizes, config.servers.codec, config.servers.pull, identity_of(source), config.seed))
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:12]
 
 
