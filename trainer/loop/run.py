@@ -12,7 +12,6 @@ import torch
 from augpipe.checks.plural import count
 from augpipe.trainer.checkpoint import Checkpoint, Saver
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.config.unused import Extent, unused_settings
 from augpipe.trainer.loop.data import (
     evaluation_loader,
     open_sources,
@@ -29,6 +28,7 @@ from augpipe.trainer.loop.run_folder import begin_folder, check_data, check_sett
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
 from augpipe.trainer.loop.training import Result, Training, is_over, num_updates
+from augpipe.trainer.loop.unused import Extent, unused_settings
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau

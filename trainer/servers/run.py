@@ -9,12 +9,12 @@ from typing import Any
 
 from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.config.unused import unused_settings
 from augpipe.trainer.loop.data import evaluation_loader, open_sources, output_size, training_recipe, warn_of_differences
 from augpipe.trainer.loop.failures.signals import listening
 from augpipe.trainer.loop.network import build_network, check_input
 from augpipe.trainer.loop.run_folder import begin_folder, check_data, open_folder
 from augpipe.trainer.loop.training import Result
+from augpipe.trainer.loop.unused import unused_settings
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.servers.build import Specs, make_specs, make_worker

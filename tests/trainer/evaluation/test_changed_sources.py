@@ -156,6 +156,7 @@ def test_a_recipe_that_was_edited_since_is_not_taken(
     recipes.deep_image(16, (18, 20)).dump(tmp_path / "mine.toml")
     monkeypatch.chdir(tmp_path)
     run(config(tmp_path / "run", photos, data={"eval_fraction": 0.5, "recipe": "mine.toml"}, **QUICK))
+    caplog.clear()
     before = evaluate_runs(tmp_path / "run")
     assert not said(caplog)
     recipes.deep_image(20, (22, 24)).dump(tmp_path / "mine.toml")

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from augpipe import MixedLabels, Recipe, Schedule, View, loader, recipes
+from augpipe.datasets.open import open_source
 from augpipe.ops import CenterCrop, Flip, MixUp, MultiResolutionCrop, Normalize, RandomResizedCrop
 from augpipe.trainer.config import make_config
 from augpipe.trainer.config.tables import DataConfig
@@ -56,7 +57,7 @@ def test_held_out_images_have_the_values_of_training(
     photos = flat_photos(tmp_path / "photos", {"dark": 30, "bright": 100}, 4)
     recipe = toml(tmp_path / "mine.toml", MultiResolutionCrop(size=16, scales=(18,)), *normalise)
     settings = config(tmp_path / "run", photos, data={"recipe": recipe, "size": 16})
-    source = loader._open(str(photos))
+    source = open_source(str(photos))
     trained, evaluated = (make(settings, source, alone) for make in (training_loader, evaluation_loader))
 
     def values(batches: Any) -> set[tuple[int, float]]:
@@ -143,7 +144,7 @@ def test_evaluation_refuses_to_mix(tmp_path: Path, alone: World) -> None:
         evaluation_recipe(DataConfig(source="photos", eval_recipe=path))
     assert evaluation_recipe(DataConfig(source="photos", recipe=path)).mixing == ()
     photos = flat_photos(tmp_path / "photos", {"dark": 30, "bright": 100}, 4)
-    source = loader._open(str(photos))
+    source = open_source(str(photos))
     settings = config(tmp_path / "run", photos, data={"recipe": path, "size": 8})
     (batch, *_) = training_loader(settings, source, alone)
     assert isinstance(batch.labels, MixedLabels)
@@ -154,13 +155,13 @@ def test_drop_last_reaches_the_training_loader(
     tmp_path: Path, alone: World, drop_last: bool, lengths: list[int]
 ) -> None:
     settings = config(tmp_path / "run", write_photos(tmp_path, 10), data={"drop_last": drop_last})
-    found = training_loader(settings, loader._open(settings.data.source), alone)
+    found = training_loader(settings, open_source(settings.data.source), alone)
     assert [len(batch) for batch in found] == lengths
 
 
 def test_the_evaluation_leaves_no_image_out(tmp_path: Path, alone: World) -> None:
     settings = config(tmp_path / "run", write_photos(tmp_path, 10), data={"drop_last": True})
-    found = evaluation_loader(settings, loader._open(settings.data.source), alone)
+    found = evaluation_loader(settings, open_source(settings.data.source), alone)
     assert [batch.sample_ids.tolist() for batch in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from augpipe.trainer.config import make_config
-from augpipe.trainer.config.unused import Extent, unused_settings
 from augpipe.trainer.loop import run
+from augpipe.trainer.loop.unused import Extent, unused_settings
 from tests.distributed.train_runs import config, write_photos
 
 EXTENT = Extent(world_size=2, steps_per_epoch=5)
