@@ -67,6 +67,7 @@ def each_once(num_epochs: int) -> Counter[tuple[int, int]]:
     return Counter((epoch, position) for epoch in range(num_epochs) for position in range(NUM_IMAGES))
 
 
+@pytest.mark.deep  # virtual clusters are asynchronous in every run
 def test_an_asynchronous_run_over_two_servers(photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     config = servers_config(
