@@ -11,7 +11,7 @@ _ANIMATION = (b"acTL", b"fcTL", b"fdAT")
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _EXIF_PROFILE, _XMP = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _MAX_TEXT_BYTES = 1 << 20
-"""Of a text that is packed, as in Pillow: a few bytes can claim gigabytes."""
+"""The most bytes that a packed text may hold, as in Pillow: a few bytes can claim gigabytes."""
 
 
 class PlainPng(NamedTuple):

@@ -50,7 +50,7 @@ class TarIndexer:
         """The names of a few samples that were passed over."""
         self.num_labelled = 0
         self.extensions: set[str] = set()
-        """Of a few members beside images."""
+        """The extensions of a few members that lie next to images."""
         self.fields: set[str] = set()
         """The fields of JSON members that look like labels, and were not read."""
         self.lists: list[str] = []
