@@ -54,7 +54,7 @@ def rates(rounds: int) -> dict[str, object]:
     for name in CODECS:
         is_raw = name == "fp32"
         wire = RawWire(torch.float32, torch.float32) if is_raw else CodecWire(ErrorFeedback(codec(name)))
-        payloads = [torch.empty(wire.num_bytes(SLICE), dtype=torch.uint8) for _ in slices]
+        payloads = [wire.view(torch.empty(wire.num_bytes(SLICE), dtype=torch.uint8)) for _ in slices]
         keys = [("reduce", 0, i) for i in range(len(slices))] if name in ("nf4", "one-bit") else ()
 
         def each(act: Callable[[int], object]) -> Callable[[], object]:

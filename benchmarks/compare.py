@@ -1,13 +1,15 @@
 """Two checkouts of augpipe in turn, as "before" and "after" of a change: what users wait for, by what both can do.
 
     git worktree add ../before COMMIT
-    python benchmarks/compare.py ../before . [--rounds 5] [--no-save]
+    python benchmarks/compare.py ../before . [--rounds 5] [--exchange] [--no-save]
 
 Each turn is a process of its own with the checkout first on its path; within it each task runs a few times and the
 fastest counts, in CPU time, which neighbours on the machine disturb less. Kernels are compiled before the first turn.
+With --exchange it is steps of two ranks over Gloo instead, by the clock: the median of each turn.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +97,44 @@ def measure(folder: Path) -> dict[str, float]:
     return found
 
 
-def turn(checkout: Path, files: Path) -> dict[str, float]:
-    """What a process of its own finds of a checkout."""
+def measure_steps(meet: Path, rank: int) -> dict[str, float]:
+    """Microseconds of a step of one of two ranks, each with a thread: 5.9 million weights in buckets of 4 MiB."""
+    import torch
+    import torch.distributed as dist
+
+    from augpipe.trainer import strategy
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=2)
+    found = {}
+    for name, codec in itertools.product(("ddp", "butterfly", "lazy"), ("fp32", "dynamic-tree")):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*[torch.nn.Linear(700, 700) for _ in range(12)])
+        images, taken = torch.randn(16, 700), []
+        synced = strategy(name, model, partial(torch.optim.SGD, lr=0.01), codec=codec, bucket_bytes=4 << 20)
+        for _ in range(34):
+            dist.barrier()
+            start = time.perf_counter()
+            synced.module(images).square().mean().backward()
+            synced.step()
+            synced.flush()
+            taken.append(time.perf_counter() - start)
+        synced.close()
+        found[f"a step of two ranks, {name}, {codec}"] = statistics.median(taken[4:]) * 1e6
+    return found
+
+
+def turn(checkout: Path, files: Path, exchanges: bool) -> dict[str, float]:
+    """What a process of its own, or two, find of a checkout."""
+    environment = os.environ | {"PYTHONPATH": str(checkout)}
     with tempfile.TemporaryDirectory() as folder:
+        if exchanges:
+            commands = [[sys.executable, __file__, "--measure", f"{folder}/meet", "--rank", str(i)] for i in (0, 1)]
+            ranks = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True, env=environment) for one in commands]
+            texts = [rank.communicate()[0] for rank in ranks]
+            of_first: dict[str, float] = json.loads(texts[0].splitlines()[-1])
+            return of_first
         os.symlink(files, f"{folder}/files")
-        environment = os.environ | {"PYTHONPATH": str(checkout)}
         command = [sys.executable, __file__, "--measure", folder]
         ended = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
@@ -111,11 +147,14 @@ def main() -> None:
     parser.add_argument("after", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--exchange", action="store_true", help="steps of two ranks over Gloo")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:
-        print(json.dumps(measure(options.measure)))
-        return
+        found = measure(options.measure) if options.rank is None else measure_steps(options.measure, options.rank)
+        print(json.dumps(found), flush=True)
+        os._exit(0)  # a rank whose twin is gone would wait for it
     if options.after is None:
         parser.error("give two checkouts")
     checkouts = {"before": options.before.resolve(), "after": options.after.resolve()}
@@ -124,12 +163,15 @@ def main() -> None:
         for number, data in enumerate(encoded[:NUM_FILES]):
             Path(folder, f"{number:04}.jpg").write_bytes(data)
         turns = [
-            {name: turn(path, Path(folder)) for name, path in checkouts.items()} for _ in range(options.rounds + 1)
+            {name: turn(path, Path(folder), options.exchange) for name, path in checkouts.items()}
+            for _ in range(options.rounds + 1)
         ]
     turns = turns[1:]  # kernels were compiled in the first
     tasks = list(turns[0]["before"])
     result: dict[str, object] = {
-        "what": f"microseconds of CPU time an image or a million values, {origin}, {options.rounds} turns",
+        "what": f"microseconds of a step, {options.rounds} turns"
+        if options.exchange
+        else f"microseconds of CPU time an image or a million values, {origin}, {options.rounds} turns",
         "commits": {name: commit_of(path) for name, path in checkouts.items()},
         "after over before": {
             task: {
@@ -143,7 +185,7 @@ def main() -> None:
     if options.no_save:
         print(json.dumps(result, indent=2))
     else:
-        save("compare", result)
+        save("compare-exchange" if options.exchange else "compare", result)
 
 
 def commit_of(checkout: Path) -> str:

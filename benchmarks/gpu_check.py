@@ -1,36 +1,32 @@
 """Everything that a CUDA machine can show of augpipe: checks and measurements, one dated JSON report.
 
     make gpu-check                                                          # in a checkout with its environment
-    python benchmarks/gpu_check.py [--out FOLDER] [--second | --only SECTION ...] [--list]
+    python benchmarks/gpu_check.py [--out FOLDER] [--second | --only SECTION ...] [--require] [--list]
 
 One child process goes through all answers, section by section, and writes each down as it has it. Where an answer kills
 it, hangs, or leaves the CUDA context unusable, another child goes on with the next one; a section whose time is over
-gives way to the next section. The report is written after every answer. Where preflight finds something that would
-make the rest meaningless, the run stops there and says what. The exit code is 1 where a check failed or an answer was
-lost, 2 where there is no CUDA device.
+gives way to the next section. The report is written after every answer. What would mean nothing after what preflight
+found is dropped. The last lines name what was not run, what was covered, and each reason why the run failed.
+
+The exit code is 1 where a check failed, an answer was lost, or a first call left an op, policy, codec or strategy
+uncovered; 2 where there is no CUDA device. What needs an optional package that is missing is not run; --require makes
+that a failure too: give it for evidence.
 
 Without --second it is what matters most, in at most 9 minutes; --second is the tests marked gpu, compute-sanitizer, two
 ranks on one GPU, and what takes longer. --began "$(date +%s)" counts the time from before packages were unpacked.
 
-Nothing needs to be installed, as on a machine without pip, make or network: unpack the wheels of what that machine's
-Python lacks (pydantic, simplejpeg, DALI and what it needs) into a folder, and from any other folder
+Nothing needs to be installed: unpack the wheels of what Python lacks into a folder, and put that on PYTHONPATH.
+Needed: numpy, numba, numba-cuda, torch with CUDA, pillow, simplejpeg, pydantic. Used where installed: DALI, kornia,
+pytest with hypothesis and scipy, compute-sanitizer. Images come from photos.tar in the folder that AUGPIPE_DATA names;
+without it images of the sample dataset are drawn, and brought to the area of 500x375 pixels, as most of ImageNet's are.
 
-    PYTHONPATH=/path/to/unpacked python /path/to/repository/benchmarks/gpu_check.py --out /path/to/results
-
-Needed: numpy, numba, numba-cuda, torch with CUDA, pillow, simplejpeg, pydantic. Used where installed, and named in the
-report where not: DALI, torchvision, kornia, pytest with hypothesis and scipy, compute-sanitizer. Images come from
-photos.tar in the folder that AUGPIPE_DATA names; without it images of the sample dataset are drawn, which takes some
-seconds, and are brought to the area of 500x375 pixels, as most of ImageNet's are.
-
---simulate runs what numba's CUDA simulator can, on tiny images, to show that the script itself runs; figures that it
-writes are of no meaning, and it wants a folder for them by --out.
+--simulate runs what numba's CUDA simulator can, on tiny images, to show that the script runs; its figures mean nothing.
 """
 
 import argparse
 import ctypes
 import gc
 import importlib
-import io
 import json
 import os
 import signal
@@ -41,19 +37,21 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LAST_LINES = 30
 """How much of a child's output is kept where it is lost."""
 LOADING = "loading the section"
-NO_DEVICE = "it needs a device"
+ALL_LEFT_OUT = "none of its answers could be run here"
+CALL_S = 9 * 60
 STARTING_S = 60
 """The longest that a child may take until it begins with an answer."""
-UNUSABLE, STOPPED = 3, 4
-"""A child's exit codes: the CUDA context is lost; preflight found something wrong."""
+UNUSABLE = 3
+"""A child's exit code: the CUDA context is lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,39 +60,49 @@ class Section:
 
     what: str
     limit_s: int
-    answer_s: int = 90
+    """Those of a call add up to `CALL_S` at most; the first one's counts from the call's begin."""
+    answer_s: int = 40
     """The longest that one of its answers may take."""
     is_first: bool = True
     """Whether it belongs to the call that matters most; else to --second."""
-    needs_device: bool = False
-    """Whether numba's simulator is no help."""
 
 
 SECTIONS = {
-    "preflight": Section(what="versions, NVVM, one kernel, the loaded nvJPEG", limit_s=60),
-    "kernel": Section(what="the fused kernel beside its floor, Kornia and grid_sample", limit_s=110),
-    "codecs": Section(what="gradients encoded, decoded, added", limit_s=60),
-    "decode": Section(what="DALI's decoding alone, our loader, torchvision", limit_s=170),
-    "training": Section(what="what the GPU waits for between ResNet-50's training steps", limit_s=110),
-    "parity": Section(what="pixels of CPU and CUDA; one batch by each route", limit_s=110),
-    "tests": Section(what="the tests marked gpu", limit_s=200, answer_s=200, is_first=False, needs_device=True),
-    "sanitizer": Section(
-        what="compute-sanitizer over the kernels", limit_s=240, answer_s=120, is_first=False, needs_device=True
-    ),
-    "ranks": Section(what="two ranks on one GPU: butterfly, lazy, DDP", limit_s=130, answer_s=120, is_first=False),
-    "faults": Section(what="full device, capture, bad kernel", limit_s=60, is_first=False),
-    "memory": Section(what="host to device; memory over 1,000 batches", limit_s=120, is_first=False),
+    "preflight": Section(what="versions, NVVM, one kernel, the loaded nvJPEG", limit_s=100, answer_s=90),
+    "parity": Section(what="pixels of CPU and CUDA; one batch by each route", limit_s=110, answer_s=90),
+    "kernel": Section(what="the fused kernel beside its floor and Kornia; further launches", limit_s=60, answer_s=50),
+    "codecs": Section(what="gradients encoded, decoded, added", limit_s=40),
+    "exchange": Section(what="gradients over NCCL, every strategy and codec", limit_s=50),
+    "decode": Section(what="DALI's decoding alone, and our loader", limit_s=70),
+    "training": Section(what="what the GPU waits for between ResNet-50's training steps", limit_s=40),
+    "trainer": Section(what="augpipe train: rates, launches, waits, evaluation, resumed runs", limit_s=70),
+    "tests": Section(what="the tests marked gpu", limit_s=150, answer_s=150, is_first=False),
+    "sanitizer": Section(what="compute-sanitizer over the kernels", limit_s=160, answer_s=80, is_first=False),
+    "ranks": Section(what="two ranks on one GPU: butterfly, lazy, DDP", limit_s=80, answer_s=80, is_first=False),
+    "faults": Section(what="full device, capture, bad kernel", limit_s=40, is_first=False),
+    "memory": Section(what="host to device; memory over 1,000 batches", limit_s=110, is_first=False),
 }
 """In this order, so that what matters most is there if time runs out."""
+
+_ALL = tuple(name for name in SECTIONS if name != "preflight")
+DEPENDENTS: dict[str, tuple[str, ...]] = {
+    LOADING: _ALL,
+    "device": _ALL,
+    "versions": (),
+    "NVVM": _ALL,
+    "one kernel, two images": ("kernel", "decode", "training", "memory"),  # parity and tests say what is wrong
+    "the loaded nvJPEG": ("decode", "training/from DALI"),
+    "a batch on the CPU": ("parity/batches by each route", "decode/augpipe native", "training/from files, native"),
+}
+"""An answer of preflight -> the sections and answers that mean nothing where it finds something wrong, or is lost."""
 
 
 def main() -> int:
     options = _options()
     if options.child:
-        return _run_child(options)
+        _run_child(options)
     if options.list:
-        for name, section in SECTIONS.items():
-            print(f"{name:12} {section.what}; at most {section.limit_s} s{'' if section.is_first else '; --second'}")
+        _list()
         return 0
     device, reason = ("simulated", "") if options.simulate else _device()
     if device is None:
@@ -110,12 +118,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the report")
     parser.add_argument("--second", action="store_true", help="the sections of the second call")
     parser.add_argument("--only", action="append", choices=list(SECTIONS), help="a section; may be given again")
-    parser.add_argument("--minutes", type=float, default=9.0, help="nothing goes on for longer than this")
+    parser.add_argument("--minutes", type=float, default=CALL_S / 60, help="nothing goes on for longer than this")
     parser.add_argument("--answer-seconds", type=float, default=1e9, help="nor one answer for longer than this")
-    parser.add_argument(
-        "--began", type=float, default=time.time(), help="when the minutes began, in seconds since 1970"
-    )
-    parser.add_argument("--list", action="store_true", help="name the sections")
+    parser.add_argument("--began", type=float, default=time.time(), help="when they began, in seconds since 1970")
+    parser.add_argument("--require", action="store_true", help="fail where anything was not run")
+    parser.add_argument("--list", action="store_true", help="name the sections and their answers")
     parser.add_argument("--simulate", action="store_true", help="what numba's CUDA simulator can run")
     for name in ("child", "origin"):  # of the child's command: a folder, and what the images are
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
@@ -123,6 +130,18 @@ def _options() -> argparse.Namespace:
     if options.simulate and options.out == RESULTS and not options.child:
         parser.error("--simulate measures nothing, so its report has no place among the results: give --out")
     return options
+
+
+def _list() -> None:
+    """Print each section, and below it its answers as `section/answer`."""
+    as_installed()
+    sys.path.insert(1, str(ROOT))
+    from gpu_common import NO_FILES
+
+    for name, section in SECTIONS.items():
+        print(f"{name:12} {section.what}; at most {section.limit_s} s{'' if section.is_first else '; --second'}")
+        for answer in importlib.import_module(f"gpu_{name}").answers(NO_FILES):
+            print(f"    {name}/{answer}")
 
 
 def _device() -> tuple[str | None, str]:
@@ -147,17 +166,12 @@ class Parent:
         self._chosen = [name for name in SECTIONS if name in options.only] if options.only else chosen
         self._options, self._work = options, work
         self._journal, self._log = work / "journal", work / "log"
-        self._deadline = time.monotonic() + options.minutes * 60 - (time.time() - options.began)
-        self._ended: dict[str, dict[str, str]] = {}
-        """Sections that have come to an end by the parent's doing: their status and the reason."""
-        self._lost: dict[str, dict[str, Any]] = {}
+        self._start = time.monotonic()
+        self._deadline = self._start + options.minutes * 60 - (time.time() - options.began)
         self._num_told = 0
-        self._report: dict[str, Any] = {
-            "benchmark": "gpu-check",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "device": device,
-        }
+        now = datetime.now(UTC)
+        self._report: dict[str, Any] = {"benchmark": "gpu-check", "date": now.strftime("%Y-%m-%d"), "device": device}
+        self._report["started"] = now.isoformat(timespec="seconds")
         if options.simulate:
             self._report["simulated"] = "in numba's CUDA simulator: nothing here was measured on a device"
         words = "".join(c if c.isalnum() else " " for c in device.lower()).split()
@@ -168,27 +182,31 @@ class Parent:
         """Everything; returns the exit code."""
         self._journal.touch()
         self._report["photographs"] = _prepare(self._work / "photographs", self._options.simulate)
-        for name in self._chosen:
-            if self._options.simulate and SECTIONS[name].needs_device:
-                self._ended[name] = {"status": "not run", "reason": NO_DEVICE}
-        while left := [name for name in self._chosen if name not in self._ended]:
-            if not self._one_child(left):
-                break
-        self._write(anew=True)
-        print(self._table())
-        print(f"kept in {self.path}")
-        return 0 if self._is_well() else 1
+        while left := self._left():
+            self._one_child(left)
+        self._write()
+        lines, problems = self._summary()
+        print("\n".join([*lines, *(f"FAILED: {problem}" for problem in problems), f"kept in {self.path}"]))
+        return 1 if problems else 0
 
-    def _one_child(self, left: list[str]) -> bool:
-        """Run a child until it ends or must be ended; returns whether another one has something to do."""
+    def _left(self) -> list[str]:
+        """The sections that have not come to an end."""
+        done = {event["section"] for event in _events(self._journal) if event["event"] == "done"}
+        return [name for name in self._chosen if name not in done]
+
+    def _end(self, section: str, status: str, reason: str) -> None:
+        _note(self._journal, "done", section, status=status, reason=reason)
+
+    def _one_child(self, left: list[str]) -> None:
+        """Run a child until it ends or must be ended."""
         command = [sys.executable, __file__, "--child", str(self._work), "--origin", self._report["photographs"]]
         command += [part for name in left for part in ("--only", name)]
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # this checkout's augpipe
         environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
         if self._options.simulate:
             command.append("--simulate")
-            environment["NUMBA_ENABLE_CUDASIM"] = "1"
-        num_before, started = len(self._events()), time.monotonic()
+            environment |= {"NUMBA_ENABLE_CUDASIM": "1", "OMP_NUM_THREADS": "1"}  # or torch's threads wait awake
+        num_before, started = len(_events(self._journal)), time.monotonic()
         with open(self._log, "wb") as file:
             child = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
         try:
@@ -201,18 +219,18 @@ class Parent:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        if child.returncode == 0:
-            return False
-        return self._after(why or _ending(child.returncode), num_before)
+        if self._left():
+            self._after(why or _ending(child.returncode), num_before)
 
     def _overdue(self, started: float, num_before: int) -> str:
         """Why the child must be ended now; empty where it may go on."""
-        now, events = time.monotonic(), self._events()
+        now, events = time.monotonic(), _events(self._journal)
         if now > self._deadline:
             return f"the {self._options.minutes:g} minutes were over"
         if events[num_before:]:
             section = events[-1]["section"]
             began = next(event["at"] for event in events if event["section"] == section)
+            began = self._start if section == self._chosen[0] else began  # what starts with it is counted too
             if events[-1]["event"] == "begin" and now - began > SECTIONS[section].limit_s:
                 return f"its section's {SECTIONS[section].limit_s} s were over"
             longest = min(SECTIONS[section].answer_s, self._options.answer_seconds)
@@ -222,68 +240,46 @@ class Parent:
             return f"it took more than {longest:g} s"
         return ""
 
-    def _after(self, why: str, num_before: int) -> bool:
-        """Note what was lost with a child; returns whether the next one is to be started."""
-        events = self._events()
+    def _after(self, why: str, num_before: int) -> None:
+        """Note what was lost with a child, and the sections that come to an end with it."""
+        events = _events(self._journal)
         lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        is_over = time.monotonic() > self._deadline
-        last = events[-1] if events[num_before:] else None
-        if last is None and not is_over:
-            return self._stop("the process that goes through the sections does not start", [why, *lines])
-        if last is not None and last["event"] != "done":
-            section = last["section"]
-            answer = last["answer"] if last["event"] == "begin" else f"after {last['answer']}"
-            self._lost.setdefault(section, {})[answer] = {"reason": why, "last_lines": lines}
+        is_over, has_begun = time.monotonic() > self._deadline, len(events) > num_before
+        if not has_begun and not is_over:
+            why = f"the process that goes through the sections does not start: {why}"
+            print("\n".join(lines))
+        elif has_begun and events[-1]["event"] != "done":
+            section, answer = events[-1]["section"], events[-1]["answer"]
+            answer = answer if events[-1]["event"] == "begin" else f"after {answer}"
+            _note(self._journal, "lost", section, answer=answer, outcome="lost", reason=why, last_lines=lines)
             print(f"   LOST {section}, {answer}: {why}", flush=True)
-            if why.startswith("its section"):
-                self._ended[section] = {"status": "out of time", "reason": why}
-            elif answer == LOADING:
-                self._ended[section] = {"status": "failed", "reason": why}
-        if last is not None and last["section"] == "preflight" and not is_over:
-            return self._stop("preflight found what makes the rest meaningless", [why, *lines[-6:]])
-        if is_over:
-            begun = {event["section"] for event in events}
-            for name in self._chosen:
-                if name not in self._ended and not self._is_done(name, events):
-                    self._ended[name] = {"status": "out of time" if name in begun else "not run", "reason": why}
-        return not is_over
+            if is_over or why.startswith("its section") or answer == LOADING:
+                self._end(section, "failed" if answer == LOADING else "out of time", why)
+        if is_over or not has_begun:
+            for name in self._left():
+                self._end(name, "not run", why)
 
-    def _stop(self, why: str, lines: list[str]) -> bool:
-        self._report["stopped"] = [why, *lines]
-        print("\n".join(["STOPPED: " + why, *lines]), flush=True)
-        begun = {event["section"] for event in self._events()}
-        self._ended |= {name: {"status": "not run", "reason": why} for name in self._chosen if name not in begun}
-        return False
-
-    def _events(self) -> list[dict[str, Any]]:
-        """What children have written so far: answers' and sections' begins and ends."""
-        return [json.loads(line) for line in self._journal.read_text().splitlines(keepends=True) if line[-1] == "\n"]
-
-    @staticmethod
-    def _is_done(section: str, events: list[dict[str, Any]]) -> bool:
-        return any(event["section"] == section and event["event"] == "done" for event in events)
-
-    def _write(self, *, anew: bool = False) -> None:
+    def _write(self) -> None:
         """Bring the report up to date where there is something new, and print what is new."""
-        events, sections = self._events(), {}
-        if len(events) == self._num_told and not anew:
+        events, sections = _events(self._journal), {}
+        if len(events) == self._num_told:
             return
         self._report["seconds"] = round(time.time() - self._options.began, 1)
         for name in self._chosen:
-            own = [event for event in events if event["section"] == name]
-            if not own and name not in self._ended:
-                continue
-            status = "under way" if not self._is_done(name, events) else "incomplete" if name in self._lost else "done"
-            result: dict[str, Any] = {"status": status}
-            if own:
-                result["seconds"] = round(own[-1]["at"] - own[0]["at"], 1)
-            result |= self._ended.get(name, {})
-            found = self._work / f"{name}.json"
-            result |= json.loads(found.read_text()) if found.exists() else {}
-            if name in self._lost:
-                result["lost"] = self._lost[name]
-            sections[name] = result
-        self._report["sections"] = sections
+            if own := [event for event in events if event["section"] == name]:
+                result: dict[str, Any] = _status(own) | {"seconds": round(own[-1]["at"] - own[0]["at"], 1)}
+                found = self._work / f"{name}.json"
+                result |= json.loads(found.read_text()) if found.exists() else {}
+                named = {answer for event in own for answer in event.get("answers", [])}
+                if own[-1]["event"] == "done" and (unbegun := named - {event.get("answer") for event in own}):
+                    result.setdefault("not_run", {}).update(dict.fromkeys(sorted(unbegun), result["reason"]))
+                result["lost"] = {event["answer"]: event for event in own if event["event"] == "lost"}
+                sections[name] = result
+        file, coverage = self._work / "registered.json", {}
+        for kind, names in (json.loads(file.read_text()) if file.exists() else {}).items():
+            covered = {name for event in events for name in event.get("covers", {}).get(kind, ())} & set(names)
+            coverage[kind] = {"covered": sorted(covered), "missing": sorted(set(names) - covered)}
+        self._report |= {"sections": sections, "coverage": coverage}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps(self._report, indent=2) + "\n")
@@ -295,23 +291,45 @@ class Parent:
                 _tell(event["section"], sections[event["section"]])
         self._num_told = len(events)
 
-    def _table(self) -> str:
-        lines = []
-        for name, result in self._report.get("sections", {}).items():
-            checks = result.get("checks", {}).values()
-            num_passed = sum(found["passed"] for found in checks)
-            left_out = ", ".join(result.get("not_measured", {})) or "-"
-            numbers = f"{num_passed}/{len(checks)} checks, {len(result.get('errors', {}))} errors"
-            lines.append(f"{name:12} {result['status']:12} {numbers}; not measured: {left_out}")
-        return "\n".join(lines)
+    def _summary(self) -> tuple[list[str], list[str]]:
+        """What was run, what was not, and what was covered; and what makes the run a failed one."""
+        lines, not_run, problems = list[str](), list[str](), list[str]()
+        for name, result in self._report["sections"].items():
+            checks, status, reason = result.get("checks", {}), result["status"], result.get("reason", "")
+            failed = [f"{name}/{check}" for check, found in checks.items() if not found["passed"]]
+            lines.append(f"{name:12} {status:12} {len(checks) - len(failed)} of {len(checks)} checks passed")
+            not_run += [f"{name}: {reason}"] if status == "not run" else []
+            not_run += [f"{name}/{part}: {why}" for part, why in result.get("not_run", {}).items()]
+            problems += [f"{name}/{part}: {lost['reason']}" for part, lost in result["lost"].items()]
+            problems += [f"{name}/{part}: {said[-1]}" for part, said in result.get("errors", {}).items()] + failed
+            if status != "done" and reason != ALL_LEFT_OUT:
+                problems.append(f"{name} is {status}" + (f": {reason}" if reason else ""))
+        is_whole = not (self._options.only or self._options.second)
+        lines += [f"not run: {what}" for what in not_run]
+        for kind, found in self._report["coverage"].items():
+            missing, num = found["missing"], len(found["covered"])
+            if is_whole or num:
+                lines.append(f"covered: {num} of {num + len(missing)} of kind {kind}: {', '.join(found['covered'])}")
+            if is_whole and missing:
+                problems.append(f"not covered, of kind {kind}: {', '.join(missing)}")
+        if self._options.require and not_run:
+            problems.append(f"{len(not_run)} were not run, and --require was given")
+        return lines, problems
 
-    def _is_well(self) -> bool:
-        return "stopped" not in self._report and all(
-            (result["status"] == "done" or result.get("reason") == NO_DEVICE)
-            and not result.get("errors")
-            and all(found["passed"] for found in result.get("checks", {}).values())
-            for result in self._report["sections"].values()
-        )
+
+def _status(events: list[dict[str, Any]]) -> dict[str, str]:
+    """What has become of a section, and perhaps why."""
+    if events[-1]["event"] != "done":
+        return {"status": "under way"}
+    if "status" in events[-1]:
+        return {name: events[-1][name] for name in ("status", "reason")}
+    outcomes = {event["answer"]: event["outcome"] for event in events if "outcome" in event}
+    if outcomes.pop(LOADING) == "error":
+        return {"status": "failed"}
+    if {"error", "lost"} & set(outcomes.values()):
+        return {"status": "incomplete"}
+    has_run = {"ran", "wrong"} & set(outcomes.values())
+    return {"status": "done"} if has_run else {"status": "not run", "reason": ALL_LEFT_OUT}
 
 
 def _ending(code: int) -> str:
@@ -334,71 +352,88 @@ def _tell(name: str, result: dict[str, Any]) -> None:
 def _prepare(folder: Path, is_simulated: bool) -> str:
     """Fill `folder` with JPEG files; returns what they are."""
     sys.path.insert(1, str(ROOT))
+    import numpy as np
     from common import imagenet_sized, photographs
     from PIL import Image
 
     folder.mkdir()
-    if is_simulated:
-        import numpy as np
-
-        for number, size in enumerate([(14, 10), (9, 13), (16, 16)]):
-            noise = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), np.uint8)
-            Image.fromarray(noise).save(folder / f"{number:05}.jpg")
-        return "pictures of noise, of a few pixels"
-    encoded, origin = photographs()
-    if os.environ.get("AUGPIPE_DATA"):  # as they are: sizes and qualities are ImageNet's
+    encoded, origin = ([], "pictures of noise, of a few pixels") if is_simulated else photographs()
+    if os.environ.get("AUGPIPE_DATA") and encoded:  # as they are: sizes and qualities are ImageNet's
         for number, data in enumerate(encoded):
             (folder / f"{number:05}.jpg").write_bytes(data)
         return origin
-    for number, image in enumerate(imagenet_sized(encoded, len(encoded))):
-        out = io.BytesIO()
-        Image.fromarray(image[:, :, :3].copy()).save(out, "JPEG", quality=95)
-        (folder / f"{number:05}.jpg").write_bytes(out.getvalue())
-    return f"{origin}, brought to the area of 500x375 pixels"
+    noise = [np.random.default_rng(side).integers(0, 256, (side, 23 - side, 3), np.uint8) for side in (10, 13, 7)]
+    for number, image in enumerate(imagenet_sized(encoded, len(encoded)) if encoded else noise):
+        Image.fromarray(image[:, :, :3].copy()).save(folder / f"{number:05}.jpg", quality=95)
+    return f"{origin}, brought to the area of 500x375 pixels" if encoded else origin
 
 
-def _run_child(options: argparse.Namespace) -> int:
+def _run_child(options: argparse.Namespace) -> NoReturn:
     """All answers of the sections that no child before has begun."""
     as_installed()
-    from gpu_common import Findings, Run, is_usable
+    from gpu_common import Findings, Run, is_usable, registered
 
     work = Path(options.child)
     journal = work / "journal"
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    (work / "registered.json").write_text(json.dumps(registered()))
+    run = Run(photographs=work / "photographs", origin=options.origin, work=work, is_simulated=bool(options.simulate))
+    events = _events(journal)
     begun = {(event["section"], event.get("answer")) for event in events}
     done = {event["section"] for event in events if event["event"] == "done"}
-    run = Run(photographs=work / "photographs", origin=options.origin, work=work, is_simulated=bool(options.simulate))
-
-    def note(event: str, section: str, **more: Any) -> None:
-        with open(journal, "a") as file:
-            file.write(json.dumps({"event": event, "section": section, "at": time.monotonic()} | more) + "\n")
-
-    for section in options.only:
-        if section in done:
+    note = partial(_note, journal)
+    for section in [name for name in options.only if name not in done]:
+        dropped = _dropped(_events(journal))
+        if section in dropped:
+            note("done", section, status="not run", reason=dropped[section])
             continue
         findings, answers = Findings(work / f"{section}.json"), {}
         note("begin", section, answer=LOADING)
         start = time.monotonic()
         with findings.attempt(LOADING):
             answers = importlib.import_module(f"gpu_{section}").answers(run)
-        note("end", section, answer=LOADING, seconds=round(time.monotonic() - start, 2))
+            if not answers:
+                findings.fail(LOADING, ["it has no answers"])
+        more = findings.outcome(LOADING) | {"answers": list(answers), "seconds": round(time.monotonic() - start, 2)}
+        note("end", section, answer=LOADING, **more)
         for answer, work_of in answers.items():
             if (section, answer) in begun:
                 continue
             note("begin", section, answer=answer)
-            start = time.monotonic()
+            start, num_said, covers = time.monotonic(), findings.num_said, {}
             with findings.attempt(answer):
-                work_of(findings)
+                if reason := dropped.get(f"{section}/{answer}"):
+                    findings.leave_out(answer, reason)
+                else:
+                    covers = (work_of(findings) or {}).get("covers", {})
             if not is_usable():
                 _leave(UNUSABLE)  # noted as begun alone: the next child goes on behind it
-            note("end", section, answer=answer, seconds=round(time.monotonic() - start, 2))
+            if findings.num_said == num_said:
+                findings.fail(answer, ["it ended and found nothing"])
+            more = findings.outcome(answer) | {"seconds": round(time.monotonic() - start, 2)}
+            note("end", section, answer=answer, covers={kind: sorted(names) for kind, names in covers.items()}, **more)
             gc.collect()
         note("done", section)
-        if section == "preflight" and (wrong := findings.wrong()):
-            print("\n".join(wrong))
-            _leave(STOPPED)
     _leave(0)
-    return 0
+
+
+def _events(journal: Path) -> list[dict[str, Any]]:
+    """What has been noted so far: answers' begins and ends, what was lost, and sections' ends."""
+    return [json.loads(line) for line in journal.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def _note(journal: Path, event: str, section: str, **more: Any) -> None:
+    with open(journal, "a") as file:
+        file.write(json.dumps({"event": event, "section": section, "at": time.monotonic()} | more) + "\n")
+
+
+def _dropped(events: list[dict[str, Any]]) -> dict[str, str]:
+    """Sections and answers that mean nothing after what preflight found wrong, or what it was lost with, and why."""
+    found: dict[str, str] = {}
+    for event in events:
+        if event["section"] == "preflight" and event.get("outcome") in ("error", "lost", "wrong"):
+            reason = f"preflight found: {event['answer']}: {event['reason']}"
+            found |= dict.fromkeys(DEPENDENTS.get(event["answer"], ()), reason)
+    return found
 
 
 def as_installed() -> None:
@@ -407,7 +442,7 @@ def as_installed() -> None:
         importlib.import_module("_numba_cuda_redirector")
 
 
-def _leave(code: int) -> None:
+def _leave(code: int) -> NoReturn:
     """End at once: after a CUDA error destructors may hang, and a decoder's threads need not be ended one by one."""
     sys.stdout.flush()
     sys.stderr.flush()

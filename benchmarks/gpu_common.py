@@ -7,24 +7,40 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from augpipe import Loader, Plan, Recipe, recipes
+from augpipe import Loader, Plan, Recipe, ops, policies, recipes
 from augpipe.cuda.render import DeviceRenderer
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda import launch
 from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.mixing import mix_jobs
+from augpipe.trainer import codecs
+from augpipe.trainer.strategies import build
 
 SPIN_CYCLES = 100_000_000
 """For `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
 
 MAX_SPIN_CYCLES = 1 << 30
 """About half a second: what is not ahead then never is."""
+
+OPTIONAL = ("nvidia", "nvidia.dali", "kornia", "pytest", "hypothesis", "scipy")
+"""Packages that may be missing: what needs one is then not run. Any other error of an import is an error."""
+
+NO_DEVICE = "it needs a device"
+
+ALLOWED_LEVELS = 1.0
+"""How far CPU and CUDA may be apart."""
+
+Answers = dict[str, Callable[["Findings"], None]]
+"""By name, what finds something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +69,18 @@ class Run:
         """The files' contents, by name."""
         return [file.read_bytes() for file in sorted(self.photographs.iterdir())]
 
-    def many(self, num: int) -> Path:
-        """A flat folder of `num` files: the images again and again, as hard links."""
-        folder = self.work / f"{num}-files"
-        if not folder.exists():
-            folder.mkdir()
-            files = sorted(self.photographs.iterdir())
-            for number in range(num):
-                (folder / f"{number:06}.jpg").hardlink_to(files[number % len(files)])
+    def many(self, num: int, classes: Sequence[str] = (".",)) -> Path:
+        """A folder of `num` files, flat or by classes: the images again and again, as hard links."""
+        folder, files = self.work / f"{num}-files-{len(classes)}", sorted(self.photographs.iterdir())
+        for number in range(0 if folder.exists() else num):
+            file = folder / classes[number % len(classes)] / f"{number:06}.jpg"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.hardlink_to(files[number % len(files)])
         return folder
+
+
+NO_FILES = Run(photographs=Path(), origin="", work=Path(), is_simulated=IS_SIMULATED)
+"""For answers' names, and for what looks at kernels alone."""
 
 
 class Findings:
@@ -69,14 +88,19 @@ class Findings:
 
     def __init__(self, into: Path) -> None:
         self._into = into  # which holds what an earlier process found, if there was one
-        self._found: dict[str, dict[str, Any]] = {"measured": {}, "checks": {}, "not_measured": {}}
+        self._found: dict[str, dict[str, Any]] = {"measured": {}, "checks": {}, "not_run": {}, "errors": {}}
         if into.is_file():
             self._found = json.loads(into.read_text())
+        self.num_said, self._failed = 0, list[str]()
 
-    def wrong(self) -> list[str]:
-        """Checks that failed, with their details, and errors."""
-        bad = [f"{name}: {found.get('detail')}" for name, found in self._found["checks"].items() if not found["passed"]]
-        return bad + [f"{name}: {lines[-1]}" for name, lines in self._found.get("errors", {}).items()]
+    def outcome(self, answer: str) -> dict[str, str]:
+        """What became of an answer that is over: "error", "not run", "wrong" where a check failed, "ran"; and why."""
+        failed, self._failed = self._failed, []
+        if answer in self._found["errors"]:
+            return {"outcome": "error", "reason": self._found["errors"][answer][-1]}
+        if answer in self._found["not_run"]:
+            return {"outcome": "not run", "reason": self._found["not_run"][answer]}
+        return {"outcome": "wrong" if failed else "ran", "reason": "; ".join(failed)}
 
     def keep(self, name: str, value: Any) -> None:
         """A figure, or several by name."""
@@ -86,45 +110,47 @@ class Findings:
     def check(self, name: str, passed: bool, detail: Any = None) -> None:
         """Something that must be so."""
         self._found["checks"][name] = {"passed": bool(passed)} | ({} if detail is None else {"detail": detail})
+        self._failed += [] if passed else [f"{name}: {detail}"]
         self._write()
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Something that could not be measured here."""
-        self._found["not_measured"][name] = reason
+        """Something that was not run here; under its answer's name, the whole answer."""
+        self._found["not_run"][name] = reason
+        self._write()
+
+    def fail(self, name: str, lines: list[str]) -> None:
+        """An error, in lines of which the last one says what it is."""
+        self._found["errors"][name] = lines
+        self._failed.append(f"{name}: {lines[-1]}")
         self._write()
 
     @contextmanager
     def attempt(self, name: str, *, is_others: bool = False) -> Generator[None, None, None]:
-        """A part that may fail without ending the section.
+        """A part that may fail without ending the section: other people's is then not run, ours is an error.
 
-        A package that is missing is noted; any other error is kept with its traceback, and makes the run a failed one,
-        unless the part is about other people's code.
+        Where one of the `OPTIONAL` packages is missing, either is not run.
         """
         try:
             yield
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:500]
-            self.leave_out(name, reason)
-            if not isinstance(error, ImportError):
-                kind = "errors_of_others" if is_others else "errors"
-                self._found.setdefault(kind, {})[name] = traceback.format_exc().splitlines()[-30:]
-            self._write()
+            causes = [cause for cause in (error, error.__cause__) if isinstance(cause, ModuleNotFoundError)]
+            missing = [cause.name for cause in causes if cause.name in OPTIONAL]
+            if missing:
+                self.leave_out(name, f"{missing[0]} is not installed")
+            elif is_others:
+                self.leave_out(name, f"{type(error).__name__}: {error}"[:500])
+            else:
+                self.fail(name, traceback.format_exc().splitlines()[-30:])
 
     def _write(self) -> None:
+        self.num_said += 1
         part = self._into.with_suffix(".part")
         part.write_text(json.dumps(self._found))
         part.replace(self._into)
 
 
 class OnDevice:
-    """Images in device memory, and a renderer for them.
-
-    Args:
-        run: which device.
-        images: (H, W, 3 or 4) uint8 arrays.
-        recipe: of the plans that are to be rendered.
-        form: "torch" is its framework.
-    """
+    """Images in device memory, of (H, W, 1, 3 or 4) uint8, and a renderer for the plans of a recipe."""
 
     def __init__(self, run: Run, photographs: Sequence[np.ndarray], recipe: Recipe, form: OutputFormat) -> None:
         self.tensors = [torch.from_numpy(np.ascontiguousarray(image)).to(run.device) for image in photographs]
@@ -133,10 +159,23 @@ class OnDevice:
         self.renderer = DeviceRenderer(run.device, recipe, form)
 
     def render(self, plan: Plan) -> list[torch.Tensor]:
-        """The images of each view, on the device."""
+        """The images of each view, on the device; of a recipe that mixes, with those whose ids are their places."""
         tables = [kernel_rows(rows) for rows in plan.views]
         sizes = [(int(rows["out_height"][0]), int(rows["out_width"][0])) for rows in plan.views]
-        return self.renderer.render(self.table, tables, sizes, self.tensors, plan.sample_ids)
+        mixing = plan.recipe.mixing
+        jobs = [mix_jobs(rows, mixing, rows["mixing"]["partner"]) for rows in plan.views if mixing]
+        return self.renderer.render(self.table, tables, sizes, self.tensors, plan.sample_ids, jobs)
+
+    def render_rows(self, rows: np.ndarray, *, size: tuple[int, int]) -> np.ndarray:
+        """(B, 3, H, W) float32 of (B,) kernel rows, on the host."""
+        (images,) = self.renderer.render(self.table, [rows], [size], self.tensors, np.arange(len(rows)))
+        return images.cpu().numpy()
+
+
+def on_device(run: Run, answers: Answers) -> Answers:
+    """The answers; where numba's simulator stands in for a device, in vain, they are left out."""
+    left_out = {name: partial(Findings.leave_out, name=name, reason=NO_DEVICE) for name in answers}
+    return dict(left_out) if run.is_simulated else answers
 
 
 def form(dtype: str = "float32", layout: str = "NCHW") -> OutputFormat:
@@ -144,15 +183,32 @@ def form(dtype: str = "float32", layout: str = "NCHW") -> OutputFormat:
     return OutputFormat(dtype=dtype, layout=layout, framework="torch")
 
 
-def std_of(recipe: Recipe) -> float:
-    """The largest standard deviation that the recipe divides by, in levels; 1 where it does not normalise."""
-    found = [255.0 * max(op.std) for view in recipe.all_views for op in view.ops if op.op == "normalize"]
-    return found[0] if found else 1.0
+def pixels_agree(
+    found: torch.Tensor, expected: torch.Tensor, recipe: Recipe, rounding: float = 0.0
+) -> tuple[bool, dict[str, float]]:
+    """Whether what CUDA `found` for a recipe without tables is what the CPU `expected`, and how far they are apart.
+
+    `rounding` is what a number may be off by, in levels, on top of `ALLOWED_LEVELS`.
+    """
+    stds = [255.0 * max(op.std) for view in recipe.all_views for op in view.ops if op.op == "normalize"]
+    apart = (found.cpu().double() - expected.cpu().double()).abs() * (stds[0] if stds else 1.0)
+    figures = {"greatest_levels": round(float(apart.max()), 6), "mean_levels": round(float(apart.mean()), 8)}
+    is_alike = found.shape == expected.shape and found.stride() == expected.stride()
+    return is_alike and bool((apart <= ALLOWED_LEVELS + rounding).all()), figures  # not of NaN
 
 
-def levels_apart(one: torch.Tensor, other: torch.Tensor, recipe: Recipe) -> torch.Tensor:
-    """Absolute differences of two batches of a recipe in 8-bit levels, on the CPU; never less than they are."""
-    return (one.cpu().double() - other.cpu().double()).abs() * std_of(recipe)
+def kernels_made() -> dict[str, int]:
+    """How many variants of each kernel of images this process has compiled or loaded."""
+    made = {"fused": launch._compiled_fused, "finish": launch._compiled_finish, "mix": launch._compiled_mix}
+    return {kind: of.cache_info().currsize for kind, of in (made | {"pack_rgbx": launch._compiled_pack}).items()}
+
+
+def registered() -> dict[str, list[str]]:
+    """What there is to be covered, by name."""
+    kinds = [getattr(ops, name) for name in ops.__all__ if name != "Op"]
+    found = {"op": [kind.model_fields["op"].default for kind in kinds], "policy": policies.__all__}
+    found |= {"codec": codecs.names(), "strategy": build.NAMES}
+    return {kind: sorted(names) for kind, names in found.items()}
 
 
 def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gpu_common import Findings, OnDevice, Run, form
+from gpu_common import NO_FILES, Findings, OnDevice, Run, form, on_device
 
 from augpipe import Augment, Recipe, ops, plan
 from augpipe.cuda.device import require_device
@@ -24,14 +24,8 @@ from augpipe.cuda.failures import KernelError
 
 def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
     """The simulator has one device, and no streams nor allocator."""
-    found: dict[str, Callable[[Findings], None]] = {"index out of range": _no_such_device}
-    if not run.is_simulated:
-        found |= {
-            "batch too large": partial(_batch_too_large, run),
-            "stream under capture": partial(_captured, run),
-            "bad kernel": _bad_kernel,
-        }
-    return found
+    more = {"batch too large": partial(_batch_too_large, run), "stream under capture": partial(_captured, run)}
+    return {"index out of range": _no_such_device} | on_device(run, more | {"bad kernel": _bad_kernel})
 
 
 def _no_such_device(findings: Findings) -> None:
@@ -89,9 +83,8 @@ def _bad_kernel(findings: Findings) -> None:
 def launch_badly() -> None:
     """Render images that lie nowhere, and print what is raised; the process is of no use afterwards."""
     recipe = Recipe(name="faulty", ops=(ops.CenterCrop(size=20),))
-    run = Run(photographs=Path(), origin="", work=Path(), is_simulated=False)
     images = [np.zeros((30, 40, 4), np.uint8)] * 2
-    batch = OnDevice(run, images, recipe, form())
+    batch = OnDevice(NO_FILES, images, recipe, form())
     made = plan(recipe, [70, 71], sizes=[(30, 40)] * 2)
     batch.render(made)
     batch.renderer.drain()
@@ -100,9 +93,8 @@ def launch_badly() -> None:
     try:
         batch.render(made)
         batch.renderer.drain()
-    except KernelError as error:
-        said = {"kind": "KernelError", "recipe": error.recipe, "sample_ids": error.sample_ids, "message": str(error)}
     except Exception as error:
         said = {"kind": type(error).__name__, "message": str(error)}
+        said |= {"recipe": error.recipe, "sample_ids": error.sample_ids} if isinstance(error, KernelError) else {}
     print(json.dumps(said), flush=True)
     os._exit(0)  # destructors wait for a device that answers no more

@@ -1,4 +1,5 @@
-"""Section of `gpu_check`: the fused kernel alone, beside the copy bandwidth, its floor, Kornia and `grid_sample`.
+"""Section of `gpu_check`: the fused kernel alone, next to the copy bandwidth, its floor and Kornia; then policies, ops
+of levels, and mixing, which take further launches.
 
 Batches lie in device memory, as a full cache holds them. The floor is the longer of two times: what the loop issues for
 a pixel (`benchmarks/cuda_resources.py`, on sm_90) at one instruction a clock for each of a multiprocessor's 128 lanes,
@@ -14,11 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_common import Findings, Run, copy_bandwidth, event_seconds, form, levels_apart, stream_number, wall_seconds
+from gpu_common import Findings, Run, copy_bandwidth, event_seconds, stream_number
 from PIL import Image
 
-from augpipe import Recipe, plan, recipes
-from augpipe.gpu_ops.image.cuda.launch import render_batch
+from augpipe import Recipe, ops, plan, policies, recipes
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
+from augpipe.gpu_ops.image.finish_rows import first_parts
+from augpipe.gpu_ops.image.mix import MIX_JOB
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 
 NUM_SHAPES = 64
@@ -36,13 +40,21 @@ INSTRUCTIONS = {1: (100, 111), 2: (230, 241), 3: (274, 285), 4: (367, 378), 5: (
 LANES = 128
 """Instructions of single threads that a multiprocessor issues in a clock."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SEVERAL_PASSES = {
+    **{f"policy {name}": name for name in policies.__all__},
+    **{f"op {op}": op for op in ("AutoContrast", "Equalize", "Gamma", "Invert", "Posterize", "Sharpness", "Solarize")},
+    **{f"op {op}": op for op in ("SolarizeAdd", "Noise", "Erase", "Hue")},
+}
+"""Recipes whose images take a second launch: each policy, and a crop with one op that every image goes through."""
+TIMM = "rand-m9-mstd0.5-inc1"
 
 
-def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
+def answers(run: Run) -> dict[str, Callable[[Findings], Any]]:
     """The copy first: what follows is compared with it."""
-    found: dict[str, Callable[[Findings], None]] = {"copy": lambda findings: findings.keep("copy", _copy())}
+    found: dict[str, Callable[[Findings], Any]] = {"copy": lambda findings: findings.keep("copy", _copy())}
     found |= {name: partial(_case, run, name) for name in CASES}
-    return found | {"torch, by grid_sample": partial(_by_hand, run), "Kornia": partial(_kornia, run)}
+    found |= {name: partial(_several_passes, run, name) for name in SEVERAL_PASSES} | {"mixing": partial(_mixing, run)}
+    return found | {"Kornia": partial(_kornia, run)}
 
 
 @cache
@@ -86,6 +98,50 @@ def _floor(batches: "CachedBatches", num_bytes: int, seconds: float) -> dict[str
     }
 
 
+def _several_passes(run: Run, name: str, findings: Findings) -> dict[str, Any]:
+    """The launches of a batch, and of them the last one alone; float16."""
+    kind, _, what = name.partition(" ")
+    size, side = run.pick(((375, 500), 224), ((8, 10), 6))
+    if kind == "policy":
+        recipe = recipes.timm(TIMM, side) if what == "timm" else getattr(recipes, what)(size=side)
+    else:
+        always: dict[str, Any] = {} if what in ("Gamma", "Hue") else {"p": 1.0}
+        recipe = Recipe(ops=(ops.RandomResizedCrop(size=side), getattr(ops, what)(**always), ops.Normalize()))
+    batches, times = CachedBatches(run, recipe, "float16", size), run.pick(TIMES // 4, 1)
+    found: dict[str, Any] = {"batch_size": batches.batch_size}
+    ways = {"all launches": batches.launch} | ({"the last one alone": batches.finish} if batches.takes_two else {})
+    for way, work in ways.items():
+        seconds = statistics.median(event_seconds(work, times, rounds=2, warm_up=batches.num_batches))
+        found[f"ns_an_image, {way}"] = round(seconds / batches.batch_size * 1e9, 1)
+    findings.keep(name, found)
+    return {"covers": {"policy": [what]} if kind == "policy" else {"op": [op.op for op in recipe.ops]}}
+
+
+def _mixing(run: Run, findings: Findings) -> dict[str, Any]:
+    """A batch whose images are mixed in pairs, in place: over whole images, as MixUp, and in a half, as CutMix."""
+    num, side = run.pick((256, 224), (2, 6))
+    for held_as in ("float16", "float32"):
+        batch = torch.ones((num, 3, side, side), dtype=getattr(torch, held_as), device=run.device)
+        for name, right, weight in (("mix_up", side, 0.7), ("cut_mix", side // 2, 0.0)):
+            jobs = np.zeros(num // 2, MIX_JOB)
+            jobs["places"] = np.arange(num).reshape(-1, 2)
+            jobs["weights"], jobs["regions"] = weight, (0, 0, right, side)
+            table = torch.from_numpy(jobs.view(np.uint8).reshape(-1)).to(run.device)
+            shape: dict[str, Any] = {"num_jobs": len(jobs), "height": side, "width": side, "planar": True}
+
+            def mix(_: int, at: int = table.data_ptr(), to: int = batch.data_ptr(), shape: Any = shape) -> None:
+                mix_batch(at, to, **shape, held_as=held_as, stream=stream_number())  # noqa: B023 - called at once
+
+            seconds = statistics.median(event_seconds(mix, run.pick(TIMES // 4, 1), rounds=2))
+            moved = 2 * batch.nbytes * right // side / seconds
+            share = round(moved / _copy()["bytes_per_second"], 3)
+            findings.keep(
+                f"{name}, {held_as}",
+                {"ns_an_image": round(seconds / num * 1e9, 1), "share_of_copy_bandwidth": share, "batch_size": num},
+            )
+    return {"covers": {"op": ["mix_up", "cut_mix"]}}
+
+
 @cache
 def _clock_hz() -> float:
     """The multiprocessors' highest clock; under load they may run below it."""
@@ -99,7 +155,7 @@ def _batches(run: Run, name: str, lens: bool, dtype: str) -> "CachedBatches":
     size, scales, side = run.pick((size, scales, 224), ((8, 10), (8, 12)[: len(scales)], 6))
     chain = recipes.deep_image(side, scales)
     steps = tuple(op for op in chain.ops if lens or op.op != "lens_distortion")
-    return CachedBatches(run, Recipe(name="deep_image", ops=steps), dtype, "NCHW", size=size)
+    return CachedBatches(run, Recipe(name="deep_image", ops=steps), dtype, size)
 
 
 class CachedBatches:
@@ -108,24 +164,14 @@ class CachedBatches:
     Args:
         run: which images.
         recipe: what is done to them; one view.
-        dtype, layout: of the images.
+        dtype: of the images.
         size: height and width of a cached image.
-        num_batches, batch_size: together more images than the device's cache holds.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        recipe: Recipe,
-        dtype: str,
-        layout: str,
-        *,
-        size: tuple[int, int],
-        num_batches: int = 8,
-        batch_size: int = 256,
-    ) -> None:
-        self.recipe, self.form = recipe, form(dtype, layout)
-        self.num_batches, self.batch_size = run.pick(num_batches, 2), run.pick(batch_size, 2)
+    def __init__(self, run: Run, recipe: Recipe, dtype: str, size: tuple[int, int]) -> None:
+        self.recipe, self._held_as = recipe, dtype
+        # together more images than the device's cache holds
+        self.num_batches, self.batch_size = run.pick((8, 256), (2, 2))
         num = self.num_batches * self.batch_size
         images = torch.from_numpy(_resized(run, size)).to(run.device)
         self.photographs = images.repeat(-(-num // len(images)), 1, 1, 1)[:num].contiguous()
@@ -138,32 +184,53 @@ class CachedBatches:
             table[:, 0], table[:, 1], table[:, 4] = first + ids * image_bytes, size[1], 4
             self.tables.append(table)
             self.rows.append(kernel_rows(made.rows))
+        self.takes_two = self.rows[0].dtype != KERNEL_ROW
         self._uploaded = [
-            tuple(torch.from_numpy(part.view(np.uint8).reshape(-1)).to(run.device) for part in pair)
-            for pair in zip(self.tables, self.rows, strict=True)
+            [
+                torch.from_numpy(np.ascontiguousarray(part).view(np.uint8).reshape(-1)).to(run.device)
+                for part in (table, first_parts(rows), rows)
+            ]
+            for table, rows in zip(self.tables, self.rows, strict=True)
         ]
         self.height, self.width = (int(made.rows[name][0]) for name in ("out_height", "out_width"))
-        inner = (3, self.height, self.width) if self.form.planar else (self.height, self.width, 3)
-        shape = (self.batch_size, *inner)
+        shape = (self.batch_size, 3, self.height, self.width)
         # two, so that a batch's writes do not find the last one's in the device's cache
         self._outs = [torch.empty(shape, dtype=getattr(torch, dtype), device=run.device) for _ in range(2)]
+        self._levels = torch.empty(shape if self.takes_two else 0, dtype=torch.float32, device=run.device)
+        self._copies = torch.empty(self._levels.numel(), dtype=torch.uint8, device=run.device)
 
     def launch(self, turn: int) -> torch.Tensor:
-        """Queue one batch: the kernel and nothing else."""
-        pixels, rows = self._uploaded[turn % self.num_batches]
-        out = self._outs[turn % 2]
+        """Queue one batch: the kernels and nothing else."""
+        pixels, rows, _ = self._uploaded[turn % self.num_batches]
+        out = self._levels if self.takes_two else self._outs[turn % 2]
         render_batch(
             pixels.data_ptr(),
             rows.data_ptr(),
             out.data_ptr(),
-            num=self.batch_size,
-            height=self.height,
-            width=self.width,
-            planar=self.form.planar,
-            held_as=self.form.dtype,
+            **self._shape,
+            held_as="float32" if self.takes_two else self._held_as,
+            stream=stream_number(),
+        )
+        return self.finish(turn) if self.takes_two else out
+
+    def finish(self, turn: int) -> torch.Tensor:
+        """Queue what follows in a recipe of several passes; of levels that were finished before it makes as much."""
+        rows, out = self._uploaded[turn % self.num_batches][2], self._outs[turn % 2]
+        finish_batch(
+            rows.data_ptr(),
+            self._levels.data_ptr(),
+            out.data_ptr(),
+            self._copies.data_ptr(),
+            row_bytes=self.rows[0].itemsize,
+            **self._shape,
+            held_as=self._held_as,
             stream=stream_number(),
         )
         return out
+
+    @property
+    def _shape(self) -> dict[str, Any]:
+        return {"num": self.batch_size, "height": self.height, "width": self.width, "planar": True}
 
     def bytes_per_batch(self) -> dict[str, int]:
         """The least that a batch must move: what is written, and the images' pixels under the output, once."""
@@ -201,70 +268,6 @@ def _resized(run: Run, size: tuple[int, int]) -> np.ndarray:
     return np.stack(images)
 
 
-def _peer(batches: "CachedBatches", findings: Findings, name: str, does: str, seconds: list[float]) -> None:
-    ours = statistics.median(event_seconds(batches.launch, 50))
-    theirs = statistics.median(seconds)
-    found = {"does": does, "ns_an_image": round(theirs / batches.batch_size * 1e9, 1)}
-    findings.keep(name, found | {"times_ours": round(theirs / ours, 2)})
-
-
-def _by_hand(run: Run, findings: Findings) -> None:
-    """deep_image on whole batches by torch's operators, with the numbers of our plans: (B, 3, H, W) uint8 to float16.
-
-    Numbers and images are on the device before it starts, and images are planar, as torch likes them best.
-    """
-    batches = _batches(run, "scale 256 from 256", True, "float16")
-    device = batches.photographs.device
-    planar = [_planar(batches, order) for order in batches.order]
-    numbers = [_numbers(rows, device) for rows in batches.rows]
-    at_y, at_x = np.mgrid[0 : batches.height, 0 : batches.width].astype(np.float32)
-    x = torch.from_numpy(at_x + 0.5 - batches.width / 2).to(device)
-    y = torch.from_numpy(at_y + 0.5 - batches.height / 2).to(device)
-
-    def chain(turn: int) -> torch.Tensor:
-        return _chain(planar[turn % len(planar)], x, y, numbers[turn % len(numbers)])
-
-    apart = levels_apart(chain(0).float(), batches.launch(0).float(), batches.recipe)
-    findings.check("torch's chain is ours, under 1 level in the mean", float(apart.mean()) < 1.0, float(apart.mean()))
-    _peer(batches, findings, "torch, by grid_sample", "every op", event_seconds(chain, run.pick(10, 1)))
-    if not run.is_simulated:
-        with findings.attempt("torch.compile", is_others=True):
-            compiled = torch.compile(_chain)
-            seconds = event_seconds(lambda turn: compiled(planar[turn % 8], x, y, numbers[turn % 8]), 20, warm_up=10)
-            _peer(batches, findings, "torch, by grid_sample, compiled", "every op", seconds)
-
-
-def _numbers(rows: np.ndarray, device: torch.device) -> dict[str, torch.Tensor]:
-    """The kernel's rows as (B, 1, 1) tensors, channels as (B, 3, 1, 1)."""
-    found = {}
-    for name in rows.dtype.names or ():
-        values = np.ascontiguousarray(rows[name]).astype(np.float32)
-        shape = (-1, 3, 1, 1) if values.ndim == 2 else (-1, 1, 1)
-        found[name] = torch.from_numpy(values).reshape(shape).to(device)
-    return found
-
-
-def _chain(photographs: torch.Tensor, x: torch.Tensor, y: torch.Tensor, n: dict[str, torch.Tensor]) -> torch.Tensor:
-    height, width = photographs.shape[2:]
-    u, v = n["before_xx"] * x + n["before_xy"] * y, n["before_yx"] * x + n["before_yy"] * y
-    r2 = u * u + v * v
-    gain = 1 + r2 * (n["k1"] + r2 * (n["k2"] + r2 * n["k3"]))
-    has_lens = n["has_lens"] != 0
-    u, v = torch.where(has_lens, u * gain, x), torch.where(has_lens, v * gain, y)
-    at_x = n["origin_x"] + n["after_xx"] * u + n["after_xy"] * v + n["offset_x"]
-    at_y = n["origin_y"] + n["after_yx"] * u + n["after_yy"] * v + n["offset_y"]
-    grid = torch.stack([at_x * (2 / width) - 1, at_y * (2 / height) - 1], dim=-1)
-    values = torch.nn.functional.grid_sample(
-        photographs.float(), grid, mode="bilinear", padding_mode="reflection", align_corners=False
-    )
-    r2 = (x * x + y * y) * n["inverse_corner_r2"]
-    depth = (r2 - n["vignette_inner_r2"]).clamp(min=0) * n["vignette_inverse_span"]
-    lost = -n["vignette_strength"] * depth * depth
-    before, after = 1 + lost * n["casts_last"], 1 + lost * (1 - n["casts_last"])
-    values = (values * before[:, None] + n["cast"]).clamp(0, 255) * after[:, None]
-    return (values * n["scale"] + n["bias"]).half()
-
-
 def _kornia(run: Run, findings: Findings) -> None:
     import kornia.augmentation as K
 
@@ -276,18 +279,15 @@ def _kornia(run: Run, findings: Findings) -> None:
         K.RandomRGBShift(20 / 255, 20 / 255, 20 / 255, p=1.0),
         K.Normalize(mean=torch.tensor(MEAN), std=torch.tensor(STD)),
     ).to(batches.photographs.device)
-    planar = [_planar(batches, order) for order in batches.order]
+    cached, orders = batches.photographs, [torch.from_numpy(order) for order in batches.order]
+    planar = [cached[order.to(cached.device), ..., :3].permute(0, 3, 1, 2).contiguous() for order in orders]
 
     def work(turn: int) -> None:
         with torch.no_grad():
             chain(planar[turn % len(planar)].float() / 255).half()
 
-    does = "crop, rotate, flip, shift of channels, normalise; no lens, no vignette"
-    with findings.attempt("Kornia's chain", is_others=True):
-        _peer(batches, findings, "Kornia", does, wall_seconds(work, run.pick(20, 1)))
-
-
-def _planar(batches: CachedBatches, order: np.ndarray) -> torch.Tensor:
-    """(B, 3, H, W) uint8 of one batch."""
-    chosen = batches.photographs[torch.from_numpy(order).to(batches.photographs.device)]
-    return chosen[..., :3].permute(0, 3, 1, 2).contiguous()
+    with findings.attempt("Kornia", is_others=True):
+        theirs, ours = (statistics.median(event_seconds(way, run.pick(20, 1))) for way in (work, batches.launch))
+        does = "crop, rotate, flip, shift of channels, normalise; no lens, no vignette"
+        found = {"does": does, "ns_an_image": round(theirs / batches.batch_size * 1e9, 1)}
+        findings.keep("Kornia", found | {"times_ours": round(theirs / ours, 2)})

@@ -1,14 +1,15 @@
-"""Section of `gpu_check`: how fast the host's memory reaches the device; memory over 1,000 batches must not grow."""
+"""Section of `gpu_check`: from host to device; what a batch holds there; how soon it comes; no growth over 1,000."""
 
 import os
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_common import Findings, Run, make_loader, synchronize, wall_seconds
+from gpu_common import Findings, Run, make_loader, spread, synchronize, wall_seconds
 
 NUM_BATCHES = 1000
 EVERY = 100
@@ -17,8 +18,6 @@ SETTLED = 500
 
 PAGE_MB = 2
 """The driver hands out memory in pages of this size."""
-
-
 LOADERS: dict[str, dict[str, Any]] = {
     "the cache full, dali": {"backend": "dali", "cache": "device"},
     "from files, dali": {"backend": "dali"},
@@ -26,9 +25,12 @@ LOADERS: dict[str, dict[str, Any]] = {
 }
 
 
-def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
-    """Bandwidth, then a loader each."""
-    return {"host to device": partial(_upload, run)} | {name: partial(_growth, run, name) for name in LOADERS}
+def answers(run: Run) -> dict[str, Callable[[Findings], Any]]:
+    """Bandwidth, what a batch holds, the start of each loader, then its growth."""
+    found: dict[str, Callable[[Findings], Any]] = {"host to device": partial(_upload, run)}
+    found |= {f"a batch {name}": partial(_batch, run, name) for name in LOADERS if "cache" not in LOADERS[name]}
+    found |= {f"start, {name}": partial(_start, run, name) for name in LOADERS}
+    return found | {name: partial(_growth, run, name) for name in LOADERS}
 
 
 def _upload(run: Run, findings: Findings) -> None:
@@ -44,26 +46,50 @@ def _upload(run: Run, findings: Findings) -> None:
         findings.keep(f"host to device, {name}, GB/s", round(num_bytes / seconds / 1e9, 2))
 
 
+def _batch(run: Run, name: str, findings: Findings) -> None:
+    """Device memory of batches of 256 that are waited for one by one, above what there was before the loader."""
+    if not run.is_simulated:
+        torch.cuda.empty_cache()
+    before, series, batch_size = _memory(), [], run.pick(256, 2)
+    loader = make_loader(run, run.many(run.pick(2048, 4)), batch_size, prefetch=1, **LOADERS[name])
+    for batch in loader:
+        now = _memory()
+        peak_mb = now["torch_peak_mb"] - before["torch_allocated_mb"]
+        series.append({"device_used_mb": now["device_used_mb"] - before["device_used_mb"], "torch_peak_mb": peak_mb})
+        images_mb = batch.images.nbytes / 2**20
+    found = {key: spread([row[key] for row in series], 1) for key in series[0]}
+    findings.keep(f"a batch {name}", found | {"images_mb": round(images_mb, 3), "batch_size": batch_size})
+
+
+def _start(run: Run, name: str, findings: Findings) -> None:
+    """Seconds to build a loader, and to the first batch of three epochs; a cache is full from the second one on."""
+    folder = run.many(run.pick(4096, 4))
+    begin, batch_size, seconds = time.perf_counter(), run.pick(256, 2), []
+    loader = make_loader(run, folder, batch_size, **LOADERS[name])
+    built = time.perf_counter() - begin
+    for _ in range(3):
+        begin, batches = time.perf_counter(), iter(loader)
+        next(batches)
+        synchronize()
+        seconds.append(round(time.perf_counter() - begin, 4))
+        for _ in batches:
+            pass
+    found = {"seconds_to_build": round(built, 4), "seconds_to_the_first_batch_of_epochs": seconds}
+    findings.keep(f"start, {name}", found | {"batch_size": batch_size})
+
+
 def _growth(run: Run, name: str, findings: Findings) -> None:
-    batch_size = run.pick(64, 2)
-    series = _series(run, run.many(run.pick(2048, 4)), batch_size, LOADERS[name])
+    batch_size, series, num = run.pick(64, 2), list[dict[str, float]](), 0
+    loader = make_loader(run, run.many(run.pick(2048, 4)), batch_size, **LOADERS[name])
+    while num < run.pick(NUM_BATCHES, 8):
+        for batch in loader:
+            batch.images.sum()  # somebody looks at them
+            num += 1
+            series += [{"batches": num} | _memory()] if num % run.pick(EVERY, 2) == 0 else []
     settled = next(row for row in series if row["batches"] >= run.pick(SETTLED, 4))
     growth = {key: series[-1][key] - settled[key] for key in ("device_used_mb", "torch_reserved_mb")}
     findings.keep(name, {"growth_mb": growth, "batch_size": batch_size, "series": series})
     findings.check(f"{name}: no growth on the device", all(value <= PAGE_MB for value in growth.values()), growth)
-
-
-def _series(run: Run, folder: Path, batch_size: int, options: dict[str, Any]) -> list[dict[str, float]]:
-    loader = make_loader(run, folder, batch_size, **options)
-    wanted, every = run.pick(NUM_BATCHES, 8), run.pick(EVERY, 2)
-    series, num = [], 0
-    while num < wanted:
-        for batch in loader:
-            batch.images.sum()  # somebody looks at them
-            num += 1
-            if num % every == 0:
-                series.append({"batches": num} | _memory())
-    return series
 
 
 def _memory() -> dict[str, float]:
@@ -71,8 +97,11 @@ def _memory() -> dict[str, float]:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     found = {"resident_mb": round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)}
     if not torch.cuda.is_available():
-        return found | dict.fromkeys(("device_used_mb", "torch_reserved_mb", "torch_allocated_mb"), 0.0)
+        names = ("device_used_mb", "torch_reserved_mb", "torch_allocated_mb", "torch_peak_mb")
+        return found | dict.fromkeys(names, 0.0)
     free, total = torch.cuda.mem_get_info()
+    found["torch_peak_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    torch.cuda.reset_peak_memory_stats()
     return found | {
         "device_used_mb": round((total - free) / 2**20, 1),
         "torch_reserved_mb": round(torch.cuda.memory_reserved() / 2**20, 1),

@@ -1,8 +1,6 @@
-"""Section of `gpu_check`: what it runs on, and what would make all other figures meaningless."""
+"""Section of `gpu_check`: what it runs on, and what would make other figures meaningless: `gpu_check.DEPENDENTS`."""
 
-import importlib
 import platform
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -12,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from common import machine
-from gpu_common import Findings, OnDevice, Run, decoded, form, levels_apart
+from gpu_common import NO_DEVICE, Findings, OnDevice, Run, decoded, form, pixels_agree, synchronize
 
 import augpipe
-from augpipe import Augment, plan, recipes
+from augpipe import Augment, Loader, plan, recipes
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.cuda.device import require_device
 from augpipe.cuda.facts import THIS_MACHINE
@@ -27,7 +25,6 @@ PACKAGES = (
     *("nvidia-dali-cuda130", "nvidia-dali-cuda120", "nvidia-nvjpeg", "nvidia-nvimgcodec-cu13", "simplejpeg", "numpy"),
     *("nvidia-nvvm", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "pydantic", "pillow"),
 )
-OPTIONAL = ("nvidia.dali", "torchvision", "kornia", "pytest", "hypothesis", "scipy", "simplejpeg")
 SMI_FIELDS = (
     "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,clocks.sm,clocks.mem,power.limit,temperature.gpu"
 )
@@ -36,30 +33,33 @@ SMI_FIELDS = (
 def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
     """In the order in which each needs what the one before it shows."""
     return {
+        "device": partial(_device, run),
         "versions": partial(_versions, run),
         "NVVM": _nvvm,
         "one kernel, two images": partial(_two_images, run),
         "the loaded nvJPEG": partial(_nvjpeg, run),
+        "a batch on the CPU": partial(_batch_on_cpu, run),
     }
+
+
+def _device(run: Run, findings: Findings) -> None:
+    findings.keep("augpipe_device", str(require_device("cuda")))
+    if run.is_simulated:
+        findings.leave_out("properties of the device", NO_DEVICE)
+        return
+    properties, (free, total) = torch.cuda.get_device_properties(0), torch.cuda.mem_get_info()
+    found = {"name": properties.name, "capability": f"{properties.major}.{properties.minor}", "free_bytes": free}
+    found |= {"multiprocessors": properties.multi_processor_count, "total_bytes": total}
+    findings.keep("device", found | {"devices_seen": torch.cuda.device_count()})
 
 
 def _versions(run: Run, findings: Findings) -> None:
     own = {"augpipe": augpipe.__version__, "from": augpipe.__file__, "usable_cores": num_usable_cores()}
     findings.keep("machine", machine() | own | {"system": platform.platform(), "torch_cuda": torch.version.cuda})
     findings.keep("packages", {name: found for name in PACKAGES if (found := installed(name)) is not None})
-    for name in OPTIONAL:
-        with findings.attempt(f"what needs {name}", is_others=True):
-            importlib.import_module(name)
-    findings.keep("augpipe_device", str(require_device("cuda")))
     if run.is_simulated:
-        findings.leave_out("device", "the simulator has none")
         return
-    properties, (free, total) = torch.cuda.get_device_properties(0), torch.cuda.mem_get_info()
-    found = {"name": properties.name, "capability": f"{properties.major}.{properties.minor}", "free_bytes": free}
-    found |= {"multiprocessors": properties.multi_processor_count, "total_bytes": total}
-    findings.keep("device", found | {"devices_seen": torch.cuda.device_count()})
     findings.keep("driver_cuda", written(THIS_MACHINE.driver()))
-    findings.keep("compute_sanitizer", shutil.which("compute-sanitizer"))
     with findings.attempt("nvidia-smi", is_others=True):
         command = ["nvidia-smi", f"--query-gpu={SMI_FIELDS}", "--format=csv,noheader", "-i", "0"]
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
@@ -81,15 +81,23 @@ def _nvvm(findings: Findings) -> None:
 
 def _two_images(run: Run, findings: Findings) -> None:
     """The first kernel of the process, compiled or loaded, beside the CPU's loop."""
-    images = decoded(run, 2)
-    recipe = run.pick(recipes.deep_image(), recipes.deep_image(6, (7, 12)))
+    images, recipe = decoded(run, 2), run.pick(recipes.deep_image(), recipes.deep_image(6, (7, 12)))
     made = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
     expected = Augment(recipe, framework="torch", num_threads=1)(images, plan=made)
     begin = time.perf_counter()
     (found,) = OnDevice(run, images, recipe, form()).render(made)
-    apart = float(levels_apart(found, expected, recipe).max())
+    synchronize()
     findings.keep("seconds of the first launch, compiling included", round(time.perf_counter() - begin, 2))
-    findings.check("two images within 1 level of the CPU", apart <= 1.0, apart)
+    findings.check("two images within 1 level of the CPU", *pixels_agree(found, expected, made.recipe))
+
+
+def _batch_on_cpu(run: Run, findings: Findings) -> None:
+    """From files: where nothing was kept by earlier processes, all of the CPU's kernels are compiled here."""
+    recipe = run.pick(recipes.deep_image(), recipes.deep_image(6, (7, 12)))
+    begin = time.perf_counter()
+    (batch,) = Loader(run.many(4), recipe, device="cpu", batch_size=4)
+    findings.keep("seconds of the CPU's first batch, compiling included", round(time.perf_counter() - begin, 2))
+    findings.check("the CPU's first batch holds images", float(batch.images.std()) > 0.1)
 
 
 def _nvjpeg(run: Run, findings: Findings) -> None:
@@ -107,23 +115,21 @@ def _nvjpeg(run: Run, findings: Findings) -> None:
     findings.keep("nvJPEG", nvjpeg and {"path": nvjpeg.path, "version": written(nvjpeg.version)})
     whole = [decode(data, header)[:, :, :3] for data, header in zip(encoded, headers, strict=True)]
     parts = [image[y0:y1, x0:x1] for image, (x0, y0, x1, y1) in zip(whole, inner.tolist(), strict=True)]
-    wanted = [("whole photographs", full, whole)]
-    if decoder.takes_regions:
-        wanted.append(("regions", inner, parts))
-    else:
+    if not decoder.takes_regions:
         findings.leave_out("regions by nvJPEG", str(decoder.complaint))
-    for name, regions, expected in wanted:
-        decoder.submit(encoded, regions, (regions == full).all(axis=1))
-        result = decoder.collect()
-        found = result.images or [np.array(tensor) for tensor in fetched(result.keep, len(encoded))]
+    wanted = [("whole photographs", full, whole), ("regions", inner, parts)]
+    for name, regions, expected in wanted if decoder.takes_regions else wanted[:1]:
+        found = decoded_by(decoder, encoded, regions, (regions == full).all(axis=1))
         judge(findings, name, found, expected, is_simulated=run.is_simulated)
     decoder.close()
 
 
-def fetched(keep: Any, num: int) -> list[Any]:
-    """A batch of one pipeline of `DaliDecoder`, brought to the host."""
-    on_cpu = keep[0].as_cpu()
-    return [on_cpu[number] for number in range(num)]
+def decoded_by(decoder: Any, encoded: list[bytes], regions: np.ndarray, are_whole: np.ndarray) -> list[np.ndarray]:
+    """What a `DaliDecoder` makes of one batch, on the host."""
+    decoder.submit(encoded, regions, are_whole)
+    result = decoder.collect()
+    on_cpu = result.images or result.keep[0].as_cpu()
+    return [np.array(on_cpu[place]) for place in range(len(encoded))]
 
 
 def judge(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gpu_common import Findings, Run
+from gpu_common import Findings, Run, on_device
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = "pytest", "hypothesis", "scipy"
@@ -16,13 +16,13 @@ MISSING = "pytest", "hypothesis", "scipy"
 
 def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
     """One."""
-    return {"tests": partial(_tests, run)}
+    return on_device(run, {"tests": partial(_tests, run)})
 
 
 def _tests(run: Run, findings: Findings) -> None:
     lacking = [name for name in MISSING if importlib.util.find_spec(name) is None]
     if lacking:
-        findings.leave_out("tests", f"not installed: {', '.join(lacking)}")
+        findings.leave_out("tests", f"{', '.join(lacking)} is not installed")
         return
     # named one by one: the others may want packages that a machine with a GPU lacks
     files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
@@ -38,19 +38,16 @@ def _tests(run: Run, findings: Findings) -> None:
     if not outcome.exists():
         findings.check("tests", False, lines[-20:] + done.stderr.splitlines()[-10:])
         return
-    cases = list(ElementTree.parse(outcome).getroot().iter("testcase"))
-    names = {
-        kind: [f"{case.get('classname')}::{case.get('name')}" for case in cases if case.find(kind) is not None]
+    cases = {
+        f"{case.get('classname')}::{case.get('name')}": case for case in ElementTree.parse(outcome).iter("testcase")
+    }
+    found = {
+        kind: {name: part.get("message", "") for name, case in cases.items() if (part := case.find(kind)) is not None}
         for kind in ("failure", "error", "skipped")
     }
-    findings.keep("tests", {"run": len(cases), **{kind: len(found) for kind, found in names.items()}})
-    skipped = {
-        f"{case.get('classname')}::{case.get('name')}": found.get("message", "")
-        for case in cases
-        if (found := case.find("skipped")) is not None
-    }
-    for name, reason in skipped.items():
+    findings.keep("tests", {"run": len(cases)} | {kind: len(named) for kind, named in found.items()})
+    for name, reason in found["skipped"].items():
         findings.leave_out(name, reason)
-    bad = names["failure"] + names["error"]
-    num_run = len(cases) - len(skipped)
-    findings.check("tests", not bad and num_run > 0, {"failed": bad, "last_lines": lines[-40:]} if bad else None)
+    bad = [*found["failure"], *found["error"]]
+    passed = not bad and len(cases) > len(found["skipped"])
+    findings.check("tests", passed, {"failed": bad, "last_lines": lines[-40:]} if bad else None)

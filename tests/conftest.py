@@ -6,6 +6,7 @@ NUMBA_ENABLE_CUDASIM=1 pytest runs `SIMULATOR_ROOMS` and nothing else.
 
 import logging
 import os
+import runpy
 import signal
 import tarfile
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # torch's threads wait for each other awake, and two workers of pytest have no core to spare for that
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# nothing may be unpickled, here and in every process that tests start
+_AUDIT = Path(__file__).parent / "unpickling"
+os.environ["PYTHONPATH"] = os.pathsep.join([str(_AUDIT), *filter(None, [os.environ.get("PYTHONPATH")])])
+runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
 settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails

@@ -6,6 +6,7 @@ again just as soon; and with the least recently used one dropped, nothing would 
 
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +99,8 @@ class PixelCache:
 
     def __init__(self, num_samples: int, arena: Arena, *, is_on_host: bool) -> None:
         self.is_on_host = is_on_host
+        self.written: Any = None
+        """In device memory, the event after the last write; of the cache, as each recipe has a writer of its own."""
         self._arena = arena
         self._num_samples = num_samples
         # zeroed memory is not touched before it is used, so a source of which little is held takes less

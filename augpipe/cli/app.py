@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from augpipe.cli.bench import bench
+from augpipe.cli.checkpoint import checkpoint
 from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.errors import Group
@@ -48,6 +49,7 @@ for command in (
     doctor,
 ):
     app.command()(command)
+app.add_typer(checkpoint, name="checkpoint")
 
 
 def _show_version(wanted: bool) -> None:

@@ -19,7 +19,6 @@ class CacheWriter:
     def __init__(self, cache: PixelCache, streams: Streams) -> None:
         self._cache = cache
         self._streams = streams
-        self._written: Event | None = None
 
     @property
     def memory(self) -> Any:
@@ -30,9 +29,13 @@ class CacheWriter:
         return self._cache.arena
 
     def wait(self) -> None:
-        """Let the current stream's further work wait for all that was written, perhaps on another stream."""
-        if self._written is not None:
-            self._streams.wait_for(self._written)
+        """Let the current stream's further work wait for all that was written, perhaps on another stream.
+
+        Called before `write`, too, so that one event stands for all writes.
+        """
+        written: Event | None = self._cache.written
+        if written is not None:
+            self._streams.wait_for(written)
 
     def write(self, reserved: Sequence[tuple[LocatedPixels, Reservation]], stream: int) -> list[Any]:
         """Queue the copies of pixels to the room that is reserved for them, on the current stream, and commit them.
@@ -62,11 +65,12 @@ class CacheWriter:
             uploaded = allocate((rows.nbytes,), torch.uint8, self._streams.device, purpose="the cache's table")
             uploaded.copy_(pinned, non_blocking=True)
             pack_rgbx(uploaded.data_ptr(), num=len(rows), max_pixels=int(rows[:, 2].max()), stream=stream)
-        except BaseException:  # nothing was launched: the images may come again
+        except BaseException:  # the images may come again
             for _, room in reserved:
                 self._cache.cancel(room)
             raise
-        self._written = self._streams.record()  # before anybody finds them
+        finally:  # before anybody finds them; and where it failed, as a new segment is free for this stream only
+            self._cache.written = self._streams.record()
         for _, room in reserved:
             self._cache.commit(room)
         return [uploaded]

@@ -153,13 +153,22 @@ def _decoded(image: Any, position: int) -> Pixels:
 
 
 def _from_cuda_array(image: Any) -> Any:
-    torch = _torch_with_cuda(0)
-    tensor = torch.as_tensor(image, device="cuda")
-    stream = image.__cuda_array_interface__.get("stream")
+    torch, described = _torch_with_cuda(0), image.__cuda_array_interface__
+    # "cuda" would be the current device, to which torch copies what lies elsewhere
+    device = _device_of(torch, described["data"][0])
+    stream = described.get("stream")
     if stream is not None:  # torch does not look at it
-        made_on = torch.cuda.ExternalStream(stream, device=tensor.device)
-        torch.cuda.current_stream(tensor.device).wait_stream(made_on)
-    return tensor
+        made_on = torch.cuda.ExternalStream(stream, device=device)
+        torch.cuda.current_stream(device).wait_stream(made_on)
+    return torch.as_tensor(image, device=device)
+
+
+def _device_of(torch: Any, address: int) -> Any:
+    """Where memory lies, which `__cuda_array_interface__` does not say; the current device where there is none."""
+    from cuda.bindings import driver  # of numba-cuda
+
+    error, index = driver.cuPointerGetAttribute(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+    return torch.device("cuda", index if error == driver.CUresult.CUDA_SUCCESS else torch.cuda.current_device())
 
 
 def _torch_with_cuda(index: int) -> Any:

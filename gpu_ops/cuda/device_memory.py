@@ -125,6 +125,7 @@ raised_red, raised_green, raised_blue = (
     _instruction(f"prmt.b32 $0, $1, $2, {0x7540 + byte};", "=f,r,r", types.float32, types.uint32, types.uint32)
     for byte in range(3)
 )
+sum_of_product = _instruction("fma.rn.f32 $0, $1, $2, $3;", "=f,f,f,f", types.float32, *[types.float32] * 3)
 product = _instruction("mul.rn.f32 $0, $1, $2;", "=f,f,f", types.float32, types.float32, types.float32)
 
 

@@ -14,6 +14,7 @@ bounds-checked: kernels clamp.
 - `of_lane(value, distance)`: the int32 of the lane whose number differs by exclusive or with `distance`.
 - `float32_of(bits)`: the float32 of an int32's bits; `bits_of(value)` the other way.
 - `product(a, b)`: of two float32, rounded by itself: no addition that follows is fused with it.
+- `sum_of_product(a, b, c)`: a * b + c of three float32, rounded once.
 - `float32_bits(value)`, and `float16_bits(value)`: those of the nearest float16, halves to even; uint32 both.
 - `float32_of_float16(bits)`: the number that a float16's bits, an uint32, stand for.
 - `floor_index(value)`: the largest int32 not above a float32.

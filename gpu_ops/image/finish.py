@@ -2,6 +2,10 @@
 
 `gpu_ops.image.fused` has written levels in 0..255; they are changed row by row of the output, in the order of the row's
 program. A step that looks at the whole image waits until all rows have come as far.
+
+A table, and a step that looks at the whole image, takes the nearest of 256 levels. Where a number lies within 0.01
+level of half a level, CUDA may take the neighbouring one, as it rounds float32 in a different order: docs/gpu.md says
+what is promised behind such a step. Everything up to it is within a level of CUDA's.
 """
 
 import numpy as np

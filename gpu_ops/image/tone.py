@@ -68,7 +68,7 @@ def gray(red, green, blue):
 
 @leaf
 def nearest_level(level):
-    """The nearest of 0..255, halves upwards, as int32."""
+    """The nearest of 0..255, halves upwards, as int32; CPU and CUDA may differ next to a half (docs/gpu.md)."""
     return np.int32(kept_within(level) + HALF)
 
 

@@ -121,6 +121,11 @@ def product(a: np.float32, b: np.float32) -> np.float32:
     return np.float32(a) * np.float32(b)
 
 
+def sum_of_product(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
+    """a * b + c, rounded once, but for a tie of float64 that falls on one of float32."""
+    return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
+
+
 def of_lane(value: np.int32, distance: int) -> np.int32:
     """The value of the lane whose number differs by exclusive or with `distance`, by way of memory they share."""
     thread: Any = threading.current_thread()  # the simulator's

@@ -1,5 +1,6 @@
 """Arrays of other libraries, by DLPack or `__cuda_array_interface__`, and what is said of images on devices."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,10 +45,13 @@ class Elsewhere(Foreign):
 class CudaArray:
     """One of a library that speaks no DLPack."""
 
-    def __init__(self, stream: int | None) -> None:
-        self.__cuda_array_interface__ = {"shape": (40, 52, 3), "typestr": "|u1", "data": (0, False), "version": 3} | (
-            {} if stream is None else {"stream": stream}
-        )
+    def __init__(self, stream: int | None, address: int = 0) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (40, 52, 3),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        } | ({} if stream is None else {"stream": stream})
 
 
 # On the CPU
@@ -121,22 +125,46 @@ def test_where_torch_has_no_cuda_what_is_missing_is_said(
         Augment(PAPER)(image)
 
 
-@pytest.mark.parametrize(("stream", "waits"), [(None, []), (1, [1]), (0xABC, [0xABC])])
+AT_GPU_1 = 0xF00
+"""An address there; nothing lies at any other one."""
+
+
+@pytest.mark.parametrize(("address", "index"), [(0, 0), (AT_GPU_1, 1)])
+@pytest.mark.parametrize("stream", [None, 1, 0xABC])
 def test_what_another_stream_makes_is_waited_for_by_torch(
-    stream: int | None, waits: list[int], monkeypatch: pytest.MonkeyPatch
+    stream: int | None, address: int, index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited: list[int] = []
-    current = SimpleNamespace(wait_stream=waited.append)
-    cuda = SimpleNamespace(
-        is_available=lambda: True,
-        ExternalStream=lambda handle, device: handle,
-        current_stream=lambda device: current,
-    )
+    """By the current stream of the device that it lies on; nothing is copied to device 0, the current one."""
+    done: list[tuple[object, ...]] = []
     tensor = torch.from_numpy(RGB)
-    fake = SimpleNamespace(cuda=cuda, as_tensor=lambda image, device: tensor)
+
+    def as_tensor(image: object, device: object) -> object:
+        asked = torch.device("cuda", torch.device(str(device)).index or 0)
+        if asked.index != index:
+            done.append(("copied to", asked))
+        return SimpleNamespace(device=asked, wrapped=tensor)
+
+    fake = SimpleNamespace(
+        as_tensor=as_tensor,
+        device=torch.device,
+        cuda=SimpleNamespace(
+            is_available=lambda: True,
+            current_device=lambda: 0,
+            ExternalStream=lambda handle, device: (handle, device),
+            current_stream=lambda device: SimpleNamespace(wait_stream=lambda made_on: done.append((device, made_on))),
+        ),
+    )
+    driver = SimpleNamespace(
+        CUpointer_attribute=SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL="ordinal"),
+        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
+        cuPointerGetAttribute=lambda what, where: (0, 1) if (what, where) == ("ordinal", AT_GPU_1) else (1, None),
+    )
     monkeypatch.setattr(inputs, "import_torch", lambda: fake)
-    assert inputs.as_known(CudaArray(stream), 0) is tensor
-    assert waited == waits
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    known = inputs.as_known(CudaArray(stream, address), 0)
+    device = torch.device("cuda", index)
+    assert known.wrapped is tensor and known.device == device
+    assert done == ([] if stream is None else [(device, (stream, device))])
 
 
 @pytest.fixture

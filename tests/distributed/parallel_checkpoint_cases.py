@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from augpipe.trainer.checkpoint import Checkpoint, DamagedError, Saver, agree_on_newest, parts
-from augpipe.trainer.checkpoint.save import AtomicWriter
+from augpipe.trainer.checkpoint import Checkpoint, DamagedError, Saver, agree_on_newest
+from augpipe.trainer.checkpoint.save import Copied
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.network import make_average
 from augpipe.trainer.loop.state import Counters, RunState
@@ -19,10 +19,11 @@ from augpipe.trainer.models.finetune import trainable
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.strategies import strategy
+from augpipe.trainer.tensors import tensor_file
 from tests.distributed.largest_storage import noting
 from tests.distributed.parallel_state_cases import WHOLE, images, network, shared_folder, split_network
 
-parts.CHUNK_BYTES = WHOLE // 8
+tensor_file.CHUNK_BYTES = WHOLE // 8
 Name = Literal["ddp", "butterfly", "lazy"]
 OPTIM = OptimConfig(name="adamw", lr=0.01, decay_1d=False, eps=1e-3)
 TOLERANCE = 1e-5
@@ -98,7 +99,7 @@ def save(folder: Path, state: RunState, sync: dict[str, Any] = SYNC) -> None:
     """As the loop does; no rank makes a whole layer."""
     saver = Saver(folder, dist.group.WORLD, keep=9, asynchronous=False, about={"sync": sync})
     limit = WHOLE if state.split is not None else 2 * WHOLE
-    with noting(limit, AtomicWriter, "write_data"):
+    with noting(limit, Copied, "write"):
         common = state.common() if dist.get_rank() == 0 or state.writes_common else {}
         saver.save(state.counters.step, common, state.own(torch.device("cpu")), state.box_at)
     assert saver.last_step == state.counters.step
@@ -109,7 +110,7 @@ def resume(folder: Path, state: RunState, sync: dict[str, Any] = SYNC) -> Checkp
     """As the loop does; no rank makes a whole layer."""
     path = agree_on_newest(folder, dist.group.WORLD)
     assert path is not None
-    checkpoint = Checkpoint(path, dist.group.WORLD)
+    checkpoint = Checkpoint(path)
     world: Any = SimpleNamespace(rank=dist.get_rank(), size=dist.get_world_size(), device=torch.device("cpu"))
     with noting(WHOLE if state.split is not None else 2 * WHOLE):
         state.load(checkpoint, world, sync)
@@ -206,8 +207,8 @@ def contents_are_named_alike(rank: int, world_size: int) -> None:
         state = run_state("butterfly", model_size)
         train(state, range(1))
         save(folder, state)
-        checkpoint = Checkpoint(folder / "step-000000001", dist.group.WORLD)
-        shapes.append({place: shape for place, shape in checkpoint.common_shapes().items() if place != "/.json"})
+        checkpoint = Checkpoint(folder / "step-000000001")
+        shapes.append(checkpoint.common_shapes())
         common = checkpoint.common(state.box_at)
         for name, value in state.model.named_parameters():
             assert torch.equal(common["model"][name], value), name
@@ -241,15 +242,15 @@ def damage_is_seen(rank: int, world_size: int) -> None:
         train(state, range(step, step + 1))
         save(folder, state)
     if rank == 0:
-        (cut,) = (folder / "step-000000003").glob(f"__{world_size - 1}_*")
+        cut = folder / "step-000000003" / f"rank{world_size - 1}.safetensors"
         cut.write_bytes(cut.read_bytes()[:-1])
-        (gone,) = (folder / "step-000000002").glob(f"__{world_size - 1}_*")
+        gone = folder / "step-000000002" / f"rank{world_size - 1}.safetensors"
         gone.unlink()
     dist.barrier()
     resumed = run_state("butterfly", world_size)
     assert resume(folder, resumed).step == 1
     if rank == 0:
-        (cut,) = (folder / "step-000000001").glob(f"__{world_size - 1}_*")
+        cut = folder / "step-000000001" / f"rank{world_size - 1}.safetensors"
         cut.write_bytes(cut.read_bytes()[:-1] + b"?")
     dist.barrier()
     with pytest.raises(DamagedError, match="none of the 3 checkpoints"):

@@ -57,7 +57,7 @@ def not_finite_reaches_the_loss(rank: int, world_size: int) -> None:
         loss = loss_of(split, x)
         if rank == 1 or codec == "fp32":  # a codec's block may have numbers of another rank's images, too
             assert torch.isnan(loss).item() is (rank == 1)
-        scaler = FiniteCheckScaler("cpu")
+        scaler = FiniteCheckScaler()
         scaler.scale(loss).backward()
         report = sync.step(scaler)
         assert report.found_inf and report.non_finite > 0

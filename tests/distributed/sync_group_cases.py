@@ -42,7 +42,7 @@ def processes_add_up_as_one_does(rank: int, world_size: int) -> None:
 def all_hear_the_first(rank: int, world_size: int) -> None:
     """What the first process says."""
     assert dist.group.WORLD is not None
-    assert Processes(dist.group.WORLD).tell(("lease", rank) if rank == 0 else None) == ("lease", 0)
+    assert Processes(dist.group.WORLD).tell(["lease", rank] if rank == 0 else None) == ["lease", 0]
 
 
 CASES = {2: ("processes_add_up_as_one_does",), 4: ("processes_add_up_as_one_does", "all_hear_the_first")}

@@ -77,9 +77,8 @@ class Split:
 
     def _exchange(self, _gradient: Tensor) -> None:
         number = torch.full((1,), float(self.mesh.model_rank))
-        self.issuer.submit(
-            "deltas", lambda: dist.all_reduce(number, group=self.mesh.model, async_op=True), timeout_s=20
-        ).wait()
+        group = self.mesh.model
+        self.issuer.submit("deltas", lambda: dist.all_reduce(number, group=group, async_op=True), group, 20).wait()
         assert number.item() == sum(range(self.mesh.model_size))
         self.meter.add("deltas", DELTA_BYTES)
 

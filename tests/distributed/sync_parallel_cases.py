@@ -165,7 +165,9 @@ def what_is_decoded_is_within_the_codecs_bound(rank: int, world_size: int) -> No
     issuer = Issuer("test", torch.device("cpu"))
     rows, cuts = tuple(6 + other for other in range(world_size)), even_cuts(301, world_size)
     for small in (1, 10**6):
-        link = Link(mesh.model, issuer, activations=used, deltas=codec("fp32"), timeout_s=20, small=small)
+        link = Link(
+            mesh.model, issuer, host_group=mesh.model, activations=used, deltas=codec("fp32"), timeout_s=20, small=small
+        )
         generator = torch.Generator().manual_seed(0)
         whole = torch.relu(torch.randn(sum(rows), 301, generator=generator))
         for source, target in ADJOINT:
@@ -192,7 +194,15 @@ def messages_that_are_cut_arrive_as_whole_ones(rank: int, world_size: int) -> No
     rows, cuts = tuple(3 + 2 * other for other in range(world_size)), even_cuts(301, world_size)
     whole = torch.randn(sum(rows), 301, generator=torch.Generator().manual_seed(0))
     for name in ("fp32", "dynamic-tree"):
-        link = Link(mesh.model, issuer, activations=codec(name), deltas=codec("fp32"), timeout_s=20, small=1)
+        link = Link(
+            mesh.model,
+            issuer,
+            host_group=mesh.model,
+            activations=codec(name),
+            deltas=codec("fp32"),
+            timeout_s=20,
+            small=1,
+        )
         for source, target in ADJOINT:
             x = (rank + 1) * whole if source == "partial" else _laid(whole, source, rank, rows, cuts)
             found = []

@@ -25,6 +25,7 @@ MODULES = (
     "group",
     "hook",
     "hybrid",
+    "objects",
     "parallel",
     "refuse",
     "residual",

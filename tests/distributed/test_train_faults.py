@@ -35,11 +35,11 @@ SLOW_TO_FINISH = """
 import sys, time
 from augpipe.trainer.checkpoint import checkpoints_folder
 write = checkpoints_folder.write_manifest
-def slow(folder, about):
+def slow(folder, about, files):
     if about["step"] >= 8:
         print("writing", flush=True)
         time.sleep(600)
-    write(folder, about)
+    write(folder, about, files)
 checkpoints_folder.write_manifest = slow
 import runpy
 sys.argv[0] = "augpipe.trainer"

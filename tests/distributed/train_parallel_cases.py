@@ -10,7 +10,7 @@ from augpipe.trainer.loop import run
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.strategies import SyncError
 from tests.distributed.train_amp_cases import shared_folder
-from tests.distributed.train_runs import config, write_photos
+from tests.distributed.train_runs import assert_no_pickles, config, write_photos
 
 NUM_IMAGES = 27
 """In batches of 4 × 4: the epoch's last one is cut short, and some ranks have an image of it more than others."""
@@ -54,6 +54,7 @@ def as_without_splitting(rank: int, world_size: int) -> None:
         ):
             sync = {"strategy": strategy, "bucket_bytes": 2000}
             assert_alike(losses(rank, folder, f"run{number}", sync=sync, parallel=parallel, **CONV), expected)
+            assert_no_pickles(folder / f"run{number}")
 
 
 def on_one_model_axis(rank: int, world_size: int) -> None:

@@ -1,11 +1,14 @@
 """What the tests of training share: tiny images, configs, ranks over Gloo, and a look into checkpoints."""
 
+import gzip
+import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from augpipe.trainer.config import RunConfig, load_config, make_config
 from augpipe.trainer.models import build
@@ -65,18 +68,60 @@ def checkpoints(out: Path) -> list[str]:
     return sorted(path.name for path in (out / "checkpoints").iterdir())
 
 
-def contents(out: Path, name: str, scratch: Path) -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint, read by torch alone."""
-    dcp_to_torch_save(out / "checkpoints" / name, scratch / "whole.pt")
-    loaded: dict[str, torch.Tensor] = torch.load(scratch / "whole.pt", weights_only=True)
-    return {key: value for key, value in loaded.items() if not key.endswith(".json")}
+def contents(out: Path, name: str) -> dict[str, torch.Tensor]:
+    """All tensors of a checkpoint, read as docs/checkpoints.md has it, without augpipe."""
+    return tensors_in(out / "checkpoints" / name)
 
 
-def network_of(out: Path, name: str, scratch: Path, part: str) -> nn.Module:
-    """The run's small-cnn of three classes with the weights of a checkpoint, by torch alone."""
+def tensors_in(folder: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a checkpoint's folder, whole."""
+    dtypes = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "U8": torch.uint8, "I32": torch.int32}
+    found: dict[str, torch.Tensor] = {}
+    for path in sorted(folder.glob("rank*.safetensors")):
+        data = bytearray(path.read_bytes())
+        first = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:first])
+        parts = header.pop("__metadata__", {})
+        for name, about in header.items():
+            start, stop = about["data_offsets"]
+            dtype = dtypes[about["dtype"]]
+            value = torch.frombuffer(data[first + start : first + stop] or bytearray(8), dtype=dtype)
+            value = value[: math.prod(about["shape"])].reshape(about["shape"])
+            if name in parts:
+                part = json.loads(parts[name])
+                whole = found.setdefault(name, torch.empty(part["shape"], dtype=dtype))
+                ends = zip(part["offsets"], about["shape"], strict=True)
+                whole[tuple(slice(offset, offset + size) for offset, size in ends)] = value
+            else:
+                assert name not in found
+                found[name] = value
+    return found
+
+
+def assert_no_pickles(out: Path) -> None:
+    """Every file of a run's folder is a text, a file of safetensors, or a zip of arrays that are no objects."""
+    for path in (path for path in out.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        if path.suffix == ".safetensors":
+            length = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + length])
+            ends = [about["data_offsets"][1] for name, about in header.items() if name != "__metadata__"]
+            assert 8 + length + max(ends) == len(data), path
+        elif path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:  # arrays of objects raise ValueError
+                assert all(archive[name].dtype != object for name in archive.files), path
+                assert [f"{name}.npy" for name in archive.files] == archive.zip.namelist(), path
+        elif path.suffix == ".log":  # of parameter servers: events, 40 bytes of numbers each
+            assert path.parent.name == "order" and len(data) % 40 == 0, path
+        else:
+            (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+
+
+def network_of(out: Path, name: str, part: str) -> nn.Module:
+    """The run's small-cnn of three classes with the weights of a checkpoint, as the docs have it."""
     settings = load_config(out / "config.toml")
     model = build("small-cnn", num_classes=3, **settings.model.options)
-    saved = contents(out, name, scratch)
+    saved = contents(out, name)
     model.load_state_dict({key.removeprefix(part): value for key, value in saved.items() if key.startswith(part)})
     return model.eval()
 

@@ -165,6 +165,20 @@ PAGES = {
         },
         plain=tuple(load_card(name).layout.partition("\n")[0] for name in list_cards()),
     ),
+    "docs/checkpoints.md": Page(
+        files=(photos(16),),
+        before={"augpipe checkpoint convert runs/first": TWO_RUNS},
+        then={
+            "augpipe checkpoint convert runs/first": ("there('weights.safetensors')",),
+            "import json": (
+                "sum(tensor.numel() for tensor in weights.values()) > 100",
+                "safe_open('weights.safetensors', 'pt').keys() == sorted(weights)",
+                "all(weights[n].equal(safe_open('weights.safetensors', 'pt').get_tensor(n)) for n in weights)",
+                "{name.split('/')[0] for name in tensors} == {'common', 'rank0'}",
+            ),
+        },
+        plain=("runs/first/checkpoints", "mv runs/old"),
+    ),
     "docs/codecs.md": Page(
         then={
             "import numpy": (

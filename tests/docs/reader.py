@@ -20,7 +20,6 @@ import numba
 import numpy as np
 import torch
 import torch._dynamo  # which every optimizer imports
-import torch.distributed.checkpoint
 
 
 def main() -> None:

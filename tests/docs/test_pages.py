@@ -159,10 +159,10 @@ def check_command(words: list[str]) -> None:
     """That ours exists, and takes the options that it is given."""
     known: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     match words:
+        case ["augpipe", group, command, *arguments] if hasattr(known.get(group), "commands"):
+            check_options(known[group].commands[command], arguments)
         case ["augpipe", command, *arguments]:
-            options = {option for parameter in known[command].params for option in parameter.opts}
-            given = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
-            assert given <= options | {"--help"}, f"augpipe {command} takes none of {given - options}"
+            check_options(known[command], arguments)
         case ["make", *targets]:
             makefile = (ROOT / "Makefile").read_text()
             for target in targets:
@@ -174,6 +174,13 @@ def check_command(words: list[str]) -> None:
             assert find_spec(module), module
         case _:
             assert words[0] in ("pip", "python"), f"{words[0]} is not known here"
+
+
+def check_options(command: Any, arguments: list[str]) -> None:
+    """That a command of ours takes the options that it is given."""
+    options = {option for parameter in command.params for option in parameter.opts}
+    given = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
+    assert given <= options | {"--help"}, f"augpipe {command.name} takes none of {given - options}"
 
 
 @pytest.mark.parametrize("name", page_names())
@@ -251,6 +258,8 @@ def test_a_call_that_cannot_be_made_is_found(text: str) -> None:
     [
         "augpipe prepair photos/ OUT",
         "augpipe stats photos/ --plot plots/",
+        "augpipe checkpoint converts a b",
+        "augpipe checkpoint convert a b --trust",
         "make everything",
         "python benchmarks/no.py",
         "torchrun -m augpipe.trains",

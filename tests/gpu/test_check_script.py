@@ -7,6 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from augpipe import ops, policies
+from augpipe.trainer.codecs import names as codecs
+from tests.parity.by_pillow import BY_PILLOW
+from tests.parity.table import CASES
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu_check.py"
 TIMEOUT_S = 200
 
@@ -48,14 +55,75 @@ sys.modules |= {
     "gpu_parity": section(bad=lambda findings: findings.check("is so", False, "it is not"), judge=judge, last=well),
 }
 """
-"""Run by Python before anything else. Sections are found as if imported; `training` is no module at all."""
+"""Run by Python before anything else: sections are found as if imported."""
+
+LEFT_OUT = """
+
+def kornia(findings):
+    raise ModuleNotFoundError("No module named 'kornia'", name="kornia")
+
+def dali(findings):
+    try:
+        raise ModuleNotFoundError("No module named 'nvidia'", name="nvidia")
+    except ModuleNotFoundError as error:
+        raise ImportError('backend="dali" needs NVIDIA DALI') from error
+
+def renamed(findings):
+    from augpipe import what_was_renamed
+
+def our_own(findings):
+    import augpipe.what_was_moved
+
+sys.modules |= {
+    "gpu_parity": section(),
+    "gpu_kernel": section(kornia=kornia, last=well),
+    "gpu_codecs": section(kornia=kornia, dali=dali),
+    "gpu_decode": section(renamed=renamed, our_own=our_own, last=well),
+    "gpu_training": types.ModuleType("section"),
+    "gpu_memory": section(says_nothing=lambda findings: None, last=well),
+}
+"""
+
+WRONG_PREFLIGHT = """
+
+def kernel(findings):
+    KERNEL
+
+sys.modules |= {
+    "gpu_preflight": section(**{"the loaded nvJPEG": fail, "one kernel, two images": kernel, "last": well}),
+    "gpu_kernel": section(last=well),
+    "gpu_decode": section(last=well),
+    "gpu_training": section(**{"from DALI": well, "alone": well}),
+    "gpu_parity": section(last=well),
+}
+"""
+
+COVERING = """
+
+def covers(findings):
+    well(findings)
+    codecs = "bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "one-bit"
+    return {"covers": {"op": ["flip", "blur", "flip"], "codec": codecs, "strategy": ("lazy", "ddp", "butterfly")}}
+
+for name in os.listdir(BENCHMARKS):
+    if name.startswith("gpu_") and name not in ("gpu_check.py", "gpu_common.py"):
+        sys.modules[name[:-3]] = section(last=covers)
+""".replace("BENCHMARKS", repr(str(SCRIPT.parent)))
+
+OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name != "Op"]
+FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
+
+
+def only(*names: str) -> tuple[str, ...]:
+    """The arguments for these sections."""
+    return tuple(part for name in names for part in ("--only", name))
 
 
 def check(out: Path, *arguments: str, before: str = "", **environment: str) -> tuple[int, str, dict[str, Any]]:
     """Run it; returns the exit code, what it printed, and the report."""
     if before:
         folder = out.parent / "before"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(before)
         environment["PYTHONPATH"] = str(folder)
     done = subprocess.run(
@@ -73,7 +141,7 @@ def check(out: Path, *arguments: str, before: str = "", **environment: str) -> t
 
 
 def test_preflight_and_kernel_in_the_simulator(tmp_path: Path) -> None:
-    code, said, report = check(tmp_path / "out", "--simulate", "--only", "preflight", "--only", "kernel")
+    code, said, report = check(tmp_path / "out", "--simulate", *only("preflight", "kernel"))
     assert code == 0, said
     assert "nothing here was measured" in report["simulated"]
     assert list(report["sections"]) == ["preflight", "kernel"]
@@ -88,17 +156,16 @@ def test_preflight_and_kernel_in_the_simulator(tmp_path: Path) -> None:
 
 
 def test_what_dies_hangs_or_fails_takes_nothing_with_it(tmp_path: Path) -> None:
-    arguments = "--simulate", "--answer-seconds", "10", "--only", "preflight", "--only", "kernel", "--only", "codecs"
-    more = "--only", "decode", "--only", "parity"
-    code, said, report = check(tmp_path / "out", *arguments, *more, before=BROKEN_SECTIONS)
+    arguments = "--simulate", "--answer-seconds", "10", *only("preflight", "parity", "kernel", "codecs", "decode")
+    code, said, report = check(tmp_path / "out", *arguments, before=BROKEN_SECTIONS)
     assert code == 1, said
     sections = report["sections"]
     assert {name: found["status"] for name, found in sections.items()} == {
         "preflight": "done",
-        "kernel": "incomplete",
-        "codecs": "done",
-        "decode": "incomplete",
         "parity": "done",
+        "kernel": "incomplete",
+        "codecs": "incomplete",
+        "decode": "incomplete",
     }
     assert sections["kernel"]["lost"]["dies"]["reason"] == "it died of SIGABRT"
     assert sections["decode"]["lost"]["hangs"]["reason"] == "it took more than 10 s"
@@ -113,13 +180,85 @@ def test_what_dies_hangs_or_fails_takes_nothing_with_it(tmp_path: Path) -> None:
     assert "LOST kernel, dies" in said and "FAILED is so" in said
 
 
-def test_preflight_stops_the_run(tmp_path: Path) -> None:
-    before = BROKEN_SECTIONS.replace('"gpu_preflight": section(first=well)', '"gpu_preflight": section(first=fail)')
-    code, said, report = check(tmp_path / "out", "--simulate", before=before)
-    assert code == 1 and "STOPPED: preflight" in said
-    assert report["stopped"][-1] == "first: ArithmeticError: no"
-    others = {name: found["status"] for name, found in report["sections"].items() if name != "preflight"}
-    assert len(others) == 5 and set(others.values()) == {"not run"}
+def test_a_missing_package_is_named_and_nothing_else_is_forgiven(tmp_path: Path) -> None:
+    sections = only(*FIRST_CALL, "memory")
+    code, said, report = check(tmp_path / "out", "--simulate", *sections, before=BROKEN_SECTIONS + LEFT_OUT)
+    assert code == 1, said
+    sections = report["sections"]
+    assert {name: found["status"] for name, found in sections.items()} == {
+        "parity": "failed",
+        "kernel": "done",
+        "codecs": "not run",
+        "decode": "incomplete",
+        "training": "failed",
+        "memory": "incomplete",
+    }
+    assert sections["parity"]["errors"] == {"loading the section": ["it has no answers"]}
+    assert "has no attribute 'answers'" in sections["training"]["errors"]["loading the section"][-1]
+    assert sections["codecs"]["not_run"] == {"kornia": "kornia is not installed", "dali": "nvidia is not installed"}
+    assert set(sections["decode"]["errors"]) == {"renamed", "our_own"}
+    assert sections["memory"]["errors"]["says_nothing"] == ["it ended and found nothing"]
+    assert "not run: kernel/kornia: kornia is not installed" in said
+
+
+def test_evidence_leaves_nothing_out(tmp_path: Path) -> None:
+    arguments = "--simulate", *only("preflight", "kernel")
+    code, said, _ = check(tmp_path / "out", *arguments, before=BROKEN_SECTIONS + LEFT_OUT)
+    assert code == 0, said
+    code, said, _ = check(tmp_path / "evidence", *arguments, "--require", before=BROKEN_SECTIONS + LEFT_OUT)
+    assert code == 1 and "FAILED: 1 were not run, and --require was given" in said
+
+
+@pytest.mark.parametrize("is_kernel_wrong", [False, True])
+def test_preflight_drops_what_depends_on_a_finding(tmp_path: Path, is_kernel_wrong: bool) -> None:
+    before = BROKEN_SECTIONS + WRONG_PREFLIGHT.replace("KERNEL", "os.abort()" if is_kernel_wrong else "well(findings)")
+    names = "preflight", *FIRST_CALL
+    code, said, report = check(tmp_path / "out", "--simulate", *only(*names), before=before)
+    sections = report["sections"]
+    assert code == 1 and sections["preflight"]["status"] == "incomplete", said
+    reason = "preflight found: the loaded nvJPEG: ArithmeticError: no"
+    kept = sections if is_kernel_wrong else {name: found for name, found in sections.items() if name != "decode"}
+    expected = dict.fromkeys(kept, "done") | {"preflight": "incomplete", "codecs": "incomplete"}
+    if is_kernel_wrong:
+        reason = "preflight found: one kernel, two images: it died of SIGABRT"
+        expected |= dict.fromkeys(("kernel", "decode", "training"), "not run")
+    assert {name: found["status"] for name, found in kept.items()} == expected
+    assert sections["decode"]["status"] == "not run" and not sections["decode"].get("checks")
+    for name, found in sections.items():
+        assert found["status"] == "not run" or found["checks"]["asked"]["passed"], name
+    if is_kernel_wrong:
+        assert {sections[name]["reason"] for name in ("kernel", "training")} == {reason}
+    else:
+        assert sections["training"]["not_run"] == {"from DALI": reason}
+        assert f"not run: training/from DALI: {reason}" in said
+
+
+def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
+    """All sections are stand-ins, of which one renders two ops and exchanges all but two codecs."""
+    code, said, report = check(tmp_path / "out", "--simulate", before=BROKEN_SECTIONS + COVERING)
+    assert code == 1, said
+    assert {found["status"] for found in report["sections"].values()} == {"done"}
+    covered = {kind: (found["covered"], found["missing"]) for kind, found in report["coverage"].items()}
+    assert covered["op"][0] == ["blur", "flip"] and set(covered["op"][0] + covered["op"][1]) == set(OPS)
+    assert covered["codec"] == ([name for name in sorted(codecs()) if name not in ("fp32", "nf4")], ["fp32", "nf4"])
+    assert covered["strategy"] == (["butterfly", "ddp", "lazy"], [])
+    assert "FAILED: not covered, of kind codec: fp32, nf4\n" in said
+    assert "covered: 3 of 3 of kind strategy: butterfly, ddp, lazy\n" in said
+    code, _, _ = check(tmp_path / "one", "--simulate", *only("parity"), before=BROKEN_SECTIONS + COVERING)
+    assert code == 0  # one section alone promises nothing
+
+
+def test_parity_renders_every_op_and_policy(tmp_path: Path) -> None:
+    code, said, report = check(tmp_path / "out", "--simulate", *only("parity"))
+    assert code == 0, said
+    parity, coverage = report["sections"]["parity"], report["coverage"]
+    assert coverage["op"]["covered"] == sorted(OPS) and coverage["op"]["missing"] == []
+    assert coverage["policy"]["covered"] == sorted(policies.__all__) and coverage["policy"]["missing"] == []
+    rendered = parity["measured"]["ops"]["recipes_of_each_op"]
+    assert set(rendered) == {name for name in OPS if name not in ("mix_up", "cut_mix")} and min(rendered.values()) > 0
+    assert parity["measured"]["ops"]["recipes"] >= len(CASES) + len(BY_PILLOW)
+    assert {"every kernel ran: fused, finish", "every kernel ran: mix"} <= set(parity["checks"])
+    assert parity["status"] == "done" and all(found["passed"] for found in parity["checks"].values())
 
 
 def test_the_minutes_count_from_when_unpacking_began(tmp_path: Path) -> None:
@@ -127,16 +266,22 @@ def test_the_minutes_count_from_when_unpacking_began(tmp_path: Path) -> None:
     code, said, report = check(tmp_path / "out", "--simulate", "--only", "parity", "--began", "0")
     assert code == 1, said
     parity = report["sections"]["parity"]
-    assert parity == {"status": "not run", "reason": "the 9 minutes were over"}
+    assert parity == {"status": "not run", "reason": "the 9 minutes were over", "seconds": 0.0, "lost": {}}
+
+
+@pytest.mark.deep
+def test_what_no_time_was_left_for_is_named(tmp_path: Path) -> None:
+    """The first answer hangs, before anything was found."""
+    arguments = "--simulate", "--minutes", "0.5", *only("decode", "training")
+    code, said, report = check(tmp_path / "out", *arguments, before=BROKEN_SECTIONS)
+    assert code == 1, said
+    decode, training = report["sections"].values()
+    assert (decode["status"], training["status"]) == ("out of time", "not run")
+    assert set(decode["lost"]) == {"hangs"} and decode["not_run"] == {"last": "the 0.5 minutes were over"}
+    assert "not run: decode/last: the 0.5 minutes were over" in said
+    assert "FAILED: decode/hangs: the 0.5 minutes were over" in said
 
 
 def test_figures_of_the_simulator_do_not_go_to_the_results() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--simulate"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "give --out" in done.stderr
-
-
-def test_every_section_is_listed_and_there() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--list"], capture_output=True, text=True, timeout=60)
-    names = [line.split()[0] for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and len(names) == len(set(names)) > 10
-    assert all((SCRIPT.parent / f"gpu_{name}.py").is_file() for name in names)

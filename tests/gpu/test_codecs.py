@@ -77,7 +77,7 @@ def test_slices_of_all_sizes_by_one_launch(name: str, block: int, start: int) ->
     assert torch.equal(total.nan_to_num(9.0).cpu(), expected.nan_to_num(9.0))
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree", "nf4"])
+@pytest.mark.parametrize("name", ["fp32", "raw bf16", "raw fp16", "raw fp64", "bf16", "dynamic-tree", "nf4"])
 def test_an_exchange_for_which_the_host_waits_once(name: str) -> None:
     on_the_cpu, on_a_gpu = (ranks_of_a_bucket(name, residuals=True, device=device) for device in ("cpu", "cuda"))
     for step in range(3):

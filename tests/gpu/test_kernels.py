@@ -7,8 +7,12 @@ import pytest
 import torch
 
 from augpipe import Augment, Plan, Recipe, ops, plan, recipes
+from augpipe.cuda.render import DeviceRenderer
+from augpipe.output import OutputFormat
+from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.images import Pixels, noise
-from tests.parity.table import CASES, recipes_of
+from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
+from tests.parity.table import CASES, TABLE_CASES, recipes_of
 
 pytestmark = pytest.mark.gpu
 
@@ -44,6 +48,30 @@ def test_each_op_is_within_a_level_of_the_cpu(name: str) -> None:
         for one, other in zip(found, expected, strict=True):
             assert one.shape == other.shape
             assert float((one.double() - other.double()).abs().max()) * levels(recipe) <= 1.0
+
+
+def device_renderer(tensors: list[torch.Tensor], recipe: Recipe, size: tuple[int, int]) -> Renderer:
+    """For `tests.parity.promise`, of images in device memory."""
+    places = np.array([(tensor.data_ptr(), tensor.shape[1], 0, 0, tensor.shape[2]) for tensor in tensors], np.int64)
+    renderer = DeviceRenderer(
+        tensors[0].device, recipe, OutputFormat(dtype="float32", layout="NCHW", framework="torch")
+    )
+
+    def rendered(rows: Rows) -> Images:
+        (batch,) = renderer.render(places, [rows], [size], tensors, range(len(tensors)))
+        return batch.cpu().numpy()
+
+    return rendered
+
+
+@pytest.mark.parametrize("border", ["context", "constant"])
+@pytest.mark.parametrize("name", TABLE_CASES)
+def test_programs_with_tables(name: str, border: str) -> None:
+    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=TABLE_CASES[name])
+    rows = drawn(recipe).rows
+    size = int(rows["out_height"][0]), int(rows["out_width"][0])
+    apart = compare(kernel_rows(rows), cpu_renderer(IMAGES, size), device_renderer(on_gpu(), recipe, size))
+    assert apart.is_promised, apart
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8"])

@@ -1,4 +1,4 @@
-"""Ops on 256 levels as Pillow has them, for images that are not resampled: levels in, levels out."""
+"""Ops on 256 levels as Pillow has them: levels in, levels out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ BY_PILLOW: dict[type[ops.Op], Reference] = {
     ops.Solarize: lambda picture, drawn: ImageOps.solarize(picture, int(drawn["threshold"])),
     ops.SolarizeAdd: _solarize_add,
 }
-"""The ops whose result is a whole level: resampled numbers would be rounded to either side of a half by chance."""
+"""The ops whose result is a whole level; of a resampled image Pillow is given the nearest levels."""
 
 LEVELS_APART = {ops.AutoContrast: 1, ops.Contrast: 2, ops.Sharpness: 1}
 """How far Pillow rounds otherwise: it scales in float64, takes a whole mean, and blends in another order."""

@@ -497,6 +497,36 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
 }
 """Recipes by name; each is run with every border, without a crop of its own also on a crop that enlarges."""
 
+_CROP = ops.RandomResizedCrop(size=(48, 40), scale=(0.1, 0.9))
+TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
+    "posterize": (_CROP, ops.Brightness(), ops.Posterize(bits=(1, 7)), ops.Normalize()),
+    "solarize": (_CROP, ops.Rotate(), ops.LensDistortion(), ops.Solarize(p=1.0)),
+    "solarize_add": (_CROP, ops.Saturation(), ops.SolarizeAdd(addition=(20, 110)), ops.Contrast()),
+    "gamma": (_CROP, ops.Hue(), ops.Gamma(), ops.Noise(p=1.0)),
+    "invert": (_CROP, ops.Perspective(), ops.Invert(p=1.0), ops.Vignette()),
+    "auto_contrast": (_CROP, ops.Brightness(factor=(0.2, 0.9)), ops.AutoContrast(p=1.0), ops.Normalize()),
+    "equalize": (_CROP, ops.Noise(p=1.0), ops.Equalize(p=1.0), ops.Saturation()),
+    "contrast about the mean": (_CROP, ops.ColorCast(), ops.Contrast(about="mean", factor=(0.1, 3.0))),
+    "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
+    "several tables": (
+        _CROP,
+        ops.Rotate(),
+        ops.Sharpness(p=0.7),
+        ops.AutoContrast(p=0.7),
+        ops.Hue(p=0.7),
+        ops.Solarize(p=0.7),
+        ops.Sharpness(factor=(2.0, 2.0), p=0.7),
+        ops.Equalize(p=0.7),
+        ops.Contrast(about="mean", p=0.7),
+        ops.Brightness(p=0.7),
+        ops.Posterize(bits=(2, 5), p=0.7),
+        ops.Saturation(p=0.7),
+        ops.Normalize(),
+    ),
+}
+"""Recipes whose programs take the nearest of 256 levels: on resampled images CPU and device are compared by
+`tests.parity.promise`, and with Pillow by `tests.parity.test_levels`."""
+
 OF_THE_OUTPUT = (
     *(ops.Brightness, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter, ops.Contrast, ops.Erase),
     *(ops.Grayscale, ops.Hue, ops.Identity, ops.Lighting, ops.Noise, ops.Normalize, ops.Saturation, ops.Vignette),

@@ -1,4 +1,4 @@
-"""Ops on whole levels beside Pillow, on images that are not resampled, and their programs in any form of a batch."""
+"""Ops on whole levels beside Pillow, and their programs in any form of a batch."""
 
 from typing import Any
 
@@ -57,6 +57,20 @@ def test_as_pillow(op: ops.Op, shape: tuple[int, int], make: Any) -> None:
         assert apart.max() <= LEVELS_APART.get(type(op), 0)
     is_changed = not np.array_equal(levels, np.stack(images))
     assert is_changed or make is noise or min(shape) < 30
+
+
+@pytest.mark.parametrize("op", EACH, ids=lambda op: op.op)
+def test_resampled_images_as_pillow(op: ops.Op) -> None:
+    """The nearest levels of what was sampled are what Pillow is given."""
+    images = [noise(50, 44, seed=seed) for seed in range(12)]
+    before: tuple[ops.Op, ...] = (ops.RandomResizedCrop(size=(40, 61)), ops.Rotate(), ops.Saturation())
+    drawn = plan(Recipe(ops=(*before, op)), range(12), sizes=[(50, 44)] * 12).rows["drawn"][op.op]
+    sampled = Augment(Recipe(ops=before), dtype="uint8", layout="NHWC")(images, range(12))
+    levels = Augment(Recipe(ops=(*before, op)), dtype="uint8", layout="NHWC")(images, range(12))
+    for image, found, values in zip(sampled, levels, drawn, strict=True):
+        apart = np.abs(found.astype(int) - expected_levels(op, image, values))
+        assert apart.max() <= LEVELS_APART.get(type(op), 0)
+    assert not np.array_equal(levels, sampled)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 5), (31, 47)])

@@ -13,14 +13,15 @@ import torch
 from augpipe.gpu_ops.codec.cuda import launch as codec_launch
 from augpipe.gpu_ops.codec.cuda.chunks import CHUNK
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
-from augpipe.trainer.codecs import arrays, base_codec, codec, cuda
-from augpipe.trainer.codecs.arrays import Memory, Slice, flat
+from augpipe.trainer.codecs import codec, cuda
+from augpipe.trainer.codecs.arrays import Memory, Slice
 from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.codebooks import CODEBOOKS
-from augpipe.trainer.exchange import bucket as bucket_module
 from augpipe.trainer.exchange import message as wire_module
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
-from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, set_gradients
+from augpipe.trainer.exchange.message import RawWire
+from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, send, set_gradients
+from tests.simulator.as_on_a_device import built_on_a_device, used_on_a_device
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 assert CHUNK == 32
@@ -131,6 +132,22 @@ def test_codes(name: str, block: int | None, broken: bool, start: int) -> None:
     assert_decoded_alike(tested, [payloads, others, payloads], start)
 
 
+@pytest.mark.parametrize("name", ["dynamic-tree", "bf16", "nf4", "one-bit"])
+def test_more_slices_than_a_grid_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two at most: five slices take three launches; blocks of two chunks, whose absmax is found before."""
+    grids = []
+    launch = codec_launch._launch
+    monkeypatch.setattr(codec_launch, "MAX_GRID_ROWS", 2)
+    monkeypatch.setattr(codec_launch, "_launch", lambda *given: grids.append(given[1]) or launch(*given))
+    tested, xs = made(name, None if name == "bf16" else 64), [numbers(size, broken=True) for size in SIZES]
+    payloads, count = encoded(tested, xs, 0)
+    assert count == sum((~np.isfinite(x)).sum() for x in xs)
+    assert_decoded_alike(tested, [payloads, [tested.encode(numbers(size)) for size in SIZES]], 0)
+    for payload, x in zip(payloads, xs, strict=True):
+        np.testing.assert_allclose(tested.decode(payload), tested.decode(tested.encode(x)), rtol=2e-6)
+    assert [grid[1] for grid in grids] == [2, 2, 1] * (3 if name == "bf16" else 4)
+
+
 @pytest.mark.parametrize("name", [*CODEBOOKS, "nf4"])
 @pytest.mark.parametrize("factor", [1e-42, 1.0, 1e37])
 def test_every_codebook(name: str, factor: float) -> None:
@@ -192,8 +209,30 @@ def test_a_header_that_says_another_number(name: str) -> None:
     assert tested.num_bytes(34) == len(payload) and out.isnan().all()
 
 
-WAITING = ("__bool__", "__float__", "__int__", "cpu", "item", "numpy", "tolist")
-"""By these a host waits for a tensor of a GPU."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("num_others", [1, 2, 7])
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("has_numba_cuda", [True, False])
+def test_the_mean_of_rows_is_that_of_adding_one_after_the_other(
+    dtype: torch.dtype, num_others: int, start: int, has_numba_cuda: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit by bit, also of denormal numbers, infinities and NaN, for rows that lie apart; torch does it without ours."""
+    monkeypatch.setattr(wire_module, "HAS_NUMBA_CUDA", has_numba_cuda)
+    xs = [torch.from_numpy(numbers(37 + i, broken=i == 1)[:37]).to(dtype) for i in range(num_others + 1)]
+    wire = RawWire(dtype, torch.float32)
+    row_bytes = wire.num_bytes(37) + 64 + -wire.num_bytes(37) % 64
+    rows = torch.zeros(num_others, row_bytes, dtype=torch.uint8)
+    payloads = wire.view(rows[:, : wire.num_bytes(37)])
+    payloads.copy_(torch.stack(xs[1:]))
+    wanted = xs[0].float()
+    values = Run([37], wanted, start)
+    values.parts[0].copy_(wanted)
+    wire.mean(payloads, wanted)
+    with used_on_a_device() as work:
+        wire.mean(payloads, values.parts[0])
+    assert len(work.grids) == has_numba_cuda
+    np.testing.assert_array_equal(values.parts[0].numpy().view(np.int32), wanted.numpy().view(np.int32))
+    values.assert_no_more_than_the_parts_are_written()
 
 
 def found(unit: BucketExchange) -> tuple[object, ...]:
@@ -209,36 +248,21 @@ def found(unit: BucketExchange) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("residuals", [False, True])
-@pytest.mark.parametrize("name", ["fp32", "bf16", "dynamic-tree", "nf4"])
-def test_an_exchange_on_a_device(name: str, residuals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["fp32", "raw fp64", "bf16", "dynamic-tree", "nf4"])
+def test_an_exchange_on_a_device(name: str, residuals: bool) -> None:
     """As on the CPU: values, residuals, norms, flags and counts; the host waits once a step, and launches stay few."""
     on_the_cpu = ranks_of_a_bucket(name, residuals=residuals)
-    launched: list[object] = []
-    launch = codec_launch._launch
-
-    def on_device(x: torch.Tensor, dtype: str, name: str, *, copy: bool = False) -> Memory:
-        memory = flat(x, dtype, name, copy=copy)
-        return Memory(memory.owner, memory.address, memory.num, 0)
-
-    def refuse(*arguments: object) -> None:
-        raise AssertionError("the host would wait for a GPU")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bucket_module, "on_gpu", lambda values: True)
+    num_launched = 0
+    with built_on_a_device():
         on_a_device = ranks_of_a_bucket(name, residuals=residuals)
     for step in range(3):
         for units in (on_the_cpu, on_a_device):
             set_gradients(units, step)
         exchange(on_the_cpu)
         read_controls(on_the_cpu)
-        with monkeypatch.context() as patched:
-            patched.setattr(wire_module, "on_gpu", lambda values: True)
-            for module in (arrays, base_codec):
-                patched.setattr(module, "flat", on_device)
-            patched.setattr(codec_launch, "_launch", lambda *given: launched.append(given) or launch(*given))
-            for waiting in WAITING:
-                patched.setattr(torch.Tensor, waiting, refuse)
+        with used_on_a_device() as work:
             exchange(on_a_device)
+        num_launched += len(work.grids)
         read_controls(on_a_device)
         for rank, (unit, wanted) in enumerate(zip(on_a_device, on_the_cpu, strict=True)):
             assert found(unit) == found(wanted)
@@ -247,6 +271,40 @@ def test_an_exchange_on_a_device(name: str, residuals: bool, monkeypatch: pytest
                 squares = float(np.square(unit.values[CUTS[rank] : CUTS[rank + 1]].double().numpy()).sum())
                 assert unit.own_square_sum == unit.square_sums[-1] == pytest.approx(squares)
     # a rank encodes for the others and decodes what they send; an owner adds, encodes and decodes its slice; a residual
-    # takes one decoding more of what is encoded
+    # takes one decoding more of what is encoded; torch copies what is not encoded, and the owner adds it
     of_rank, of_owner = (3, 4) if residuals else (2, 3)
-    assert len(launched) == (0 if name == "fp32" else 3 * (4 * of_rank + 3 * of_owner))
+    of_rank, of_owner = {"fp32": (0, 1), "raw fp64": (0, 0)}.get(name, (of_rank, of_owner))
+    assert num_launched == 3 * (4 * of_rank + 3 * of_owner)
+
+
+CUTS_OF = {2: (0, 60, 133), 8: (0, 13, 40, 41, 60, 75, 90, 110, 133)}
+"""The slices of a bucket, by the number of ranks."""
+
+
+@pytest.mark.parametrize(
+    ("name", "residuals"),
+    [("fp32", False), ("raw bf16", False), ("raw fp16", False), ("dynamic-tree", False), ("dynamic-tree", True)],
+)
+def test_a_device_does_as_much_for_eight_ranks_as_for_two(name: str, residuals: bool) -> None:
+    """Operators and kernels of each stage, on every rank; with the bits of the CPU."""
+    done: dict[str, set[int]] = {}
+    for cuts in CUTS_OF.values():
+        on_the_cpu = ranks_of_a_bucket(name, residuals=residuals, cuts=cuts)
+        with built_on_a_device():
+            on_a_device = ranks_of_a_bucket(name, residuals=residuals, cuts=cuts)
+        for step in range(3):
+            for units in (on_the_cpu, on_a_device):
+                set_gradients(units, step)
+            exchange(on_the_cpu)
+            read_controls(on_the_cpu)
+            for stage in ("pack_reduce", "reduce", "pack_gather", "unpack_gather"):
+                for unit in on_a_device:
+                    with used_on_a_device() as work:
+                        getattr(unit, stage)()
+                    if step:  # the first step makes tables and residuals
+                        done.setdefault(stage, set()).add(work.num)
+                if stage.startswith("pack"):
+                    send(on_a_device, stage.removeprefix("pack_"))
+            read_controls(on_a_device)
+            assert [found(unit) for unit in on_a_device] == [found(unit) for unit in on_the_cpu]
+    assert all(len(counts) == 1 for counts in done.values()), done

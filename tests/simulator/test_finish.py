@@ -11,7 +11,8 @@ from augpipe.gpu_ops.image.finish import finish_images
 from augpipe.gpu_ops.image.finish_rows import as_bytes
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
-from tests.simulator.test_kernels import aligned
+from tests.parity.promise import compare
+from tests.simulator.test_kernels import LEVEL_TOLERANCE, aligned
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
@@ -43,9 +44,11 @@ def rows_of(chosen: tuple[ops.Op, ...]) -> np.ndarray:
     return kernel_rows(plan(recipe, range(NUM), sizes=[(HEIGHT, WIDTH)] * NUM).rows)
 
 
-def whole_levels(seed: int) -> np.ndarray:
-    """Levels between which float32 cannot tip a rounding, as both sides work them out in another order."""
-    return np.random.default_rng(seed).integers(30, 200, NUM * HEIGHT * WIDTH * 3).astype(np.float32)
+def rendered_levels(seed: int) -> np.ndarray:
+    """Levels as sampling leaves them: some lie outside 0..255 by a rounding, and some are whole."""
+    rng = np.random.default_rng(seed)
+    levels = rng.uniform(-1e-4, 255.0001, NUM * HEIGHT * WIDTH * 3)
+    return np.where(rng.random(len(levels)) < 0.2, np.rint(levels), levels).astype(np.float32)
 
 
 def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) -> np.ndarray:
@@ -64,8 +67,8 @@ def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) 
     return target.view(kinds[held_as]).copy()
 
 
-def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool, dtype: type = np.float32) -> np.ndarray:
-    batch = np.empty(len(levels), dtype)
+def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool) -> np.ndarray:
+    batch = np.empty(len(levels), np.float32)
     finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels.copy(), batch, HEIGHT, WIDTH, planar)
     return batch
 
@@ -73,22 +76,58 @@ def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool, dtype: type = np.
 @pytest.mark.parametrize("planar", [True, False])
 @pytest.mark.parametrize("name", EACH)
 def test_as_on_the_cpu(name: str, planar: bool) -> None:
-    rows, levels = rows_of(EACH[name]), whole_levels(seed=len(name))
-    expected = on_cpu(rows, levels, planar)
-    found = on_device(rows, levels, "float32", planar)
-    assert np.abs(found - expected).max() < 1e-4
-    assert not np.array_equal(expected, on_cpu(rows_of((ops.Contrast(factor=(1.0, 1.0)),)), levels, planar))
+    rows, levels = rows_of(EACH[name]), rendered_levels(seed=len(name))
+
+    def as_planes(batch: np.ndarray) -> np.ndarray:
+        return (
+            batch.reshape(NUM, 3, HEIGHT, WIDTH)
+            if planar
+            else batch.reshape(NUM, HEIGHT, WIDTH, 3).transpose(0, 3, 1, 2)
+        )
+
+    apart = compare(
+        rows,
+        lambda cut: as_planes(on_cpu(cut, levels, planar)),
+        lambda cut: as_planes(on_device(cut, levels, "float32", planar)),
+    )
+    assert apart.is_promised and apart.levels < LEVEL_TOLERANCE, apart
+    plain = on_cpu(rows_of((ops.Contrast(factor=(1.0, 1.0)),)), levels, planar)
+    assert not np.array_equal(on_cpu(rows, levels, planar), plain)
 
 
 @pytest.mark.parametrize("held_as", ["float16", "bfloat16", "uint8"])
 def test_other_number_types_are_roundings(held_as: str) -> None:
     chosen = EACH["several looks"]
-    rows, levels = rows_of(chosen), whole_levels(seed=3)
+    rows, levels = rows_of(chosen), rendered_levels(seed=3)
     found = on_device(rows, levels, held_as, planar=True)
-    if held_as == "uint8":
-        assert np.array_equal(found, on_cpu(rows, levels, True, np.uint8))
-        return
     exact = on_device(rows, levels, "float32", planar=True)
+    if held_as == "uint8":
+        assert np.array_equal(found, np.floor(np.clip(exact, 0, 255) + np.float32(0.5)))
+        return
     if held_as == "bfloat16":
         found = (found.astype(np.uint32) << 16).view(np.float32)
     assert np.abs(found.astype(np.float32) - exact).max() <= (2.0**-10 if held_as == "float16" else 2.0**-7) * 2
+
+
+def levels_at_an_edge(seed: int) -> np.ndarray:
+    """Levels whose brightness is 127.5 but for float32's rounding, where the highest bit of a level begins."""
+    rng = np.random.default_rng(seed)
+    red, green = rng.uniform(120.0, 135.0, (2, NUM, HEIGHT, WIDTH))
+    blue = (127.5 - 0.299 * red - 0.587 * green) / 0.114
+    return np.stack([red, green, blue], axis=1).astype(np.float32).ravel()
+
+
+def test_levels_at_an_edge_of_a_table() -> None:
+    """One side rounds a*b + c once and the other one twice: they are far apart behind the table, and near before it."""
+    rows, levels = rows_of((ops.Grayscale(p=1.0), ops.Posterize(bits=(1, 1)))), levels_at_an_edge(seed=0)
+    expected = on_cpu(rows, levels, planar=True)
+    found = on_device(rows, levels, "float32", planar=True)
+    assert (np.abs(found - expected) * 255 * 0.225).max() > 127.0
+    shape = NUM, 3, HEIGHT, WIDTH
+    apart = compare(
+        rows,
+        lambda cut: on_cpu(cut, levels, planar=True).reshape(shape),
+        lambda cut: on_device(cut, levels, "float32", planar=True).reshape(shape),
+    )
+    assert apart.levels < LEVEL_TOLERANCE and apart.from_edge_levels < LEVEL_TOLERANCE
+    assert apart.num_rounded_apart == (found != expected).sum() and not apart.is_promised

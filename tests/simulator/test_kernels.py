@@ -19,7 +19,8 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
-from tests.parity.table import CASES, CROPS, ENLARGING, with_borders
+from tests.parity.promise import compare
+from tests.parity.table import CASES, CROPS, ENLARGING, TABLE_CASES, with_borders
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
@@ -145,6 +146,21 @@ def test_each_op_and_chains_of_them(name: str, border: str) -> None:
             rows, size = kernel_rows(drawn.rows), size_of(drawn)
             values = on_device([held(image, 4)], rows, size)
             assert worst_level(values, on_cpu([image], rows, size), drawn) < LEVEL_TOLERANCE, drawn
+
+
+@pytest.mark.parametrize("border", ["context", "constant"])
+@pytest.mark.parametrize("name", TABLE_CASES)
+def test_programs_with_tables(name: str, border: str) -> None:
+    images = [noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)]
+    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=tuple(shrunk(op) for op in TABLE_CASES[name]))
+    drawn = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
+    size, packed = size_of(drawn), [held(image, 4) for image in images]
+    apart = compare(
+        kernel_rows(drawn.rows),
+        lambda cut: on_cpu(images, cut, size).reshape(2, 3, *size),
+        lambda cut: on_device(packed, cut, size).reshape(2, 3, *size),
+    )
+    assert apart.is_promised and apart.levels < LEVEL_TOLERANCE, apart
 
 
 @cache

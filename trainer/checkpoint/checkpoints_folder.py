@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.datasets.files.atomic import sync_folder
-from augpipe.trainer.checkpoint.manifest import DamagedError, verify, write_manifest
+from augpipe.trainer.checkpoint.manifest import verify, write_manifest
+from augpipe.trainer.tensors.tensor_file import DamagedError
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -50,8 +51,10 @@ def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> 
     refused = []
     for path in finished(folder):
         try:
-            verify(path)
-        except DamagedError as error:
+            step = verify(path)["step"]
+            if path != finished_path(folder, step):
+                raise DamagedError(f"{path} holds the state after step {step}: it was given another name")
+        except (DamagedError, OSError) as error:
             refused.append(str(error))
             tell(f"checkpoint {path.name} is refused: {error}. The one before it is tried.")
             continue
@@ -59,7 +62,7 @@ def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> 
     if refused:
         raise DamagedError(
             f"none of the {len(refused)} checkpoints in {folder} is whole: {'; '.join(refused)}. "
-            "Remove the folder to begin anew."
+            "Move the folder away to begin again."
         )
     return None
 
@@ -77,7 +80,7 @@ def remove_unfinished(folder: Path) -> None:
     named as a run names its own is somebody else's, and stays."""
     put_back_replaced(folder)
     for path in _left(folder, _UNFINISHED) + _left(folder, _REPLACED):
-        shutil.rmtree(path)
+        _remove(path)
 
 
 def _left(folder: Path, suffix: str) -> list[Path]:
@@ -87,14 +90,18 @@ def _left(folder: Path, suffix: str) -> list[Path]:
     return [path for path in folder.iterdir() if named.fullmatch(path.name) and path.is_dir()]
 
 
-def finish_checkpoint(folder: Path, step: int, about: dict[str, Any], keep: int) -> Path:
-    """List and sum up the files of the checkpoint that is written, give it its name, and let older ones go.
+def finish_checkpoint(
+    folder: Path, step: int, about: dict[str, Any], keep: int, files: dict[str, Any] | None = None
+) -> Path:
+    """List the files of the checkpoint that is written, give it its name, and let older ones than `keep` go.
+
+    `files` are their lengths and sums, where these are known.
 
     Raises:
         OSError: it cannot be finished; the ones before it stay.
     """
     temporary, final, replaced = (path(folder, step) for path in (unfinished_path, finished_path, replaced_path))
-    write_manifest(temporary, about)
+    write_manifest(temporary, about, files)
     sync_folder(str(temporary))
     if final.exists():  # the end of an epoch is saved after the step was, and a resumed run comes by a damaged one
         os.rename(final, replaced)
@@ -102,16 +109,25 @@ def finish_checkpoint(folder: Path, step: int, about: dict[str, Any], keep: int)
     sync_folder(str(folder))
     try:
         if replaced.exists():
-            shutil.rmtree(replaced)
-        remove_older(folder, keep)
+            _remove(replaced)
+        remove_older(folder, keep, final)
     except OSError as error:
         logger.warning("an old checkpoint could not be removed: %s", error)
     return final
 
 
-def remove_older(folder: Path, keep: int) -> None:
-    """Keep the newest `keep`; those that go are renamed first, so that none is half there under its name."""
-    for path in finished(folder)[keep:]:
+def remove_older(folder: Path, keep: int, newest: Path) -> None:
+    """Keep `newest` and the `keep` - 1 before it; those that go are renamed first, so that none is half there under its
+    name. Later ones, which a run has refused and gone behind, count for nothing, and stay until it comes by them."""
+    for path in [path for path in finished(folder) if path.name <= newest.name][keep:]:
         going = path.with_name(f"{path.name}{_UNFINISHED}")
         path.rename(going)
-        shutil.rmtree(going)
+        _remove(going)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or a link to one that lies elsewhere."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)

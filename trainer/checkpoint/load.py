@@ -1,20 +1,22 @@
 """Reads a checkpoint back, whatever the world size that wrote it."""
 
+import math
 from collections.abc import Collection
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
+from torch import Tensor
 
 from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
-from augpipe.trainer.checkpoint.manifest import DamagedError, read_manifest
-from augpipe.trainer.checkpoint.parts import BoxAt, PartTensor
-from augpipe.trainer.checkpoint.save import COMMON, JSON
+from augpipe.trainer.checkpoint.manifest import rank_paths, read_json, read_manifest
+from augpipe.trainer.checkpoint.save import COMMON
 from augpipe.trainer.checkpoint.tree import restore
+from augpipe.trainer.exchange.objects import broadcast_json
+from augpipe.trainer.tensors.box import Box, BoxAt
+from augpipe.trainer.tensors.tensor_file import DamagedError, TensorFile
 
 
 def agree_on_newest(folder: Path, group: dist.ProcessGroup) -> Path | None:
@@ -28,19 +30,22 @@ def agree_on_newest(folder: Path, group: dist.ProcessGroup) -> Path | None:
         try:
             path = newest_whole(folder)
             found = [None if path is None else path.name, None]
-        except DamagedError as error:
+        except (DamagedError, OSError) as error:  # the other ranks wait for its word
             found = [None, str(error)]
-    dist.broadcast_object_list(found, group=group, group_src=0)
-    name, problem = found
+    name, problem = broadcast_json(found, group)
     if problem is not None:
         raise DamagedError(problem)
     return None if name is None else folder / name
 
 
 class Checkpoint:
-    """One checkpoint, opened; every method is called by all ranks at once."""
+    """One checkpoint, opened: all headers are read, and of the rest what is asked for.
 
-    def __init__(self, path: Path, group: dist.ProcessGroup) -> None:
+    Raises:
+        DamagedError: it is not whole; see `verify` for what is looked at before.
+    """
+
+    def __init__(self, path: Path) -> None:
         manifest = read_manifest(path)
         self.path = path
         self.world_size: int = manifest["world_size"]
@@ -49,71 +54,82 @@ class Checkpoint:
         """Steps done before it."""
         self.sync: dict[str, Any] | None = manifest.get("sync")
         """The [sync] table that it was written under; None in checkpoints that do not tell."""
-        self._group = group
-        self._reader = FileSystemReader(path)
-        self._contents = self._reader.read_metadata().state_dict_metadata
+        self._files: dict[str, list[TensorFile]] = {}
+        """By a tensor's name, the files that have a part of it."""
+        for rank in range(self.world_size):
+            file = TensorFile(rank_paths(path, rank)[0])
+            for name in file.entries:
+                self._files.setdefault(name, []).append(file)
+        for name, files in self._files.items():
+            entries = [file.entries[name] for file in files]
+            boxes, shape = [entry.box for entry in entries], entries[0].box.shape
+            is_one = all(entry.dtype == entries[0].dtype and entry.box.shape == shape for entry in entries)
+            if not is_one or sum(math.prod(box.sizes) for box in boxes) != math.prod(shape):
+                raise DamagedError(f"{files[-1].path}: the parts of {name} in this file and others are not a whole")
+            if any(one.common_with(other) for one, other in combinations(boxes, 2)):
+                raise DamagedError(f"{files[-1].path}: the parts of {name} in this file and others overlap")
 
     def common(self, box_at: BoxAt | None = None, *, entries: Collection[str] | None = None) -> dict[str, Any]:
         """What the ranks had in common, or these `entries` of it, as "model" is one; no others are read.
 
         Of tensors for which `box_at` has a box of their shape, this part alone.
         """
-        return self._read([COMMON], box_at, entries)[COMMON]
+        return self._read(0, COMMON, box_at, entries)
 
-    def common_tensor(self, place: str) -> torch.Tensor | None:
+    def common_tensor(self, place: str) -> Tensor | None:
         """One of the tensors that the ranks had in common, as "ema/n_averaged"; None where there is none."""
-        key = f"{COMMON}/{place}"
-        about = self._contents.get(key)
-        if not isinstance(about, TensorStorageMetadata):
-            return None
-        loaded: dict[str, Any] = {key: torch.empty(about.size, dtype=about.properties.dtype)}
-        load(loaded, storage_reader=self._reader, process_group=self._group)
-        tensor: torch.Tensor = loaded[key]
-        return tensor
+        name = f"{COMMON}/{place}"
+        return self._tensor(name, None) if name in self._files else None
 
     def common_shapes(self) -> dict[str, tuple[int, ...]]:
-        """By its place, the shape of each tensor that the ranks had in common, whole."""
+        """By its place, as "/model/fc.weight", the shape of each tensor that the ranks had in common, whole."""
         return {
-            key.removeprefix(COMMON): tuple(about.size)
-            for key, about in self._contents.items()
-            if key.startswith(f"{COMMON}/") and isinstance(about, TensorStorageMetadata)
+            name.removeprefix(COMMON): files[0].entries[name].box.shape
+            for name, files in self._files.items()
+            if name.startswith(f"{COMMON}/")
         }
 
-    def of_rank(self, rank: int) -> dict[str, Any]:
-        """What was a rank's own, of those that wrote it."""
-        return self._read([f"rank{rank}"])[f"rank{rank}"]
+    def of_rank(self, rank: int, *, entries: Collection[str] | None = None) -> dict[str, Any]:
+        """What was a rank's own, of those that wrote it, or these `entries` of it."""
+        return self._read(rank, f"rank{rank}", None, entries)
 
     def of_all_ranks(self, *, entries: Collection[str] | None = None) -> list[dict[str, Any]]:
         """What was each rank's own, or these `entries` of it."""
-        names = [f"rank{rank}" for rank in range(self.world_size)]
-        parts = self._read(names, entries=entries)
-        return [parts[name] for name in names]
+        return [self.of_rank(rank, entries=entries) for rank in range(self.world_size)]
 
-    def _read(
-        self, names: list[str], box_at: BoxAt | None = None, entries: Collection[str] | None = None
-    ) -> dict[str, dict[str, Any]]:
-        wanted: dict[str, torch.Tensor] = {}
-        for key, about in self._contents.items():
-            name, slash, place = key.partition("/")
-            is_wanted = entries is None or place == JSON or place.partition("/")[0] in entries
-            if name in names and is_wanted:
-                assert isinstance(about, TensorStorageMetadata)
-                box = None if box_at is None else box_at(slash + place)
-                dtype = about.properties.dtype
-                if box is not None and box.shape == tuple(about.size):
-                    wanted[key] = PartTensor(torch.empty(box.sizes, dtype=dtype), box)
-                else:
-                    wanted[key] = torch.empty(about.size, dtype=dtype)
-        # torch's types want a dict of anything
-        loaded: dict[str, Any] = dict(wanted)
-        load(loaded, storage_reader=self._reader, process_group=self._group)
-        parts = {}
-        for name in names:
-            text = bytes(wanted[f"{name}/{JSON}"].numpy()).decode()
-            tensors = {
-                key.removeprefix(name): tensor.part if isinstance(tensor, PartTensor) else tensor
-                for key, tensor in wanted.items()
-                if key.startswith(f"{name}/")
-            }
-            parts[name] = restore(text, tensors, entries)
-        return parts
+    def averaged_buffers(self, entry: str) -> dict[str, Tensor]:
+        """The mean over ranks of their running statistics, "buffers" or "ema_buffers", as an evaluation takes it."""
+        values: dict[str, list[Tensor]] = {}
+        for own in self.of_all_ranks(entries=(entry,)):
+            for name, value in own.get(entry, {}).items():
+                if value.is_floating_point():
+                    values.setdefault(name, []).append(value.double())
+        return {name: torch.stack(of_ranks).mean(0) for name, of_ranks in values.items()}
+
+    def _read(self, rank: int, part: str, box_at: BoxAt | None, entries: Collection[str] | None) -> dict[str, Any]:
+        _, path = rank_paths(self.path, rank)
+        data = read_json(path)
+        known: dict[str, Tensor] = {}
+
+        def tensor_of(name: str) -> Tensor:
+            if name not in known:  # text that names one a thousand times gets one
+                known[name] = self._tensor(name, None if box_at is None else box_at(name.removeprefix(COMMON)))
+            return known[name]
+
+        try:
+            found = {name: value for name, value in data[part].items() if entries is None or name in entries}
+            return {name: restore(value, tensor_of) for name, value in found.items()}
+        except DamagedError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DamagedError(f"{path} is not a rank's state ({type(error).__name__}: {error})") from error
+
+    def _tensor(self, name: str, box: Box | None) -> Tensor:
+        files = self._files[name]
+        entry = files[0].entries[name]
+        if box is None or box.shape != entry.box.shape:
+            box = Box.all_of(entry.box.shape)
+        tensor = torch.empty(box.sizes, dtype=entry.dtype)
+        for file in files:
+            file.read(name, box, tensor)
+        return tensor

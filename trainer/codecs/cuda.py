@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.codec.cuda import launch as codec_launch
 from augpipe.gpu_ops.codec.cuda.launch import Launch, cut_slices
-from augpipe.trainer.codecs.arrays import Memory, Slice
+from augpipe.trainer.codecs.arrays import Memory, Slice, flat
 
 NUM_TABLES = 1024
 """Tables of slices kept on devices, of 40 bytes a slice; a training run has a few for each bucket."""
@@ -66,3 +67,25 @@ def on_device(name: str, table: npt.NDArray[np.generic], memory: Memory) -> int:
 def zeros(memory: Memory, num: int) -> Any:
     """(num,) int32 zeros on the memory's device, of the current stream."""
     return memory.owner.new_zeros(num, dtype=sys.modules["torch"].int32)
+
+
+def add_rows(values: Any, rows: Any, share: float, factor: float) -> None:
+    """Make (num,) `values` factor * (share * values + share * rows[0] + share * rows[1] + ...), added in this order.
+
+    Both are float32; `rows` is (num_rows, num), each row contiguous. One launch, which nothing waits for.
+    """
+    memory = flat(values, "float32", "values")
+    assert rows.dtype == values.dtype and rows.device == values.device and rows.shape[1:] == values.shape
+    if not memory.num:
+        return
+    with current_stream(memory) as stream:
+        codec_launch.add_rows(
+            memory.address,
+            rows.data_ptr(),
+            row_bytes=rows.stride(0) * rows.element_size(),
+            num_rows=len(rows),
+            num=memory.num,
+            share=share,
+            factor=factor,
+            stream=stream,
+        )

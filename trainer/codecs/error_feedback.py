@@ -31,11 +31,16 @@ class ErrorFeedback:
     def encode_slices(self, keys: Sequence[Hashable], xs: Sequence[Array], payloads: Sequence[Array]) -> Any:
         """`encode_into` of each key's `x`, which becomes x + residual; of CUDA tensors in one launch, unawaited."""
         residuals = [self._of(key, x) for key, x in zip(keys, xs, strict=True)]
-        for x, residual in zip(xs, residuals, strict=True):
-            x += residual
+        if xs and is_tensor(xs[0]):
+            sys.modules["torch"]._foreach_add_(xs, residuals)
+        else:
+            for x, residual in zip(xs, residuals, strict=True):
+                x += residual
         count = self.codec.encode_slices(xs, payloads)
-        # of what a device has found the host knows nothing yet
-        before = None if isinstance(count, int) and not count else [_copy(residual) for residual in residuals]
+        if is_tensor(count):
+            self._keep_on_device(xs, payloads, residuals)
+            return count
+        before = [_copy(residual) for residual in residuals] if count else None
         self.codec.decode_slices(payloads, residuals)
         for i, (x, residual) in enumerate(zip(xs, residuals, strict=True)):
             xp: Any = sys.modules["torch"] if is_tensor(residual) else np
@@ -44,6 +49,15 @@ class ErrorFeedback:
             if before is not None:  # what was not finite tells nothing about the error: those keep what they had
                 residual[...] = xp.where(xp.isfinite(residual), residual, before[i])
         return count
+
+    def _keep_on_device(self, xs: Sequence[Any], payloads: Sequence[Array], residuals: Sequence[Any]) -> None:
+        """As below, with as many launches for any number of slices; of what was found the host knows nothing yet."""
+        torch: Any = sys.modules["torch"]
+        before = torch.cat(residuals)
+        self.codec.decode_slices(payloads, residuals)
+        lacked = torch.cat(torch._foreach_sub(xs, residuals))
+        torch.where(lacked.isfinite(), lacked, before, out=before)
+        torch._foreach_copy_(residuals, before.split([len(residual) for residual in residuals]))
 
     def residual(self, key: Hashable) -> Any:
         """A copy of a key's residual; KeyError for a key that was never encoded."""

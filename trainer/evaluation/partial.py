@@ -5,7 +5,6 @@ import json
 import secrets
 import time
 import zipfile
-from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 
@@ -15,10 +14,12 @@ import torch
 import torch.distributed as dist
 
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.errors import SampleError
 from augpipe.source import Source
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.evaluation.trained_run import TrainedRun
 from augpipe.trainer.evaluation.views import Views
+from augpipe.trainer.exchange.objects import gather_json
 
 SAVE_S = 30.0
 """Between two saves of a process; so much is computed again after it was killed."""
@@ -79,9 +80,8 @@ class Partial:
     def together(self, group: dist.ProcessGroup) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
         """(N, C) the answers of all ranks, and the images that were left out; called by all of them."""
         dist.all_reduce(torch.from_numpy(self._log_probs), group=group)  # a row is zeros but on one rank
-        everyones: list[dict[int, str]] = [{} for _ in range(dist.get_world_size(group))]
-        dist.all_gather_object(everyones, self.left_out, group=group)
-        return self._log_probs, {key: text for one in everyones for key, text in one.items()}
+        everyones = gather_json({str(key): text for key, text in self.left_out.items()}, group)
+        return self._log_probs, {int(key): text for one in everyones for key, text in one.items()}
 
 
 def key_of(run: TrainedRun, source: Source, views: Views, *, skips_bad: bool) -> str:
@@ -95,10 +95,14 @@ def key_of(run: TrainedRun, source: Source, views: Views, *, skips_bad: bool) ->
 
 
 def raise_together(problem: Exception | None, group: dist.ProcessGroup) -> None:
-    """Raise what the first of the ranks that has a problem met, on all of them: nobody waits for one that is gone."""
-    everyones: list[Exception | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(everyones, problem, group=group)
-    found: Iterable[Exception] = (one for one in everyones if one is not None)
-    first = next(iter(found), None)
-    if first is not None:
-        raise first from problem
+    """Raise what the first of the ranks that has a problem met, on all of them: nobody waits for one that is gone.
+
+    On the others it is a SampleError or a ValueError of the same text.
+    """
+    about = [problem.name, problem.reason, problem.remedy] if isinstance(problem, SampleError) else [str(problem)]
+    everyones = gather_json(None if problem is None else about, group)
+    for rank, found in enumerate(everyones):
+        if found is not None:
+            if problem is not None and rank == dist.get_rank(group):
+                raise problem
+            raise SampleError(*found) if len(found) == 3 else ValueError(*found) from problem

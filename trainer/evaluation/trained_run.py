@@ -76,16 +76,11 @@ class TrainedRun:
                 f"{self.checkpoint.path} is of another network than {self.path / 'config.toml'}: "
                 f"{' '.join(str(error).split())[:300]}"
             ) from error
-        self._average_buffers(model, "ema_buffers" if self.averages else "buffers")
-        return place(model.eval(), wanted, self.world.device)
-
-    def _average_buffers(self, model: nn.Module, entry: str) -> None:
-        """The mean of all ranks' running statistics, as an evaluation takes."""
-        owns = [own[entry] for own in self.checkpoint.of_all_ranks(entries=(entry,))]
+        averaged = self.checkpoint.averaged_buffers("ema_buffers" if self.averages else "buffers")
         for name, buffer in model.named_buffers():
-            values = [own[name] for own in owns if name in own]
-            if values and buffer.is_floating_point():
-                buffer.copy_(torch.stack([value.double() for value in values]).mean(0))
+            if name in averaged and buffer.is_floating_point():
+                buffer.copy_(averaged[name])
+        return place(model.eval(), wanted, self.world.device)
 
     def held_out(self, elsewhere: Source | None = None, name: str = "") -> Source:
         """What the run itself was evaluated on, and of a source that has changed since, those images of it.
@@ -234,7 +229,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
         raise ValueError(
             f"{path} is a run with parameter servers, whose checkpoints evaluation does not read. Give a run of ranks."
         )
-    checkpoint = Checkpoint(found, world.control)
+    checkpoint = Checkpoint(found)
     shown = None if recipe is None else load_evaluation_recipe("recipe", str(recipe))
     data = read_data(path)
     if data is None and world.is_first:

@@ -1,13 +1,14 @@
 """One bucket's exchange on one rank: its values, its messages, and the arithmetic between them."""
 
-from collections.abc import Sequence
-from threading import Event
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.message import CodecWire, ControlData, Count, Wire, count_non_finite, on_gpu, padded
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.exchange.schedule import Phase
@@ -46,11 +47,11 @@ class BucketExchange:
         fed_back: Sequence[Phase],
         meter: Meter,
     ) -> None:
+        self._cuts = cuts
         self.values = values
         self.number = number
         """The bucket's, the same on all ranks."""
         self.label = label
-        self._cuts = cuts
         self._rank = rank
         self._world_size = len(cuts) - 1
         self._wire = wire
@@ -82,6 +83,10 @@ class BucketExchange:
         self.mine = values.new_zeros(sum(self.mine_split), dtype=torch.uint8)
         self._their_messages: tuple[Tensor, ...] = torch.split(self.theirs, self.theirs_split)
         self._my_messages = self.mine.view(len(self.others), -1)
+        self._their_payloads = {
+            other: wire.view(self._their_messages[other][: self._payload_bytes(other)]) for other in self.others
+        }
+        self._my_payloads = wire.view(self._my_messages[:, : self._payload_bytes(rank)])
         self.controls = values.new_zeros((2, self._world_size, padded(self._control.num_bytes)), dtype=torch.uint8)
         """The control data of each phase: a row from every other rank, and last this rank's own."""
         width = self.controls.shape[2]
@@ -100,9 +105,22 @@ class BucketExchange:
         """Sum of squares of the slice that this rank owns, before it is sent back."""
         self.square_sums = [0.0] * self._world_size
         """That of each owner's slice as it was sent back."""
-        self.reduced = Event()
-        self.done = Event()
+        self.reduced = Mark()
+        """The end of the last reduction that began."""
+        self.done = Mark()
+        """The end of the last gather that began; passed before there is one."""
         self.done.set()
+
+    @property
+    def values(self) -> Tensor:
+        """(n,); another tensor of that size may take its place between two exchanges."""
+        return self._values
+
+    @values.setter
+    def values(self, values: Tensor) -> None:
+        self._values = values
+        sizes = [stop - start for start, stop in pairwise(self._cuts)]
+        self._slices: tuple[Tensor, ...] = torch.split(values, sizes)
 
     @property
     def is_encoded(self) -> bool:
@@ -112,15 +130,12 @@ class BucketExchange:
     @property
     def own_values(self) -> Tensor:
         """The slice that this rank owns."""
-        return self._slice(self._rank)
+        return self._slices[self._rank]
 
     @property
     def own_range(self) -> tuple[int, int]:
         """Offsets of that slice in the bucket."""
         return self._cuts[self._rank], self._cuts[self._rank + 1]
-
-    def _slice(self, owner: int) -> Tensor:
-        return self.values[self._cuts[owner] : self._cuts[owner + 1]]
 
     def _payload_bytes(self, owner: int) -> int:
         return self._wire.num_bytes(self._cuts[owner + 1] - self._cuts[owner])
@@ -128,14 +143,10 @@ class BucketExchange:
     def _message_bytes(self, owner: int) -> int:
         return padded(self._payload_bytes(owner)) + padded(self._control.num_bytes)
 
-    def _payloads(self, owners: Sequence[int]) -> list[Tensor]:
-        """Those in `theirs` about some owners' slices."""
-        return [self._their_messages[owner][: self._payload_bytes(owner)] for owner in owners]
-
-    def _encode(self, phase: Phase, owners: Sequence[int], payloads: Sequence[Tensor]) -> Count:
+    def _encode(self, phase: Phase, owners: Sequence[int], payloads: list[Tensor]) -> Count | None:
         """Encode some owners' slices."""
         keys = [SliceKey(phase, self.number, owner) for owner in owners] if phase in self.fed_back else ()
-        return self._wire.encode([self._slice(owner) for owner in owners], payloads, keys)
+        return self._wire.encode([self._slices[owner] for owner in owners], payloads, keys)
 
     def _own_control(self, phase: Phase, count: Count, square_sum: float | Tensor, flags: list[bool]) -> Tensor:
         """This rank's control data of a phase, to be sent."""
@@ -168,9 +179,15 @@ class BucketExchange:
         """Encode every other owner's slice into `theirs`."""
         self._times += 1
         # the own slice is not sent, so nobody counts what is in it unless it is done here
-        count = count_non_finite(self.own_values)
+        count: Count = 0
+        uncounted = self.own_values
         for owners in self._at_once:
-            count = count + self._encode("reduce", owners, self._payloads(owners))
+            found = self._encode("reduce", owners, [self._their_payloads[owner] for owner in owners])
+            if found is None:
+                uncounted = self.values
+            else:
+                count = count + found
+        count = count + count_non_finite(uncounted)
         control = self._own_control("reduce", count, self.told, self.flags)
         torch._foreach_copy_(self._their_controls, [control] * len(self.others))
         for other in self.others:
@@ -180,8 +197,7 @@ class BucketExchange:
         """Mean over ranks of the own slice, in the values' dtype; ranks are added in ascending order after the own."""
         self._take_their_controls("reduce", self._my_controls)
         own = self.own_values
-        num_bytes = self._payload_bytes(self._rank)
-        self._wire.mean([message[:num_bytes] for message in self._my_messages], own)
+        self._wire.mean(self._my_payloads, own)
         if self._with_norm:
             self._square = square_sum(own)
             ControlData.set_value(self._rows["reduce"][-1], self._square)
@@ -189,15 +205,16 @@ class BucketExchange:
     def pack_gather(self) -> None:
         """Encode the own slice into `mine`, once for each other rank, and decode it in place."""
         own = self.own_values
-        payload = self._my_messages[0][: self._payload_bytes(self._rank)]
+        payload = self._my_payloads[0]
         count = self._encode("gather", [self._rank], [payload])
+        if count is None:
+            count = count_non_finite(own)
         if not self._wire.exact:
             self._wire.decode([payload], [own])
             if self._with_norm:  # of what is applied, not of what was meant
                 self._square = square_sum(own)
         self._my_controls[0].copy_(self._own_control("gather", count, self._square, []))
-        if len(self.others) > 1:
-            self._my_messages[1:].copy_(self._my_messages[0])
+        self._my_messages[1:].copy_(self._my_messages[0])
         for _ in self.others:
             self._count("gather", self._rank)
 
@@ -205,7 +222,8 @@ class BucketExchange:
         """Decode the other owners' slices."""
         self._take_their_controls("gather", self._their_controls)
         for owners in self._at_once:
-            self._wire.decode(self._payloads(owners), [self._slice(owner) for owner in owners])
+            payloads = [self._their_payloads[owner] for owner in owners]
+            self._wire.decode(payloads, [self._slices[owner] for owner in owners])
 
     def take_controls(self, controls: Tensor) -> None:
         """Set what is known "once read" from a copy of `controls` on the CPU."""
@@ -222,9 +240,13 @@ def _of_tag(tag: int) -> str:
     return f"{PHASES[tag & 1]} {tag >> 32} of bucket {(tag & 0xFFFFFFFF) >> 1}"
 
 
-def read_controls(buckets: Sequence[BucketExchange]) -> None:
-    """Bring what exchanges found to the host, for all buckets by one copy: the only place where it waits for a GPU."""
+def read_controls(buckets: Sequence[BucketExchange], check: Callable[[], None]) -> None:
+    """Bring what exchanges found to the host, for all buckets by one copy: the only place where it waits for a GPU.
+
+    `check` raises where an exchange has failed meanwhile: what was copied is then of no use.
+    """
     copied = torch.cat([bucket.controls.view(-1) for bucket in buckets]).cpu()
+    check()
     of_bucket = torch.split(copied, [bucket.controls.numel() for bucket in buckets])
     for bucket, controls in zip(buckets, of_bucket, strict=True):
         bucket.take_controls(controls.view(bucket.controls.shape))

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
 from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.exchange.objects import gather_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
 from augpipe.trainer.exchange.schedule import Phase
 from augpipe.trainer.exchange.threads import BucketHandler, ExchangeThreads
@@ -99,22 +101,17 @@ class GroupExchange:
 
         def collective(group: ProcessGroup) -> list[list[float]]:
             everyones = [torch.empty_like(mine) for _ in range(self.world_size)]
-            self.threads.finish(dist.all_gather(everyones, mine, group=group, async_op=True))
+            work = dist.all_gather(everyones, mine, group=group, async_op=True)
+            self.threads.finish("gradient norms of the other ranks", work)
             pairs: list[list[float]] = torch.stack(everyones).tolist()
             return pairs
 
         pairs = self.threads.call("gradient norms of the other ranks", collective)
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
-    def gather_objects(self, mine: Any) -> list[Any]:
-        """Every rank's object."""
-
-        def collective(group: ProcessGroup) -> list[Any]:
-            everyones: list[Any] = [None] * self.world_size
-            dist.all_gather_object(everyones, mine, group=group)
-            return everyones
-
-        found: list[Any] = self.threads.call("optimizer states of the other ranks", collective)
+    def gather_bytes(self, what: str, mine: Tensor) -> list[Tensor]:
+        """Every rank's (num_bytes,) uint8 on the CPU; `what` names it in messages."""
+        found: list[Tensor] = self.threads.call(f"{what} of the other ranks", partial(gather_bytes, mine))
         return found
 
     def scale_residuals(self, factor: float, *phases: Phase) -> None:

@@ -1,6 +1,7 @@
 """How the values of a slice become a message: payload, then control data, each from a 64-byte boundary on."""
 
 from collections.abc import Hashable, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,6 +15,9 @@ LINE = 64
 
 Count: TypeAlias = int | Tensor
 """A number; on a GPU a tensor of one, which stays there until somebody reads it and so waits for the device."""
+
+HAS_NUMBA_CUDA = find_spec("numba_cuda") is not None
+"""Whether kernels of ours can run on a GPU: values that are not encoded travel without them, too."""
 
 
 def padded(num_bytes: int) -> int:
@@ -31,7 +35,7 @@ def count_non_finite(values: Tensor) -> Count:
     # of values that the host may look at, a finite sum is the common case, and only another one worth a second look
     if not on_gpu(values) and bool(torch.isfinite(values.sum())):
         return 0
-    count = values.numel() - torch.isfinite(values).sum()
+    count = torch.count_nonzero(values - values)  # NaN, and 0 of what is finite: half the launches of torch.isfinite
     return count if on_gpu(values) else int(count)
 
 
@@ -47,17 +51,20 @@ class Wire(Protocol):
     def num_bytes(self, num: int) -> int:
         """Payload bytes of `num` values."""
 
-    def encode(self, slices: Sequence[Tensor], payloads: Sequence[Tensor], keys: Sequence[Hashable] = ()) -> Count:
-        """Fill the payloads; returns how many values are not finite.
+    def view(self, payload: Tensor) -> Tensor:
+        """(..., num_bytes) uint8 in the form that the other methods take."""
+
+    def encode(self, slices: list[Tensor], payloads: list[Tensor], keys: Sequence[Hashable] = ()) -> Count | None:
+        """Fill the payloads; returns how many values are not finite, or None if that is left to the caller.
 
         With `keys`, one a slice, what earlier payloads under a key lacked is added to its slice (in place) first.
         """
 
-    def decode(self, payloads: Sequence[Tensor], slices: Sequence[Tensor]) -> None:
+    def decode(self, payloads: list[Tensor], slices: list[Tensor]) -> None:
         """Overwrite the slices."""
 
-    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
-        """The mean of one slice and all payloads, in its place; payloads are added in their order."""
+    def mean(self, payloads: Tensor, values: Tensor) -> None:
+        """The mean of one slice and all payloads, a row each, in its place; payloads are added in their order."""
 
 
 class RawWire:
@@ -71,18 +78,23 @@ class RawWire:
         """The dtype's size each."""
         return num * self._dtype.itemsize
 
-    def encode(self, slices: Sequence[Tensor], payloads: Sequence[Tensor], keys: Sequence[Hashable] = ()) -> Count:
-        """Copy, rounding if the dtype is narrower; nothing is kept under `keys`."""
-        for values, payload in zip(slices, payloads, strict=True):
-            payload.view(self._dtype).copy_(values)
-        return sum(count_non_finite(values) for values in slices)
+    def view(self, payload: Tensor) -> Tensor:
+        """In the dtype."""
+        return payload.view(self._dtype)
 
-    def decode(self, payloads: Sequence[Tensor], slices: Sequence[Tensor]) -> None:
+    def encode(self, slices: list[Tensor], payloads: list[Tensor], keys: Sequence[Hashable] = ()) -> Count | None:
+        """Copy, rounding if the dtype is narrower; nothing is kept under `keys`.
+
+        On a GPU, the caller counts: all slices of a bucket side by side take one pass.
+        """
+        torch._foreach_copy_(payloads, slices)
+        return None if on_gpu(slices[0]) else sum(count_non_finite(values) for values in slices)
+
+    def decode(self, payloads: list[Tensor], slices: list[Tensor]) -> None:
         """Copy."""
-        for payload, values in zip(payloads, slices, strict=True):
-            values.copy_(payload.view(self._dtype))
+        torch._foreach_copy_(slices, payloads)
 
-    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
+    def mean(self, payloads: Tensor, values: Tensor) -> None:
         """In the values' dtype; of finite numbers it is finite.
 
         All are divided before they are added, by the next power of two: that costs nothing, and changes no bit of the
@@ -90,11 +102,18 @@ class RawWire:
         """
         num = len(payloads) + 1
         share = 0.5 ** (num - 1).bit_length()
+        factor = 1.0 / (share * num)
+        # no operator of torch's adds rows in a stated order: float64, or no numba-cuda, takes one launch a row
+        if on_gpu(values) and values.dtype == torch.float32 and HAS_NUMBA_CUDA:
+            from augpipe.trainer.codecs import cuda
+
+            cuda.add_rows(values, payloads.float(), share, factor)
+            return
         values.mul_(share)
         for payload in payloads:
-            values.add_(payload.view(self._dtype), alpha=share)
-        if share * num != 1.0:
-            values.mul_(1.0 / (share * num))
+            values.add_(payload, alpha=share)
+        if factor != 1.0:
+            values.mul_(factor)
 
 
 class CodecWire:
@@ -110,7 +129,11 @@ class CodecWire:
         """The codec's."""
         return self._codec.num_bytes(num) if num else 0
 
-    def encode(self, slices: Sequence[Tensor], payloads: Sequence[Tensor], keys: Sequence[Hashable] = ()) -> Count:
+    def view(self, payload: Tensor) -> Tensor:
+        """As it is."""
+        return payload
+
+    def encode(self, slices: list[Tensor], payloads: list[Tensor], keys: Sequence[Hashable] = ()) -> Count | None:
         """Encode."""
         filled = [i for i, values in enumerate(slices) if values.numel()]
         xs, outs = [slices[i] for i in filled], [payloads[i] for i in filled]
@@ -121,15 +144,15 @@ class CodecWire:
             count = self._codec.encode_slices(xs, outs)
         return count
 
-    def decode(self, payloads: Sequence[Tensor], slices: Sequence[Tensor]) -> None:
+    def decode(self, payloads: list[Tensor], slices: list[Tensor]) -> None:
         """Decode."""
         filled = [i for i, values in enumerate(slices) if values.numel()]
         self._codec.decode_slices([payloads[i] for i in filled], [slices[i] for i in filled])
 
-    def mean(self, payloads: Sequence[Tensor], values: Tensor) -> None:
+    def mean(self, payloads: Tensor, values: Tensor) -> None:
         """Decode and add, then divide: a sum beyond the range of float32 becomes NaN, which is counted."""
         if values.numel():
-            self._codec.add_slices(payloads, values)
+            self._codec.add_slices(payloads.unbind(), values)
             values.mul_(1.0 / (len(payloads) + 1))
 
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.objects import gather_json
 
 
 def world_size_of(group: ProcessGroup | None) -> int:
@@ -22,8 +23,10 @@ _of_some: list[ProcessGroup] = []
 """The groups of some of the ranks that were made here."""
 
 
-def own_group(like: ProcessGroup | None, *, timeout_s: float, waits_itself: bool = False) -> ProcessGroup:
-    """A new group of the same ranks and backend: collectives in it cannot mix with those of others.
+def own_group(
+    like: ProcessGroup | None, *, timeout_s: float, waits_itself: bool = False, backend: str | None = None
+) -> ProcessGroup:
+    """A new group of the same ranks, and the same backend or `backend`: its collectives cannot mix with others'.
 
     Made by all ranks of the group, and no others, at the same point. Of some of the ranks only, torch wants each of
     them to be in the same number of groups: it names the new one by that.
@@ -37,7 +40,7 @@ def own_group(like: ProcessGroup | None, *, timeout_s: float, waits_itself: bool
     """
     ranks = dist.get_process_group_ranks(like if like is not None else dist.group.WORLD)
     everyone = len(ranks) == dist.get_world_size()
-    backend = dist.get_backend(like)
+    backend = backend or dist.get_backend(like)
     longer_s = timeout_s + 60 if waits_itself and "nccl" in backend else 0
     try:
         group: ProcessGroup = dist.new_group(
@@ -93,9 +96,8 @@ def handshake(settings: dict[str, Any], parameters: dict[str, str], group: Proce
             a rank did not come to the handshake in time.
     """
     world_size = dist.get_world_size(group)
-    everyones: list[Any] = [None] * world_size
     try:
-        dist.all_gather_object(everyones, (settings, list(parameters.items())), group=group)
+        everyones = gather_json([settings, list(parameters.items())], group)
     except RuntimeError as error:
         raise SyncError(
             f"handshake: waited for the settings of all {world_size} ranks, at most {timeout_s:g} s, and got: {error}. "
@@ -106,8 +108,8 @@ def handshake(settings: dict[str, Any], parameters: dict[str, str], group: Proce
         raise SyncError(f"ranks differ: {problem}. Give all ranks the same configuration.")
 
 
-def difference(everyones: list[tuple[dict[str, Any], list[tuple[str, str]]]]) -> str:
-    """What differs first from rank 0's, as a text; empty where nothing does."""
+def difference(everyones: list[Any]) -> str:
+    """What of (settings, [(name, what), ...]) differs first from rank 0's, as a text; empty where nothing does."""
     settings, parameters = everyones[0]
     for rank, (their_settings, their_parameters) in enumerate(everyones):
         for key in {**settings, **their_settings}:

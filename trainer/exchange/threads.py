@@ -1,13 +1,12 @@
 """The threads that carry an exchange out: one issues its collectives, four encode and decode around it."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
-from operator import attrgetter
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,9 +14,13 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
+from augpipe.trainer.exchange.deadlines import JOIN_S
 from augpipe.trainer.exchange.errors import SyncError, not_answered
-from augpipe.trainer.exchange.issuer import JOIN_S, Issuer, on_own_stream
+from augpipe.trainer.exchange.issuer import Issuer, current_stream, on_own_stream
+from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.schedule import Phase
+
+logger = logging.getLogger("augpipe.trainer")
 
 
 class BucketHandler(Protocol):
@@ -38,15 +41,19 @@ class BucketHandler(Protocol):
 
 @dataclass(eq=False)
 class _Task:
-    """A collective that has begun, and how far it has come."""
+    """A collective that has begun, and how far it has come: a mark of its own for each stage."""
 
     what: str
     """What is waited for, in a message."""
     bucket: Any
     """Its `BucketExchange`; None where it is of no bucket."""
     issue: Callable[[], Any]
-    packed: Event = field(default_factory=Event)
-    issued: Event = field(default_factory=Event)
+    starts_after: tuple[Mark, ...]
+    """What packing must come after: all that the thread that began it had queued and, of a gather, the reduction of its
+    bucket."""
+    packed: Mark = field(default_factory=Mark)
+    issued: Mark = field(default_factory=Mark)
+    ended: Mark = field(default_factory=Mark)
     result: Any = None
     """What `issue` returned: what to wait for, or what was asked for."""
 
@@ -54,11 +61,11 @@ class _Task:
 class _Stage(NamedTuple):
     """What one thread does with each task."""
 
-    before: Callable[[_Task], Event] | None
-    """What must have happened."""
+    before: Callable[[_Task], tuple[Mark, ...]]
+    """What must have been queued, and what on a GPU the stage's stream waits for."""
     act: Callable[[_Task], None]
-    after: Callable[[_Task], Event]
-    """What has happened then."""
+    after: Callable[[_Task], Mark]
+    """What has been queued then."""
     aim: str
     """What for, in a message."""
 
@@ -74,10 +81,10 @@ class ExchangeThreads:
     The thread that issues is an `Issuer`'s: given one, several exchanges of a process and whatever else goes through it
     have one order. What fails is this exchange alone; the issuer goes on with the others'.
 
-    A thread waits for a collective for at most `timeout_s`, whatever the backend: Gloo's own timeout is as long, and
-    under NCCL, whose `wait` would only queue a wait on the stream, one with a timeout blocks the thread (which is ours,
-    and has nothing else to do), ends the communicator if it expires, and raises. Either becomes a `SyncError` that
-    names what was waited for, for whoever waits and whoever comes later.
+    On a CPU a thread waits for a collective, for at most `timeout_s`. On a GPU nothing here does: each thread queues
+    its stage on a stream of its own, which waits for the marks of the stage before, and the issuer keeps the deadlines.
+    Either way what does not end in time becomes a `SyncError` that names what was waited for, for whoever waits and
+    whoever comes later. What a GPU has done after that is of no use, so results are read before `check`.
     """
 
     def __init__(
@@ -100,16 +107,16 @@ class ExchangeThreads:
         self._lock = Lock()
         self._tasks: set[_Task] = set()
         self._exposed_s = 0.0
-        self._events: dict[Any, torch.cuda.Event] = {}
         self._to_pack: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
         self._to_await: dict[Phase, SimpleQueue[_Task | None]] = {"reduce": SimpleQueue(), "gather": SimpleQueue()}
-        packed, issued, reduced, done = map(attrgetter, ("packed", "issued", "bucket.reduced", "bucket.done"))
-        self._issuing = _Stage(packed, self._issue, issued, "")
+        self._issuing = _Stage(lambda task: (task.packed,), self._issue, lambda task: task.issued, "")
+        to_pack = {"before": lambda task: task.starts_after, "after": lambda task: task.packed}
+        to_end = {"before": lambda task: (task.issued,), "after": lambda task: task.ended}
         stages = [
-            (self._to_pack["reduce"], _Stage(None, self._pack_reduce, packed, " to be sent to their owners")),
-            (self._to_await["reduce"], _Stage(issued, self._await_reduce, reduced, " from the other ranks")),
-            (self._to_pack["gather"], _Stage(reduced, self._pack_gather, packed, " to be sent back by their owners")),
-            (self._to_await["gather"], _Stage(issued, self._await_gather, done, " from their owners")),
+            (self._to_pack["reduce"], _Stage(act=self._pack_reduce, aim=" to be sent to their owners", **to_pack)),
+            (self._to_await["reduce"], _Stage(act=self._await_reduce, aim=" from the other ranks", **to_end)),
+            (self._to_pack["gather"], _Stage(act=self._pack_gather, aim=" to be sent back by their owners", **to_pack)),
+            (self._to_await["gather"], _Stage(act=self._await_gather, aim=" from their owners", **to_end)),
         ]
         self._owns_issuer = issuer is None
         self._issuer = issuer or Issuer(f"{name} issuing", device)
@@ -126,12 +133,13 @@ class ExchangeThreads:
         The bucket's values are not to be touched meanwhile, nor between a reduction and its gather where that sends
         the means back.
         """
+        begun = self._begun()
         if phase == "reduce":
-            bucket.reduced.clear()
             what, output, data = f"gradients of {bucket.label}", "mine", "theirs"
+            starts_after: tuple[Mark, ...] = (begun,)
         else:
-            bucket.done.clear()
             what, output, data = f"slices of {bucket.label}", "theirs", "mine"
+            starts_after = (begun, bucket.reduced)
 
         def all_to_all() -> Any:
             return dist.all_to_all_single(
@@ -143,8 +151,12 @@ class ExchangeThreads:
                 async_op=True,
             )
 
-        task = _Task(what, bucket, all_to_all)
+        task = _Task(what, bucket, all_to_all, starts_after)
         self._enter(task)
+        if phase == "reduce":
+            bucket.reduced = task.ended
+        else:
+            bucket.done = task.ended
         self._to_pack[phase].put(task)
         self._issuer.put(partial(self._advance, self._issuing, task))
         self._to_await[phase].put(task)
@@ -154,21 +166,24 @@ class ExchangeThreads:
 
         `what` names it in messages. Nothing that has begun may need something that begins later.
         """
-        task = _Task(what, None, lambda: collective(self._group))
-        task.packed.set()
+        task = _Task(what, None, lambda: collective(self._group), (), packed=self._begun())
         self._enter(task)
         self._issuer.put(partial(self._advance, self._issuing, task))
         self._wait(task.issued)
         self._forget(task)
         return task.result
 
+    def _begun(self) -> Mark:
+        """What the thread that calls has queued so far."""
+        begun = Mark()
+        begun.set(current_stream(self._device))
+        return begun
+
     def _enter(self, task: _Task) -> None:
         if self._closed:
             raise RuntimeError(f"{self._name} is closed: build the strategy anew.")
         with self._lock:
             self._tasks.add(task)
-        if self._device.type == "cuda":
-            self._events[task.bucket] = torch.cuda.current_stream(self._device).record_event()
         self.check()
 
     def _forget(self, task: _Task) -> None:
@@ -176,38 +191,40 @@ class ExchangeThreads:
             self._tasks.discard(task)
 
     def wait_reduced(self, bucket: BucketExchange) -> None:
-        """Until the own slice holds the mean."""
-        self._wait_for(bucket.reduced, bucket)
+        """Until the own slice holds the mean; on a GPU the current stream waits."""
+        self._wait_for(bucket.reduced)
 
     def wait_gathered(self, bucket: BucketExchange) -> None:
-        """Until all slices are here, or none is on its way."""
-        self._wait_for(bucket.done, bucket)
+        """Until all slices are here, or none is on its way; on a GPU the current stream waits."""
+        self._wait_for(bucket.done)
 
-    def _wait_for(self, event: Event, bucket: BucketExchange) -> None:
-        self._wait(event)
-        if self._device.type == "cuda" and bucket in self._events:
-            torch.cuda.current_stream(self._device).wait_event(self._events[bucket])
+    def _wait_for(self, mark: Mark) -> None:
+        self._wait(mark)
+        mark.hold_back(current_stream(self._device))
 
-    def _wait(self, event: Event) -> None:
-        if not event.is_set() and self._failure is None:
+    def _wait(self, mark: Mark) -> None:
+        if not mark.is_set() and self._failure is None:
             start = time.perf_counter()
-            event.wait()
+            mark.wait()
             self._exposed_s += time.perf_counter() - start
         self.check()
 
     def check(self) -> None:
-        """Raise what made the exchange fail, if it did."""
+        """Raise what made the exchange fail, or something else that goes through its issuer, if anything did."""
         if self._failure is not None:
             raise self._failure
+        self._issuer.check()
 
-    def forget(self, bucket: BucketExchange) -> None:
-        """Keep nothing of a bucket that will not be exchanged again."""
-        self._events.pop(bucket, None)
+    def settle(self) -> None:
+        """Wait until a GPU has done all that the current stream waits for, and raise what has failed."""
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        self.check()
 
     def read_controls(self, buckets: Sequence[BucketExchange]) -> None:
         """What the exchanges found, once they are waited for; what the host waits for a GPU counts as any wait does."""
         start = time.perf_counter()
-        read_controls(buckets)
+        read_controls(buckets, self.check)
         self._exposed_s += time.perf_counter() - start
 
     def take_exposed_s(self) -> float:
@@ -215,9 +232,9 @@ class ExchangeThreads:
         taken, self._exposed_s = self._exposed_s, 0.0
         return taken
 
-    def finish(self, work: dist.Work) -> None:
-        """Wait for a collective, on the thread that calls; it may raise whatever the backend does."""
-        work.wait(timedelta(seconds=self._timeout_s))
+    def finish(self, what: str, work: dist.Work) -> None:
+        """Wait for a collective as `Issuer.finish` does; it may raise whatever the backend does."""
+        self._issuer.finish(work, self._group, self._timeout_s, partial(self._fail, what))
 
     def _walk(self, tasks: "SimpleQueue[_Task | None]", stage: _Stage) -> None:
         """A thread's life: one task after another, until None comes or something fails."""
@@ -227,21 +244,19 @@ class ExchangeThreads:
 
     def _advance(self, stage: _Stage, task: _Task, stream: Any) -> None:
         """Take a task through one stage, unless something has failed."""
-        if stage.before is not None:
-            stage.before(task).wait()
+        for mark in stage.before(task):
+            mark.wait()
         if self._failure is not None:
             return
         try:
-            if stream is not None:
-                stream.wait_event(self._events[task.bucket])
+            for mark in stage.before(task):
+                mark.hold_back(stream)
             stage.act(task)
-            if stream is not None:
-                self._events[task.bucket] = stream.record_event()
+            stage.after(task).set(stream)
         except Exception as error:  # it belongs to the thread that waits
             self._fail(f"{task.what}{stage.aim}", error)
             return
-        stage.after(task).set()  # only now: whoever waits for it looks for the event recorded above
-        if stage.after(task) not in (task.packed, task.issued):
+        if stage.after(task) is task.ended:
             self._forget(task)
 
     def _pack_reduce(self, task: _Task) -> None:
@@ -252,7 +267,7 @@ class ExchangeThreads:
         task.result = task.issue()
 
     def _await_reduce(self, task: _Task) -> None:
-        self.finish(task.result)
+        self.finish(f"{task.what} from the other ranks", task.result)
         task.bucket.reduce()
 
     def _pack_gather(self, task: _Task) -> None:
@@ -260,7 +275,7 @@ class ExchangeThreads:
         task.bucket.pack_gather()
 
     def _await_gather(self, task: _Task) -> None:
-        self.finish(task.result)
+        self.finish(f"{task.what} from their owners", task.result)
         task.bucket.unpack_gather()
         self._handler.after_gather(task.bucket)
 
@@ -271,11 +286,10 @@ class ExchangeThreads:
             self._failure = not_answered(self._name, what, self._timeout_s, error)
             unfinished = list(self._tasks)
         for task in unfinished:
-            task.packed.set()
-            task.issued.set()
-            if task.bucket is not None:
-                task.bucket.reduced.set()
-                task.bucket.done.set()
+            for mark in (task.packed, task.issued, task.ended):
+                mark.set()
+        if self._device.type == "cuda":  # nobody may be waiting on the host
+            logger.error("%s", self._failure)
         self._handler.on_failure(self._failure)
 
     def close(self) -> None:
@@ -283,7 +297,7 @@ class ExchangeThreads:
         self._closed = True
         for queue in (*self._to_pack.values(), *self._to_await.values()):
             queue.put(None)
-        if self._owns_issuer:
-            self._issuer.close()
         for thread in self._threads:
             thread.join(JOIN_S)
+        if self._owns_issuer:
+            self._issuer.close()

@@ -37,12 +37,14 @@ def evaluate(config: RunConfig, world: World, model: nn.Module, loader: Loader) 
     """
     was_training = model.training
     model.eval()
-    sums = torch.zeros(4, dtype=torch.float64, device="cpu")
+    on_device = torch.zeros(3, dtype=torch.float64, device=world.device)
+    num_samples = 0
     loader.set_epoch(0)
     with averaged_buffers(model, world.control):
         for batch in loader:
             num = len(batch)
-            images, labels = batch.images.to(world.device), batch.labels.to(world.device)
+            images = batch.images.to(world.device, non_blocking=True)
+            labels = batch.labels.to(world.device, non_blocking=True)
             if num == 0:  # a black image stands in, so that split layers get this rank's share of the others'
                 images, labels = images.new_zeros((1, *images.shape[1:])), labels.new_zeros(1)
             with autocast(config, world.device):
@@ -52,11 +54,10 @@ def evaluate(config: RunConfig, world: World, model: nn.Module, loader: Loader) 
             losses = cross_entropy(logits, labels)
             is_right = likeliest(logits, min(5, num_classes)) == labels[:, None]
             if num:
-                found = [losses.sum(), is_right[:, 0].sum(), is_right.any(1).sum()]
-                sums += torch.stack(
-                    [*(one.double().cpu() for one in found), torch.tensor(float(num), dtype=sums.dtype)]
-                )
+                on_device += torch.stack([losses.sum(), is_right[:, 0].sum(), is_right.any(1).sum()])
+                num_samples += num
     model.train(was_training)
+    sums = torch.tensor([*on_device.tolist(), num_samples], dtype=torch.float64)
     dist.all_reduce(sums, group=world.control)
     loss, top1, top5, num = sums.tolist()
     return Evaluation(loss=loss / num, top1=top1 / num, top5=top5 / num, num_samples=int(num))

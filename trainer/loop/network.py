@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from augpipe.checks.plural import count
 from augpipe.trainer.config.tables import EmaConfig, ModelConfig, RunConfig
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.models import build
-from augpipe.trainer.parallel import Split, build_split
+from augpipe.trainer.parallel import Split, SplitLogits, build_split
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -111,16 +111,17 @@ def _prepare(model: nn.Module, config: ModelConfig, tells: bool) -> None:
 
 
 def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:
-    """Try the network on black images, before anything is begun.
+    """Try the network on black images, before anything is begun; where torch is to be deterministic, backward as well.
 
     Raises:
-        ValueError: it does not take images of this size.
+        ValueError: it does not take images of this size, or has no deterministic backward.
     """
+    goes_back = torch.are_deterministic_algorithms_enabled()
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad():
-            model(torch.zeros((1, 3, height, width), device=device))
+        with torch.set_grad_enabled(goes_back):
+            logits = model(torch.zeros((1, 3, height, width), device=device))
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"model.name={name} does not take pictures of 3 x {height} x {width}: {error}. "
@@ -128,6 +129,22 @@ def check_input(model: nn.Module, name: str, height: int, width: int, device: to
         ) from error
     finally:
         model.train(was_training)
+    values = logits.values if isinstance(logits, SplitLogits) else logits
+    if goes_back and values.requires_grad:
+        _check_backward(model, name, values)
+
+
+def _check_backward(model: nn.Module, name: str, logits: Tensor) -> None:
+    """Raise ValueError where torch has no deterministic form of what backward does; no gradient is kept."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        if parameters:
+            torch.autograd.grad(logits.sum(), parameters, allow_unused=True)
+    except RuntimeError as error:
+        raise ValueError(
+            f"deterministic=true, and model.name={name} cannot be trained so on {logits.device.type}: {error}. "
+            "Leave deterministic out, or choose another network."
+        ) from error
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:

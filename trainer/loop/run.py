@@ -1,6 +1,7 @@
 """Run a config on this process, alone or as one of those that torchrun started."""
 
 import logging
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,8 @@ def run(config: RunConfig) -> Result:
         PeerError: another rank has died.
         NotFiniteError, SaveError: as the config's [faults] and [checkpoint] say.
     """
+    if config.deterministic:  # cuBLAS asks for it as it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     with (
         listening() as request,
         open_world(config.device, config.faults.timeout_s, config.parallel.model) as world,
@@ -67,7 +70,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     path = open_folder(config, world, held)
     data = check_data(config, source, held_out, world, resumes=path is not None)
     changed = [] if path is None else check_settings(config, world)
-    checkpoint = None if path is None else Checkpoint(path, world.control)
+    checkpoint = None if path is None else Checkpoint(path)
     network = build_network(config, len(source.classes), world, tells=world.is_first and checkpoint is None)
     held.callback(network.close)
     model = network.model
@@ -94,7 +97,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         strategy=synced,
         loader=loader,
         plateau=Plateau(config.schedule),
-        scaler=make_scaler(config, world.device),
+        scaler=make_scaler(config),
         ema=make_average(config.ema, model),
         counters=Counters(),
         split=network.split,
@@ -104,7 +107,8 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         world.saving,
         keep=config.checkpoint.keep,
         asynchronous=config.checkpoint.asynchronous,
-        about={"model": config.model.name, "strategy": config.sync.strategy, "sync": config.sync.model_dump()},
+        about={"model": config.model.name, "strategy": config.sync.strategy, "sync": config.sync.model_dump()}
+        | ({"may_hold_nan": True} if config.faults.on_nan == "ignore" else {}),
     )
     torch.manual_seed(config.seed + _RANK_STRIDE * (world.rank + 1))
     if checkpoint is not None:

@@ -8,7 +8,7 @@ import re
 import tomllib
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,13 +115,9 @@ class RunData:
         field = "data.eval_fraction" if self.eval_fraction else "data.eval_source"
         return f"{which} of {field} are trained on, too: their evaluation says little of new photographs"
 
-    def write(self, folder: Path, held_out: Source | None) -> None:
-        """Put it down in a run's folder, with the names of the images held out, where those have any."""
-        if self.names_sha256:
-            assert held_out is not None
-            text = gzip.compress(_names_text(held_out), mtime=0)
-            write_atomically(str(folder / NAMES), text)
-        made = {
+    def as_json(self) -> dict[str, Any]:
+        """As `from_json` takes it."""
+        return {
             "version": _VERSION,
             "source": _source_json(self.source),
             "held_out": None if self.held_out is None else _source_json(self.held_out),
@@ -132,7 +128,29 @@ class RunData:
             "eval_recipe": vars(self.eval_recipe),
             "names_sha256": self.names_sha256,
         }
-        write_atomically(str(folder / DATA), (json.dumps(made, indent=1) + "\n").encode())
+
+    @staticmethod
+    def from_json(noted: Mapping[str, Any]) -> "RunData":
+        """What `as_json` gave; ValueError, KeyError or TypeError where it is something else."""
+        held_out = noted["held_out"]
+        return RunData(
+            source=_kept_source(noted["source"]),
+            held_out=None if held_out is None else _kept_source(held_out),
+            eval_fraction=float(noted["eval_fraction"]),
+            seed=int(noted["seed"]),
+            num_trained_on=int(noted["num_trained_on"]),
+            recipe=KeptRecipe(**noted["recipe"]),
+            eval_recipe=KeptRecipe(**noted["eval_recipe"]),
+            names_sha256=str(noted["names_sha256"]),
+        )
+
+    def write(self, folder: Path, held_out: Source | None) -> None:
+        """Put it down in a run's folder, with the names of the images held out, where those have any."""
+        if self.names_sha256:
+            assert held_out is not None
+            text = gzip.compress(_names_text(held_out), mtime=0)
+            write_atomically(str(folder / NAMES), text)
+        write_atomically(str(folder / DATA), (json.dumps(self.as_json(), indent=1) + "\n").encode())
 
     def names(self, folder: Path) -> list[str] | None:
         """The names of the images held out; None where they have none of their own.
@@ -206,18 +224,7 @@ def read_data(folder: Path) -> RunData | None:
     except FileNotFoundError:
         return None
     try:
-        noted = json.loads(text)
-        held_out = noted["held_out"]
-        return RunData(
-            source=_kept_source(noted["source"]),
-            held_out=None if held_out is None else _kept_source(held_out),
-            eval_fraction=float(noted["eval_fraction"]),
-            seed=int(noted["seed"]),
-            num_trained_on=int(noted["num_trained_on"]),
-            recipe=KeptRecipe(**noted["recipe"]),
-            eval_recipe=KeptRecipe(**noted["eval_recipe"]),
-            names_sha256=str(noted["names_sha256"]),
-        )
+        return RunData.from_json(json.loads(text))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(_damaged(path)) from error
 

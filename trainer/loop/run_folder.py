@@ -6,8 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch.distributed as dist
-
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.lock import lock_file
 from augpipe.source import Source
@@ -16,6 +14,7 @@ from augpipe.trainer.checkpoint.checkpoints_folder import finished, put_back_rep
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import differences, load_config, to_toml
 from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.exchange.objects import broadcast_json
 from augpipe.trainer.loop.run_data import RunData, read_data
 from augpipe.trainer.loop.world import World
 
@@ -66,7 +65,7 @@ def check_data(config: RunConfig, source: Source, held_out: Source | None, world
     """
     out = Path(config.out)
 
-    def compare() -> RunData:
+    def compare() -> dict[str, Any]:
         data = RunData.of(config, source, held_out)
         before = read_data(out) if resumes else None
         if before is not None:
@@ -80,9 +79,9 @@ def check_data(config: RunConfig, source: Source, held_out: Source | None, world
             )
         if data.trained_on_text:
             logger.warning("%s", data.trained_on_text)
-        return data
+        return data.as_json()
 
-    return _by_first_rank(world, compare)
+    return RunData.from_json(_by_first_rank(world, compare))
 
 
 def check_settings(config: RunConfig, world: World) -> list[str]:
@@ -157,15 +156,14 @@ def _look_for_checkpoints(config: RunConfig, out: Path) -> None:
 
 
 def _by_first_rank(world: World, check: Callable[[], Found]) -> Found:
-    """What `check` gives on rank 0, on every rank; a ValueError of it is raised on all."""
+    """What `check` gives on rank 0, as JSON has it, on every rank; a ValueError of it is raised on all."""
     told: list[Any] = [None, None]
     if world.is_first:
         try:
             told = [check(), None]
         except ValueError as error:
             told = [None, str(error)]
-    dist.broadcast_object_list(told, group=world.control, group_src=0)
-    found, problem = told
+    found, problem = broadcast_json(told, world.control)
     if problem is not None:
         raise ValueError(problem)
     checked: Found = found

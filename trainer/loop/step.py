@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from augpipe import Batch, MixedLabels, order
@@ -48,9 +48,7 @@ def next_update(
     return UpdateBatches(num_batches=num, num_samples=min(num * per_batch, left))
 
 
-def loss_sum_of(
-    logits: torch.Tensor | SplitLogits, labels: torch.Tensor | MixedLabels, label_smoothing: float
-) -> torch.Tensor:
+def loss_sum_of(logits: Tensor | SplitLogits, labels: Tensor | MixedLabels, label_smoothing: float) -> Tensor:
     """The sum of the images' cross-entropy; of mixed ones that of both labels, by their weights."""
     if not isinstance(labels, MixedLabels):
         return cross_entropy(logits, labels, label_smoothing=label_smoothing).sum()
@@ -58,8 +56,27 @@ def loss_sum_of(
         cross_entropy(logits, classes, label_smoothing=label_smoothing)
         for classes in (labels.labels, labels.other_labels)
     )
-    total: torch.Tensor = (labels.weights * own + (1.0 - labels.weights) * other).sum()
+    total: Tensor = (labels.weights * own + (1.0 - labels.weights) * other).sum()
     return total
+
+
+class HostCopy:
+    """Numbers on their way to the host. Reading them waits for a GPU only if nothing queued later was waited for."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers
+        self._arrived: torch.cuda.Event | None = None
+        if numbers.is_cuda:
+            self._numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._arrived = torch.cuda.current_stream(numbers.device).record_event()
+
+    def read(self) -> list[float]:
+        """The numbers, once they are there."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +125,7 @@ class Step:
             self._config.faults.on_nan == "skip" or not isinstance(self._scaler, FiniteCheckScaler)
         )
         # a step that is left out leaves nothing behind: not what running statistics have seen in it, either
-        before_step = self._buffers() if may_go_on else []
+        before_step = self._keep_buffers() if may_go_on else None
         for number in range(update.num_batches):
             start = time.perf_counter()
             batch = next(batches)
@@ -116,27 +133,29 @@ class Step:
             ids += batch.sample_ids.tolist()
             is_last = number == update.num_batches - 1
             # black images stand in for none, and running statistics must not learn them
-            kept = [] if len(batch) else self._buffers()
+            before_batch = None if len(batch) else self._keep_buffers()
             with nullcontext() if is_last else self._strategy.no_sync():
                 logits, labels, loss = self._forward(batch)
                 # the strategy takes the mean over ranks; this makes it the mean over the images
                 scaled = loss * (self._world.size / update.num_samples)
                 (scaled if self._scaler is None else self._scaler.scale(scaled)).backward()  # type: ignore[no-untyped-call]
-            for buffer, before in kept:  # not before backward, which still looks at them
-                buffer.copy_(before)
+            if before_batch is not None:  # not before backward, which still looks at them
+                before_batch()
             loss_sum += loss.detach()
             classes = labels.heavier() if isinstance(labels, MixedLabels) else labels
             is_right = likeliest(logits, 1)[:, 0] == classes  # of split logits, all ranks look for it together
             num_correct += is_right.sum() if len(batch) else 0
+        # before the strategy waits for the device to decide on the step, so that one wait is for both
+        sums = HostCopy(torch.stack([loss_sum.double(), num_correct.double()]))
         report = self._strategy.step(self._scaler)
-        for buffer, before in before_step if report.found_inf else []:
-            buffer.copy_(before)
-        total = loss_sum.item()
+        if report.found_inf and before_step is not None:
+            before_step()
+        total, num_right = sums.read()
         looks = self._config.faults.on_nan != "ignore"
         overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
         return StepResult(
             loss_sum=total,
-            num_correct=int(num_correct.item()),
+            num_correct=int(num_right),
             num_samples=len(ids),
             data_s=data_s,
             is_finite=not looks or (math.isfinite(total) and not overflowed),
@@ -145,11 +164,22 @@ class Step:
             sample_ids=ids,
         )
 
-    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each buffer, and a copy of what it holds now."""
-        return [(buffer, buffer.detach().clone()) for buffer in self._module.buffers()]
+    def _keep_buffers(self) -> Callable[[], None]:
+        """Copy the buffers, by one launch for each dtype; returns what puts the copies back."""
+        buffers: dict[torch.dtype, list[Tensor]] = {}
+        for buffer in self._module.buffers():
+            buffers.setdefault(buffer.dtype, []).append(buffer.detach())
+        copies = {dtype: [torch.empty_like(one) for one in of_dtype] for dtype, of_dtype in buffers.items()}
+        for dtype, of_dtype in buffers.items():
+            torch._foreach_copy_(copies[dtype], of_dtype)
 
-    def _forward(self, batch: Batch) -> tuple[torch.Tensor | SplitLogits, torch.Tensor | MixedLabels, torch.Tensor]:
+        def put_back() -> None:
+            for dtype, of_dtype in buffers.items():
+                torch._foreach_copy_(of_dtype, copies[dtype])
+
+        return put_back
+
+    def _forward(self, batch: Batch) -> tuple[Tensor | SplitLogits, Tensor | MixedLabels, Tensor]:
         device = self._world.device
         images, labels = batch.images.to(device, non_blocking=True), batch.labels.to(device, non_blocking=True)
         if len(batch) == 0:  # the epoch's last batch, for this rank: it joins the exchange with a gradient of zero
@@ -159,6 +189,6 @@ class Step:
             loss = loss_sum_of(logits, labels, self._config.optim.label_smoothing)
         return logits, labels, loss if len(batch) else loss * 0.0
 
-    def _nothing(self, images: Any) -> torch.Tensor:
+    def _nothing(self, images: Any) -> Tensor:
         layout = torch.channels_last if self._config.model.channels_last else torch.contiguous_format
         return torch.zeros((2, *images.shape[1:]), device=images.device).to(memory_format=layout)

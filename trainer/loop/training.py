@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from augpipe import Loader, order
 from augpipe.trainer.checkpoint import Saver
 from augpipe.trainer.config.tables import RunConfig
@@ -204,6 +206,7 @@ class Training:
                     config.ema.every,
                 )
             found = evaluate(config, self._world, state.evaluated_model, self._eval_loader)
+            state.strategy.flush()  # of a GPU it is known only now whether all weights had come
             self._evaluation = found
             if is_whole and state.plateau.update(found.loss) and self._world.is_first:
                 logger.info("the loss has not fallen: the learning rate is now multiplied by %g", state.plateau.factor)
@@ -237,6 +240,9 @@ class Training:
         """Begin a checkpoint of weights that all ranks know to be fine."""
         self._check(self._control.drain())
         self._state.strategy.flush()
+        if self._world.device.type == "cuda":  # an exchange that only streams wait for may not have ended in time
+            torch.cuda.synchronize(self._world.device)
+            self._state.strategy.flush()
         state = self._state
         common = state.common() if self._world.is_first or state.writes_common else {}
         if common:

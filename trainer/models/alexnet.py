@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from torch import nn
 
 from augpipe.checks.arguments import as_count, check_choice
-from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
+from augpipe.trainer.models.layers import (
+    AveragePool,
+    ConvNet,
+    ResponseNorm,
+    check_dropout,
+    check_widths,
+    fully_connected,
+    initialise,
+)
 
 _GRID = 6
 
@@ -45,11 +53,11 @@ def alexnet(
     ]
     widths = check_widths("fc_widths", fc_widths, 2)
     classifier = fully_connected(256 * _GRID**2, widths, num_classes, check_dropout("dropout", dropout))
-    model = ConvNet(nn.Sequential(*layers), nn.AdaptiveAvgPool2d(_GRID), classifier)
+    model = ConvNet(nn.Sequential(*layers), AveragePool(_GRID), classifier)
     initialise(model)
     return model
 
 
 def _response_normalisation() -> nn.Module:
     """Section 3.3's k, n, α and β; torch divides alpha by the size, and the paper does not."""
-    return nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)
+    return ResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)

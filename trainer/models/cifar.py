@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from augpipe.checks.arguments import as_count
-from augpipe.trainer.models.layers import check_widths, initialise
+from augpipe.trainer.models.layers import ResponseNorm, check_widths, initialise
 
 _SMALLEST_PX = 4
 
@@ -56,7 +56,7 @@ def cifar_conv(
 
 
 def _contrast_normalisation() -> nn.Module:
-    return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+    return ResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
 
 
 class LocallyConnected2d(nn.Module):

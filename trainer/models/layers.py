@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from augpipe.checks.arguments import as_count
 
@@ -56,6 +58,47 @@ class ConvNet(nn.Module):
         """Logits (N, num_classes) of float images (N, C, H, W)."""
         logits: Tensor = self.classifier(self.pool(self.features(images_NCHW)).flatten(1))
         return logits
+
+
+class AveragePool(nn.AdaptiveAvgPool2d):
+    """As torch's, for a square grid; its backward has a deterministic form on CUDA, which torch's has not."""
+
+    def __init__(self, grid: int) -> None:
+        super().__init__(grid)
+        self.grid = grid
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, grid, grid) means of images (N, C, H, W)."""
+        height, width = input.shape[2:]
+        if height % self.grid == 0 and width % self.grid == 0:
+            return functional.avg_pool2d(input, (height // self.grid, width // self.grid))
+        for dim in (2, 3):  # windows of unequal size: first the means of rows, then of columns
+            size = input.shape[dim]
+            edges = [(size * i // self.grid, -(-size * (i + 1) // self.grid)) for i in range(self.grid)]
+            input = torch.stack([input.narrow(dim, start, stop - start).mean(dim) for start, stop in edges], dim)
+        return input
+
+
+class MaximumPool(nn.AdaptiveMaxPool2d):
+    """The greatest value over all places; its backward is deterministic on CUDA, which torch's adaptive one is not."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, 1, 1) of images (N, C, H, W)."""
+        return functional.max_pool2d(input, input.shape[2:])
+
+
+class ResponseNorm(nn.LocalResponseNorm):
+    """As torch's, which pools images in three dimensions and so has no deterministic backward on CUDA.
+
+    Of signals it pools in two. An image is a signal whose places are all in one row: the numbers are the same.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, H, W), as the images given."""
+        return super().forward(input.flatten(2)).view(input.shape)
 
 
 def fully_connected(in_features: int, widths: tuple[int, ...], num_classes: int, dropout: float) -> nn.Sequential:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from augpipe.checks.arguments import as_count
-from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
+from augpipe.trainer.models.layers import ConvNet, MaximumPool, check_dropout, check_widths, fully_connected, initialise
 
 
 def small_cnn(
@@ -35,7 +35,7 @@ def small_cnn(
     dropout = check_dropout("dropout", dropout)
     classifier = fully_connected(widths[3], check_widths("fc_widths", fc_widths), num_classes, dropout)
     classifier = nn.Sequential(nn.Dropout(dropout), *classifier)
-    model = ConvNet(nn.Sequential(*layers), nn.AdaptiveMaxPool2d(1), classifier)
+    model = ConvNet(nn.Sequential(*layers), MaximumPool(), classifier)
     initialise(model)
     return model
 

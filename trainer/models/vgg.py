@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from augpipe.checks.arguments import as_count
-from augpipe.trainer.models.layers import ConvNet, check_dropout, check_widths, fully_connected, initialise
+from augpipe.trainer.models.layers import AveragePool, ConvNet, check_dropout, check_widths, fully_connected, initialise
 
 FILTERS = (64, 128, 256, 512, 512)
 """Filters of each part's convolutions (Deep Image, table 2)."""
@@ -84,6 +84,6 @@ def _vgg(
             channels = width
         layers.append(nn.MaxPool2d(2))
     classifier = fully_connected(channels * _GRID**2, widths, num_classes, dropout)
-    model = ConvNet(nn.Sequential(*layers), nn.AdaptiveAvgPool2d(_GRID), classifier)
+    model = ConvNet(nn.Sequential(*layers), AveragePool(_GRID), classifier)
     initialise(model)
     return model

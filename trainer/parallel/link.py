@@ -1,5 +1,6 @@
 """The ranks of one model axis and what they send each other: features, error deltas, and a few numbers besides."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.codecs.base_codec import Codec
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.errors import SyncError, not_answered
 from augpipe.trainer.exchange.issuer import Issuer, Pending
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.parallel.layouts import Hop
@@ -37,6 +38,7 @@ class Travelling:
 class Link:
     """Exchanges among the ranks of a model axis, all issued by one thread in the order in which they begin.
 
+    Only `agree` is not: what it sends lies in the hosts' memory, and goes through a group of its own, `host_group`.
     What a rank keeps for itself is not encoded. With one rank nothing is sent.
     """
 
@@ -45,6 +47,7 @@ class Link:
         group: ProcessGroup,
         issuer: Issuer,
         *,
+        host_group: ProcessGroup,
         activations: Codec,
         deltas: Codec,
         timeout_s: float,
@@ -56,6 +59,7 @@ class Link:
         """Their numbers among all ranks."""
         self.meter = Meter()
         self._group = group
+        self._host_group = host_group
         self._issuer = issuer
         self._codecs = {"activations": activations, "deltas": deltas}
         self._timeout_s = timeout_s
@@ -136,11 +140,25 @@ class Link:
         return torch.stack([part.clone().view(mine.dtype).view(mine.shape) for part in parts])
 
     def agree(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Every rank's whole numbers, which travel in the host's memory."""
-        return self.gather("other ranks' part of a forward pass", torch.tensor(numbers)).tolist()
+        """Every rank's whole numbers; the hosts wait for each other, and for no GPU."""
+        mine = torch.tensor(numbers)
+        if self.size == 1:
+            return [mine.tolist()]
+        everyones = [torch.empty_like(mine) for _ in range(self.size)]
+        self.meter.add("control", (self.size - 1) * mine.nbytes)
+        start = time.perf_counter()
+        try:
+            dist.all_gather(everyones, mine, group=self._host_group)  # which has the timeout
+        except RuntimeError as error:
+            what = "other ranks' part of a forward pass"
+            raise not_answered(self._issuer.name, what, self._timeout_s, error) from error
+        self._issuer.waited(time.perf_counter() - start)
+        return [one.tolist() for one in everyones]
 
     def _submit(self, what: str, pieces: Sequence[AllToAll]) -> Pending:
-        return self._issuer.submit(what, lambda: Works([one.issue(self._group) for one in pieces]), self._timeout_s)
+        return self._issuer.submit(
+            what, lambda: Works([one.issue(self._group) for one in pieces]), self._group, self._timeout_s
+        )
 
     def fail(self, why: str) -> SyncError:
         """What to raise where ranks turn out to be doing different things."""

@@ -38,10 +38,14 @@ class Works:
     def __init__(self, works: list[Any]) -> None:
         self._works = works
 
-    def wait(self, timeout: timedelta) -> None:
-        """Wait for all of them."""
+    def wait(self, *timeout: timedelta) -> None:
+        """Wait for all of them, as torch's do."""
         for work in self._works:
-            work.wait(timeout)
+            work.wait(*timeout)
+
+    def is_completed(self) -> bool:
+        """Whether all of them are done."""
+        return all(work.is_completed() for work in self._works)
 
 
 def num_pieces(largest_bytes: int, device: torch.device) -> int:

@@ -171,7 +171,11 @@ def split(
     codecs = [codec_by_name(one) if isinstance(one, str) else one for one in (activations, deltas)]
     issuer = Issuer("model axis", mesh.device)
     group = own_group(mesh.model, timeout_s=timeout_s, waits_itself=True)
-    link = Link(group, issuer, activations=codecs[0], deltas=codecs[1], timeout_s=timeout_s, small=small)
+    on_hosts = own_group(mesh.model, timeout_s=timeout_s, backend="gloo")
+    activations, deltas = codecs
+    link = Link(
+        group, issuer, host_group=on_hosts, activations=activations, deltas=deltas, timeout_s=timeout_s, small=small
+    )
     passes = ForwardPass(link)
     chains = find_chains(model, names)
     last: list[Layout] = ["own"] * len(chains)

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from augpipe.trainer.exchange.layout import ALIGN
+from augpipe.trainer.exchange.objects import broadcast_json, gather_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,8 @@ class Processes:
         self.members = (self._rank,)
 
     def tell(self, message: Any) -> Any:
-        """What the first process says, on all of them."""
-        box = [message]
-        dist.broadcast_object_list(box, group=self._group, group_src=0)
-        return box[0]
+        """What the first process says, as JSON has it, on all of them."""
+        return broadcast_json(message, self._group)
 
     def hand(self, tensors: Sequence[Tensor]) -> None:
         """Give all processes the first one's values, in place."""
@@ -89,14 +88,20 @@ class Processes:
         whole = own.gradient.new_empty(own.gradient.numel() if self._rank == 0 else 0)
         sent = [mine if rank == 0 else 0 for rank in range(self._size)]
         dist.all_to_all_single(whole, total, sizes if self._rank == 0 else [0] * self._size, sent, group=self._group)
-        rest = (own.buffers, own.loss_sum, own.num_correct, own.num_samples)
-        of_all: list[Any] = [None] * self._size
-        dist.all_gather_object(of_all, rest, group=self._group)
+        floats, integers = (self._gather(buffer) for buffer in own.buffers)
+        counts = gather_json([own.loss_sum, own.num_correct, own.num_samples], self._group)
         shares = [
-            ShareResult(gradient=whole, buffers=one[0], loss_sum=one[1], num_correct=one[2], num_samples=one[3])
-            for one in of_all
+            ShareResult(gradient=whole, buffers=buffers, loss_sum=loss_sum, num_correct=num_correct, num_samples=num)
+            for buffers, (loss_sum, num_correct, num) in zip(zip(floats, integers, strict=True), counts, strict=True)
         ]
         return _added(shares, whole)
+
+    def _gather(self, mine: Tensor) -> list[Tensor]:
+        """Every process's tensor of this shape."""
+        everyones = [torch.empty_like(mine) for _ in range(self._size)]
+        if mine.numel():
+            dist.all_gather(everyones, mine, group=self._group)
+        return everyones
 
 
 def in_butterfly_order(gradients: Sequence[Tensor]) -> Tensor:

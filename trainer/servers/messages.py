@@ -1,7 +1,7 @@
 """What workers, servers and the dispatcher tell each other, and by what: Ray, or a virtual cluster's links."""
 
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -58,6 +58,15 @@ class Lease:
     """In all of it."""
     member: int = 0
     """Which process's part of it is meant, where a group shares it."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `from_json` takes it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(noted: Mapping[str, Any]) -> "Lease":
+        """What `as_json` gave, also where a tuple has become a list."""
+        return Lease(**{**noted, "name": LeaseName(*noted["name"])})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.servers.build import GroupPlace, Specs, join_group, make_worker
 from augpipe.trainer.servers.dispatcher import Dispatcher, RunFailed
 from augpipe.trainer.servers.group import Processes
-from augpipe.trainer.servers.messages import Grant, Peer, PeerLost
+from augpipe.trainer.servers.messages import Grant, Lease, Peer, PeerLost
 from augpipe.trainer.servers.placement import Placement, warn_of_few_cores
 from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.specs import WorkerSpec
@@ -109,7 +109,8 @@ class WorkerActor:
 
 async def _lead(group: Processes, worker: Worker, grant: Grant) -> Computed:
     """Compute a lease with the others of a group, which get the weights first."""
-    group.tell((grant.lease, grant.upcoming, grant.lr))
+    upcoming = None if grant.upcoming is None else grant.upcoming.as_json()
+    group.tell([grant.lease.as_json(), upcoming, grant.lr])
     group.hand(worker.state())
     return worker.compute(grant.lease, grant.upcoming, grant.lr)
 
@@ -120,7 +121,8 @@ def _follow(worker: Worker, group: Processes) -> int:
         state = worker.state()
         group.hand(state)
         worker.set_buffers(*state[1:])
-        worker.compute_shares(*told)
+        lease, upcoming, lr = told
+        worker.compute_shares(Lease.from_json(lease), None if upcoming is None else Lease.from_json(upcoming), lr)
     return 0
 
 

@@ -9,6 +9,7 @@ import torch
 
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.trainer.checkpoint.tree import flatten, restore
+from augpipe.trainer.exchange.objects import parse_json
 
 _JSON = "json"
 
@@ -50,4 +51,4 @@ def read_state(path: Path) -> Any:
             tensors = {name: torch.from_numpy(archive[f"{number:06}"]) for number, name in enumerate(names)}
     except (KeyError, EOFError) as error:
         raise ValueError(f"{path} is no state of a server: {error}") from error
-    return restore(text, tensors)
+    return restore(parse_json(text), tensors.__getitem__)

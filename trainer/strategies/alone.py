@@ -40,18 +40,18 @@ class Alone:
         return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
 
     def collect(self, scaled: bool) -> Found:
-        """Look at the gradients."""
+        """Look at the gradients: they are finite where their norm is, and counted only where it is not."""
         gradients = [_numbers(parameter.grad) for parameter in self._names if parameter.grad is not None]
-        norm = 0.0
-        looks = scaled
-        if self._clip_norm is not None or not scaled:
-            total = nn.utils.get_total_norm(gradients)
-            looks = scaled or not math.isfinite(total)
-            if self._clip_norm is not None:
-                self._norm_like, norm = total, float(total)
-        non_finite = int(sum(count_non_finite(one) for one in gradients)) if looks else 0
+        self._norm_like = nn.utils.get_total_norm(gradients)
+        norm = self._read(self._norm_like)
+        non_finite = 0 if math.isfinite(norm) else int(sum(count_non_finite(one) for one in gradients))
         # the root of a square is the number itself, to the last bit
-        return Found(square_sum=norm * norm, num_bad=non_finite, non_finite=non_finite)
+        square_sum = 0.0 if self._clip_norm is None else norm * norm
+        return Found(square_sum=square_sum, num_bad=non_finite, non_finite=non_finite)
+
+    def _read(self, norm: Tensor) -> float:
+        """Bring the gradients' norm to the host: where a step waits for a GPU."""
+        return float(norm)
 
     def update(self, decision: Decision) -> StepReport:
         """Unscale, clip, update, drop the gradients."""
@@ -61,7 +61,8 @@ class Alone:
                 torch._foreach_mul_(gradients, decision.inverse_scale)
             if decision.norm is not None and self._clip_norm is not None:
                 # in the norm's own dtype, as torch.nn.utils.clip_grad_norm_ does it
-                nn.utils.clip_grads_with_norm_(self._names, self._clip_norm, self._norm_like.new_tensor(decision.norm))
+                norm = torch.full_like(self._norm_like, decision.norm)
+                nn.utils.clip_grads_with_norm_(self._names, self._clip_norm, norm)
             self.optimizer.step()
         for parameter in self._names:
             parameter.grad = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -110,12 +110,13 @@ class Ddp(Alone):
         if self._hook_state is None:
             self.meter.add("gradients", self._bytes_a_step)
         self._agreement.check()
-        self._compare_options()
         return super().collect(scaled)
 
-    def _compare_options(self) -> None:
-        """Refuse optimizers whose options differ; DDP itself would never tell."""
-        mine = torch.tensor([self._agreement.digest()], dtype=torch.float64, device=self._device)
+    def _read(self, norm: Tensor) -> float:
+        """As alone; the same copy brings everyone's options, and optimizers whose options differ are refused: DDP
+        itself would never tell."""
+        digest = self._agreement.digest()
+        mine = torch.full((1,), digest, dtype=torch.float64, device=self._device)
         everyones = [torch.empty_like(mine) for _ in range(dist.get_world_size(self._group))]
         self.meter.add("control", (len(everyones) - 1) * mine.nbytes)
 
@@ -124,14 +125,25 @@ class Ddp(Alone):
 
         what = "optimizer options of the other ranks"
         if self._issuer is not None:
-            self._issuer.submit(what, collective, self._timeout_s).wait()
+            self._issuer.submit(what, collective, self._group, self._timeout_s).wait()
         else:
             try:
-                collective().wait(timedelta(seconds=self._timeout_s))
+                # on a GPU the host does not wait here, and torch's own watchdog keeps the group's timeout
+                timeout = () if self._device.type == "cuda" else (timedelta(seconds=self._timeout_s),)
+                collective().wait(*timeout)
             except RuntimeError as error:
                 raise not_answered("ddp", what, self._timeout_s, error) from error
-        told = torch.cat(everyones).tolist()
-        self._agreement.compare(told[dist.get_rank(self._group)], told, range(len(told)))
+        found, *told = torch.cat([norm.to(mine).view(1), *everyones]).tolist()
+        self.flush()
+        self._agreement.compare(digest, told, range(len(told)))
+        return float(found)
+
+    def flush(self) -> None:
+        """Weights are whole whenever `step` is not running; raises `SyncError` where an exchange has failed."""
+        if self._hook_state is not None:
+            self._hook_state.check()
+        if self._issuer is not None:
+            self._issuer.check()
 
     def update(self, decision: Decision) -> StepReport:
         """As alone."""

@@ -14,7 +14,7 @@ from torch.futures import Future
 from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange import Bucket, Piece, cut, interleaved
-from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
+from augpipe.trainer.exchange.bucket import BucketExchange
 from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.exchange.issuer import Issuer
@@ -69,8 +69,6 @@ class ButterflyState:
         """The model's, as they came so far."""
         self._knows_all = False
         """Whether those are all."""
-        self._is_spoilt = False
-        """Something in this backward was not finite, as all ranks know."""
         self._begin_backward()
 
     def _begin_backward(self) -> None:
@@ -95,11 +93,12 @@ class ButterflyState:
         gradients = given.gradients()
         exchange = self._exchange or self.start(buffer.device)
         if given.index() == 0:
+            if self._error_feedback and self._is_complete:
+                self._threads.read_controls(self._under_way)
+                if any(one.gathered_non_finite for one in self._under_way):
+                    # a scaler has left that step out, and what was to be made up for was as far off as its gradients
+                    exchange.scale_residuals(0.0, "reduce", "gather")
             self._begin_backward()
-            if self._is_spoilt:
-                # a scaler has left that step out, and what was to be made up for was as far off as its gradients
-                exchange.scale_residuals(0.0, "reduce", "gather")
-                self._is_spoilt = False
         # not by shapes: after the first step DDP orders parameters anew, and layers of equal shape change places
         addresses = [parameter.data_ptr() for parameter in given.parameters()]
         exempt = [i for i, gradient in enumerate(gradients) if self._exempt_1d and gradient.ndim <= 1]
@@ -120,6 +119,11 @@ class ButterflyState:
             # before DDP awaits its futures, out of which an error would come as a failed cast
             Variable._execution_engine.queue_callback(self._finish)
         return future
+
+    def check(self) -> None:
+        """Raise what made an exchange fail, if one did; on a GPU backward has returned before that is known."""
+        if self._exchange is not None:
+            self._threads.check()
 
     def _finish(self) -> None:
         """Await what was sent; called by autograd at the end of backward, which raises what this does."""
@@ -203,7 +207,6 @@ class ButterflyState:
         if number in self._buckets:
             before = self._buckets[number][1]
             del self._sources[before]
-            self._threads.forget(before)
             self._exchange.drop_residuals(number)
         whole = Piece(parameter=0, start=0, stop=len(values), offset=0)
         bucket = self._exchange.bucket(
@@ -233,9 +236,6 @@ class ButterflyState:
             for gradient in (source.gradients[i] for i in members):
                 gradient.copy_(bucket.values[start : start + gradient.numel()].view(gradient.shape))
                 start += gradient.numel()
-        if self._error_feedback and self._is_complete and bucket is self._under_way[-1]:
-            read_controls(self._under_way)
-            self._is_spoilt = any(one.gathered_non_finite for one in self._under_way)
         for source, _ in self._sources[bucket]:
             source.pending -= 1
             if not source.pending:
@@ -244,7 +244,7 @@ class ButterflyState:
     def on_failure(self, error: SyncError) -> None:
         """Hand the error to whoever waits for DDP's futures."""
         for bucket in self._given:
-            if bucket.pending:
+            if bucket.pending and not bucket.future.done():
                 bucket.future.set_exception(error)  # type: ignore[arg-type]
 
     def close(self) -> None:
@@ -272,7 +272,8 @@ def butterfly_hook(
     DDP's gradients become means over ranks, the same to the last bit on every rank. `no_sync`, accumulation and
     GradScaler work as without it: a block of gradients that is not finite comes out as NaN everywhere. `state.meter`
     counts bytes. A state is for one model: backward raises a `ValueError` where it is in a second one, or gradients are
-    sparse or complex, and a `SyncError` where another rank took no part.
+    sparse or complex, and a `SyncError` where another rank took no part; on a GPU the next backward raises that, and
+    `state.check()`.
 
     Args:
         codec: a name or codec as for `augpipe.trainer.codec`.

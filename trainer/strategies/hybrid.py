@@ -7,15 +7,16 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.exchange.objects import gather_bytes
 from augpipe.trainer.strategies.protocol import StepReport, Strategy
-from augpipe.trainer.strategies.state import FORMAT
+from augpipe.trainer.strategies.state import FORMAT, gather_states
 from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, is_scaled
 
 
@@ -136,6 +137,7 @@ class Hybrid:
         found = [part.collect(scaled) for part in self._parts]
         if self._clip_norm is not None or scaled:
             found += self._of_model_axis(found.pop())
+        self._split.issuer.check()  # of features and deltas that did not end in time, too
         return Found(
             square_sum=math.fsum(one.square_sum for one in found),
             num_bad=sum(one.num_bad for one in found),
@@ -153,11 +155,14 @@ class Hybrid:
         issuer.submit(
             "gradient norms of the other model ranks",
             lambda: dist.all_gather(everyones, sent, group=mesh.model, async_op=True),
+            mesh.model,
             self._timeout_s,
         ).wait()
+        found = torch.stack(everyones).tolist()
+        issuer.check()  # what did not end in time left nothing worth reading
         return [
             Found(square_sum=square_sum, num_bad=int(num_bad), non_finite=int(non_finite))
-            for square_sum, num_bad, non_finite in torch.stack(everyones).tolist()
+            for square_sum, num_bad, non_finite in found
         ]
 
     def update(self, decision: Decision) -> StepReport:
@@ -176,6 +181,7 @@ class Hybrid:
         """Await every weight."""
         for part in self._parts:
             part.flush()
+        self._split.issuer.check()
 
     def set_lr(self, factor: float) -> None:
         """Set every group's learning rate to `factor` times its first one."""
@@ -192,17 +198,18 @@ class Hybrid:
         return {"format": FORMAT, "kind": "split", "model_size": model_size, "rest": rest, "shards": shards}
 
     def full_optimizer_state(self) -> dict[str, Any]:
-        """Both states, whole, with the shards of all model ranks, on every rank; for as many model ranks."""
+        """Both states, whole, with the shards of all model ranks (on the CPU), on every rank; for as many model
+        ranks."""
         rest = None if self._rest is None else self._rest.full_optimizer_state()
-        shards = self._shards.full_optimizer_state()
-        mesh = self._split.mesh
-        everyones: list[Any] = [None] * mesh.model_size
-        self._split.issuer.submit(
-            "optimizer states of the other model ranks",
-            lambda: dist.all_gather_object(everyones, shards, group=mesh.model),
-            self._timeout_s,
-        ).wait()
+        everyones = gather_states(self._shards.full_optimizer_state(), self._gather_of_model_axis)
         return self._state(rest, dict(enumerate(everyones)))
+
+    def _gather_of_model_axis(self, mine: Tensor) -> list[Tensor]:
+        """Every model rank's (num_bytes,) uint8 on the CPU."""
+        group, found = self._split.mesh.model, list[Tensor]()
+        what = "optimizer states of the other model ranks"
+        self._split.issuer.submit(what, lambda: found.extend(gather_bytes(mine, group)), group, self._timeout_s).wait()
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up this rank's state, or a full or merged one of as many model ranks."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -19,7 +20,7 @@ from augpipe.trainer.strategies.fences import Fences
 from augpipe.trainer.strategies.flat_buffers import Plan, in_memory_order
 from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard, merge, own_slices, shard_state
 from augpipe.trainer.strategies.protocol import StepReport
-from augpipe.trainer.strategies.state import named_groups
+from augpipe.trainer.strategies.state import gather_states, named_groups
 from augpipe.trainer.strategies.update import Decision, Found, clip_factor, is_scaled
 
 
@@ -163,8 +164,8 @@ class Lazy(BucketStrategy):
         return shard | self._exchange.residual_state("reduce")
 
     def full_optimizer_state(self) -> dict[str, Any]:
-        """All ranks' shards, merged, on every rank."""
-        return merge(self._exchange.gather_objects(self.state_dict()))
+        """All ranks' shards, merged, on every rank; on the CPU."""
+        return merge(gather_states(self.state_dict(), partial(self._exchange.gather_bytes, "optimizer states")))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up this rank's shard, or a full state, whichever strategy it is from."""
@@ -191,6 +192,7 @@ class Lazy(BucketStrategy):
         """Flush, end the threads, take fences and hooks off."""
         try:
             self.flush()
+            self._threads.settle()
         finally:
             self._fences.remove()
             super().close()

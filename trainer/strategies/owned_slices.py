@@ -175,6 +175,7 @@ def load_shard(
     """Take up a shard of the same slices or a full state; returns the residuals of encoded updates."""
     load_groups(optimizer, groups, state)
     full = state["kind"] == "full"
+    group_of = {weight: group for group in optimizer.param_groups for weight in group["params"]}
     residuals: dict[OwnedSlice, Tensor] = {}
     for piece in owned:
         name, parameter = plan.names[piece.index], plan.parameters[piece.index]
@@ -195,7 +196,10 @@ def load_shard(
                 residuals[piece] = kept[piece.range].clone()
         optimizer.state.pop(piece.weight, None)
         if values is not None:
-            optimizer.state[piece.weight] = {key: copied(value, piece.weight, key) for key, value in values.items()}
+            group = group_of[piece.weight]
+            optimizer.state[piece.weight] = {
+                key: copied(value, piece.weight, key, group) for key, value in values.items()
+            }
     return residuals
 
 

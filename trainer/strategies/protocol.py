@@ -28,7 +28,8 @@ class StepReport:
     """Gradient values that were not finite, over all ranks; `ddp` and one rank alone count what is left after
     averaging."""
     exposed_s: float
-    """Seconds, since the last report, that this rank's main thread waited for other ranks."""
+    """Seconds, since the last report, that this rank's main thread waited for other ranks; under NCCL only those in
+    which it waited to read what the exchanges had found."""
     bytes_sent: dict[str, int] = field(default_factory=dict)
     """Bytes this rank sent since the last report, by payload class (see `Meter`)."""
 

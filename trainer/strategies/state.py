@@ -1,11 +1,15 @@
 """Optimizer state by parameter name: the form that any strategy at any world size can take up."""
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from augpipe.trainer.checkpoint.tree import flatten, restore
 
 FORMAT = 2
 
@@ -53,6 +57,34 @@ def full_state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> dict[
     }
 
 
+def gather_states(mine: Any, gather: Callable[[Tensor], list[Tensor]]) -> list[Any]:
+    """Every rank's state of dicts, lists, tuples, numbers, texts and tensors; on the CPU, and as JSON and plain bytes.
+
+    Args:
+        mine: this rank's.
+        gather: gives every rank's (num_bytes,) uint8, in the order of ranks.
+    """
+    text, tensors = flatten(mine)
+    about = {place: [str(tensor.dtype).removeprefix("torch."), *tensor.shape] for place, tensor in tensors.items()}
+    header = json.dumps([text, about]).encode()
+    first = torch.frombuffer(bytearray(len(header).to_bytes(8, "little") + header), dtype=torch.uint8)
+    packed = torch.cat([first, *(tensor.reshape(-1).view(torch.uint8) for tensor in tensors.values())])
+    return [_unpacked(one) for one in gather(packed)]
+
+
+def _unpacked(packed: Tensor) -> Any:
+    """The inverse of what `gather_states` packs."""
+    start = 8 + int.from_bytes(packed[:8].numpy().tobytes(), "little")
+    text, about = json.loads(packed[8:start].numpy().tobytes())
+    tensors = {}
+    for place, (name, *shape) in about.items():
+        dtype: torch.dtype = getattr(torch, name)
+        stop = start + math.prod(shape) * dtype.itemsize
+        tensors[place] = packed[start:stop].clone().view(dtype).view(shape)
+        start = stop
+    return restore(json.loads(text), tensors.__getitem__)
+
+
 def load_groups(optimizer: Optimizer, ours: list[list[str]], state: Mapping[str, Any]) -> None:
     """Take up the groups' options; the groups must be of the same parameters as `ours`, by name."""
     theirs = [list(group["params"]) for group in state["groups"]]
@@ -94,7 +126,7 @@ def load_full_state(optimizer: Optimizer, names: Mapping[nn.Parameter, str], sta
             if saved is None:
                 optimizer.state.pop(parameter, None)
                 continue
-            optimizer.state[parameter] = {key: copied(value, parameter, key) for key, value in saved.items()}
+            optimizer.state[parameter] = {key: copied(value, parameter, key, group) for key, value in saved.items()}
 
 
 def per_weight(value: Any, shape: torch.Size, key: str) -> bool:
@@ -102,9 +134,14 @@ def per_weight(value: Any, shape: torch.Size, key: str) -> bool:
     return isinstance(value, Tensor) and value.shape == shape and not (value.ndim == 0 and key in NOT_PER_WEIGHT)
 
 
-def copied(value: Any, parameter: nn.Parameter, key: str) -> Any:
-    """A copy of a state's entry; only what has a number for each weight follows the weight to its device."""
+def copied(value: Any, parameter: nn.Parameter, key: str, group: Mapping[str, Any]) -> Any:
+    """A copy of a state's entry; what has a number for each weight follows the weight to its device.
+
+    So does everything in a param group that is fused or capturable: torch counts its steps there, as
+    `Optimizer.load_state_dict` knows.
+    """
     if not isinstance(value, Tensor):
         return value
-    device = parameter.device if per_weight(value, parameter.shape, key) else value.device
+    all_there = group.get("fused") or group.get("capturable")
+    device = parameter.device if all_there or per_weight(value, parameter.shape, key) else value.device
     return value.detach().to(device, copy=True)

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
@@ -54,16 +54,25 @@ def is_scaled(scaler: GradScaler | None) -> bool:
     return scaler is not None and scaler.is_enabled()
 
 
+class HostScaler(GradScaler):
+    """A scaler whose scale lies in the host's memory, where strategies decide: nobody waits for a GPU to learn it."""
+
+    def __init__(self, init_scale: float = 2.0**16) -> None:
+        super().__init__("cpu", init_scale=init_scale)
+        self.scale(torch.zeros((), device="cpu"))  # the scale is made where the first loss is
+
+
 class AgreedScaler:
     """Tells a scaler, by its public methods alone, what all ranks agreed on.
 
     The scaler looks for non-finite gradients in one optimizer of this rank's. Here it is shown an optimizer of one
-    weight whose gradient is infinite exactly when any rank found something that is not finite.
+    weight, where its scale is, whose gradient is infinite exactly when any rank found something that is not finite.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._weight = nn.Parameter(torch.zeros(1, device=device))
-        self._optimizer = torch.optim.SGD([self._weight], lr=0.0)
+        self._on_host, self._on_device = (
+            torch.optim.SGD([torch.zeros(1, device=place, requires_grad=True)], lr=0.0) for place in ("cpu", device)
+        )
 
     def decide(self, scaler: GradScaler | None, found: Found, clip_norm: float | None) -> Decision:
         """What follows from what was found; the scaler has updated its scale after this."""
@@ -72,11 +81,12 @@ class AgreedScaler:
             found_inf = found.num_bad > 0
             scale = scaler.get_scale()
             # as torch has it: the reciprocal in double, rounded to float32
-            inverse_scale = float(torch.tensor(1.0 / scale, dtype=torch.float32))
-            self._weight.grad = torch.full_like(self._weight, float("inf") if found_inf else 0.0)
-            scaler.unscale_(self._optimizer)
-            scaler.step(self._optimizer)
-            scaler.update()
+            inverse_scale = float(np.float32(1.0 / scale))
+            shown = self._on_host if isinstance(scaler, HostScaler) else self._on_device
+            (weight,) = shown.param_groups[0]["params"]
+            weight.grad = torch.full_like(weight, math.inf if found_inf else 0.0)
+            scaler.unscale_(shown)
+            scaler.update()  # without a step, which would ask the device for what is known here
             residual_factor = 0.0 if found_inf else scaler.get_scale() / scale
         return Decision(
             norm=None if clip_norm is None else math.sqrt(found.square_sum) * inverse_scale,

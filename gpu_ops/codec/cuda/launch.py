@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
 from augpipe.gpu_ops.codec.cuda import codes as codec_codes
 from augpipe.gpu_ops.codec.cuda import four_bit as codec_four_bit
 from augpipe.gpu_ops.codec.cuda import one_bit as codec_one_bit
-from augpipe.gpu_ops.codec.cuda.chunks import CHUNK, LAUNCH_BOUNDS, THREADS, WARPS
-from augpipe.gpu_ops.image.cuda.launch import _compiled, _launch, _lock
+from augpipe.gpu_ops.codec.cuda import rows as codec_rows
+from augpipe.gpu_ops.codec.cuda.chunks import CHUNK, LAUNCH_BOUNDS, ROW_BYTES, THREADS, WARPS
+from augpipe.gpu_ops.cuda.memory import WARP
+from augpipe.gpu_ops.image.cuda.launch import MAX_GRID_ROWS, _compiled, _launch, _lock
 
 CODEC_KERNELS: dict[str, tuple[Callable[..., None], str]] = {
     "largest_magnitudes": (codec_codes.largest_magnitudes, f"void({', '.join(['int64'] * 4)})"),
@@ -28,6 +31,7 @@ CODEC_KERNELS: dict[str, tuple[Callable[..., None], str]] = {
     "encode_signs": (codec_one_bit.encode_signs, f"void({', '.join(['int64'] * 5)})"),
     "join_partials": (codec_one_bit.join_partials, f"void({', '.join(['int64'] * 4)})"),
     "decode_signs": (codec_one_bit.decode_signs, f"void({', '.join(['int64'] * 6)})"),
+    "add_rows": (codec_rows.add_rows, f"void({', '.join(['int64'] * 7)})"),
 }
 """Every kernel by name, with its signature."""
 
@@ -161,12 +165,31 @@ def decode(kernel: str, launch: Launch, add: bool, levels: int = 0) -> None:
     _queue(kernel, launch, slices.chunks, slices.messages, slices.block, slices.chunks, levels, int(add))
 
 
+def add_rows(
+    values: int, rows: int, *, row_bytes: int, num_rows: int, num: int, share: float, factor: float, stream: int
+) -> None:
+    """Queue factor * (share * values + share * row 0 + ...) over the `num` float32 at `values`.
+
+    Args:
+        rows: device address of the first of `num_rows` rows of `num` float32, `row_bytes` apart.
+    """
+    grid = -(-num // (WARP * WARPS)), 1
+    units = [int(np.float32(one).view(np.int32)) for one in (share, factor)]
+    with _lock:
+        kernel = _kernel("add_rows")
+    _launch(kernel, grid, THREADS, stream, values, rows, row_bytes, num_rows, num, *units)
+
+
 def _queue(name: str, launch: Launch, warps: int, *arguments: int) -> None:
-    """One launch over all slices, with so many warps for each block."""
+    """One launch over all slices, or over as many as a grid takes, with so many warps for each block."""
     with _lock:
         kernel = _kernel(name)
-    grid = max(-(-launch.slices.most_blocks * warps // WARPS), 1), launch.slices.num
-    _launch(kernel, grid, THREADS, launch.stream, launch.table, *arguments)
+    slices = launch.slices
+    blocks = max(-(-slices.most_blocks * warps // WARPS), 1)
+    for first in range(0, slices.num, MAX_GRID_ROWS):
+        grid = blocks, min(slices.num - first, MAX_GRID_ROWS)
+        table = launch.table + first * slices.messages * ROW_BYTES
+        _launch(kernel, grid, THREADS, launch.stream, table, *arguments)
 
 
 @cache

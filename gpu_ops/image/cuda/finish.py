@@ -1,7 +1,8 @@
 """The CUDA loop over rendered images: the steps of their colours, and how levels become a batch's numbers.
 
 A thread block belongs to one image, whose levels the fused kernel has written; they are changed in place. A step that
-looks at the whole image waits for all threads of its block, which count levels in memory that they share.
+looks at the whole image waits for all threads of its block, which count levels in memory that they share. From the same
+levels a step makes what the CPU's makes of them, within a level: see `gpu_ops.image.finish`.
 """
 
 import math

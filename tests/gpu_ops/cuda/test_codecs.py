@@ -29,6 +29,7 @@ VECTORS = {
     "encode_signs": {("ld.global.nc.", 128)},
     "join_partials": set(),
     "decode_signs": {("ld.global.", 128), ("st.global.", 128)},
+    "add_rows": set(),
 }
 """Bits that one instruction moves: four numbers, or four bfloat16. Four codes of eight bits are one uint32."""
 LARGEST_NUM_REGISTERS = 64

@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
+from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+from augpipe.gpu_ops.codec.cuda.chunks import ROW_BYTES as SLICE_BYTES
 from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.pack import PACK_RECORD_BYTES
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
@@ -43,3 +45,19 @@ def test_more_images_than_a_grid_takes_are_packed_by_several_launches(
 ) -> None:
     launch.pack_rgbx(1000, num=65_537, max_pixels=9, stream=0)
     assert launches == [(65_535, (1000,)), (2, (1000 + 65_535 * PACK_RECORD_BYTES,))]
+
+
+@pytest.mark.parametrize("messages", [1, 3])
+def test_more_slices_than_a_grid_takes_are_several_launches(messages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins at its own first slice's row of the table."""
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(codec_launch, "_kernel", lambda name: None)
+    monkeypatch.setattr(
+        codec_launch, "_launch", lambda kernel, grid, block, stream, table, *rest: found.append((grid[1], table))
+    )
+    slices = tuple((0, (0,) * messages, 1) for _ in range(2 * 65_535 + 3))
+    cut = codec_launch.cut_slices.__wrapped__(slices, 256, 4)
+    launched = codec_launch.Launch(slices=cut, table=1000, stream=0)
+    codec_launch.decode("decode_codes", launched, False)
+    row_bytes = messages * SLICE_BYTES
+    assert found == [(65_535, 1000), (65_535, 1000 + 65_535 * row_bytes), (3, 1000 + 2 * 65_535 * row_bytes)]

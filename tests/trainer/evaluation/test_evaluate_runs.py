@@ -20,6 +20,7 @@ from augpipe import Loader, SampleError
 from augpipe.cli.app import app
 from augpipe.datasets.open import open_source
 from augpipe.sources import Subset
+from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.config import load_config
 from augpipe.trainer.evaluation import TOGETHER, Comparison, Views, evaluate_runs
 from augpipe.trainer.evaluation.files import write_files
@@ -53,7 +54,7 @@ def test_views_are_averaged_as_by_hand(
 ) -> None:
     out, result = trained
     found = evaluate_runs(out, views)
-    model: Any = network_of(out, f"step-{result.step:09}", tmp_path, "common/ema/module.")
+    model: Any = network_of(out, f"step-{result.step:09}", "common/ema/module.")
     recipe = evaluation_recipe(load_config(out / "config.toml").data)
     source = open_source(photos)
     for number in range(NUM):
@@ -106,12 +107,10 @@ def test_an_ensemble_is_the_weighted_mean(trained: tuple[Path, Result], other: P
 
 
 def test_running_statistics_are_averaged_over_ranks() -> None:
-    owns = [{"buffers": {"running_mean": torch.full((2,), value)}} for value in (1.0, 4.0)]
-    stub: Any = SimpleNamespace(checkpoint=SimpleNamespace(of_all_ranks=lambda entries: owns))
-    model = nn.BatchNorm2d(2)
-    TrainedRun._average_buffers(stub, model, "buffers")
-    assert model.running_mean is not None and model.running_mean.tolist() == [2.5, 2.5]
-    assert model.running_var is not None and model.running_var.tolist() == [1.0, 1.0]
+    owns = [{"buffers": {"running_mean": torch.full((2,), value), "steps": torch.tensor(3)}} for value in (1.0, 4.0)]
+    stub: Any = SimpleNamespace(of_all_ranks=lambda entries: [*owns, {}])
+    found = Checkpoint.averaged_buffers(stub, "buffers")
+    assert found.keys() == {"running_mean"} and found["running_mean"].tolist() == [2.5, 2.5]
 
 
 @pytest.mark.parametrize("views", [Views(), Views(scales=(18, 20), dense=True)])

@@ -47,7 +47,7 @@ def test_points_are_a_plain_loops(
     for curve in found.curves:  # a shift of 300 levels and a lens of 0.39 are too much
         assert [point.strength for point in curve.points] == [0.0, 1.0]
     assert len(answers) == 2 * 3  # one without an op serves both curves of a run
-    model = network_of(out, f"step-{result.step:09}", tmp_path, "common/ema/module.")
+    model = network_of(out, f"step-{result.step:09}", "common/ema/module.")
     crop, *others = evaluation_recipe(load_config(out / "config.toml").data).ops
     shares = []
     for more, answer in zip(((), (ops.ColorCast(max_shift=200, step=None),), BENT.ops[1:]), answers, strict=False):

@@ -1,7 +1,6 @@
 """The one thread that issues: its order, whose failure is whose, and what a wait on a card is for."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event, current_thread
 from types import SimpleNamespace
@@ -14,9 +13,12 @@ from augpipe.trainer.exchange import threads as threads_module
 from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.threads import ExchangeThreads
+from tests.trainer.exchange.cards import Stream, queued_work
 from tests.trainer.exchange.test_threads import Bucket, Handler
 
 CPU = torch.device("cpu")
+CARD = torch.device("cuda")
+GROUP: Any = SimpleNamespace()
 
 
 def work(log: list[object] | None = None) -> Any:
@@ -68,7 +70,7 @@ def test_two_exchanges_and_more_have_one_order(issuer: Issuer, monkeypatch: pyte
     first.begin("reduce", slow)
     second.begin("reduce", quick)
     first.begin("gather", slow)
-    pending = issuer.submit("something of ours", other, 3.0)
+    pending = issuer.submit("something of ours", other, GROUP, 3.0)
     second.begin("gather", quick)
     pending.wait()
     second.wait_gathered(quick)
@@ -81,7 +83,9 @@ def test_two_exchanges_and_more_have_one_order(issuer: Issuer, monkeypatch: pyte
     ]
     assert timeouts == [timedelta(seconds=3)]
     first.close()
-    assert issuer.submit("what follows", work, 3.0).wait() is None, "closing one exchange ended the others' thread"
+    assert issuer.submit("what follows", work, GROUP, 3.0).wait() is None, (
+        "closing one exchange ended the others' thread"
+    )
     second.close()
 
 
@@ -112,56 +116,78 @@ def test_errors_name_what_was_waited_for(issuer: Issuer) -> None:
         raise RuntimeError("it ran for too long")
 
     with pytest.raises(SyncError, match=r"one: waited for the norms, at most 2 s, and got: division .*A rank has died"):
-        issuer.submit("norms", lambda: 1 / 0, 2.0).wait()
+        issuer.submit("norms", lambda: 1 / 0, GROUP, 2.0).wait()
     with pytest.raises(SyncError, match=r"one: waited for the sums, at most 0\.5 s, and got: it ran for too long"):
-        issuer.submit("sums", lambda: SimpleNamespace(wait=endless), 0.5).wait()
+        issuer.submit("sums", lambda: SimpleNamespace(wait=endless), GROUP, 0.5).wait()
     free = Event()
-    held = issuer.submit("first", lambda: free.wait(5) and work(), 5.0)
+    held = issuer.submit("first", lambda: free.wait(5) and work(), GROUP, 5.0)
     with pytest.raises(SyncError, match=r"the second, at most 0\.05 s, and got: what is to be issued before it did no"):
-        issuer.submit("second", work, 0.05).wait()
+        issuer.submit("second", work, GROUP, 0.05).wait()
     free.set()
     held.wait()
-    issuer.submit("third", work, 2.0).wait()
+    issuer.submit("third", work, GROUP, 2.0).wait()
 
 
 def test_a_closed_issuer_takes_no_more(issuer: Issuer) -> None:
     """What is in it is issued first; closing twice is fine."""
-    last = issuer.submit("last", work, 2.0)
+    last = issuer.submit("last", work, GROUP, 2.0)
     issuer.close()
     last.wait()
     issuer.close()
     with pytest.raises(RuntimeError, match="one is closed: build the strategy anew"):
-        issuer.submit("more", work, 2.0)
+        issuer.submit("more", work, GROUP, 2.0)
 
 
 def test_waits_add_up_until_they_are_told(issuer: Issuer) -> None:
-    pending = issuer.submit("it", work, 2.0)
+    pending = issuer.submit("it", work, GROUP, 2.0)
     assert issuer.take_exposed_s() == 0.0
     pending.wait()
     assert issuer.take_exposed_s() > 0.0
     assert issuer.take_exposed_s() == 0.0
 
 
-def test_on_a_card_it_waits_for_the_callers_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_card_it_waits_for_the_callers_stream(card: Stream) -> None:
     """The issuing thread's stream waits for what the caller had queued when it submitted, not for what came later."""
-    seen: list[object] = []
-    queued = ["before"]
-
-    @contextmanager
-    def on(_stream: object) -> Iterator[None]:
-        yield
-
-    own = SimpleNamespace(wait_event=seen.append)
-    callers = SimpleNamespace(record_event=lambda: tuple(queued))
-    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: own)
-    monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: callers)
-    issuer = Issuer("card", torch.device("cuda"))
+    issuer = Issuer("card", CARD)
     free = Event()
     issuer.put(lambda _stream: free.wait(5) and None)
-    pending = issuer.submit("it", work, 2.0)
-    queued.append("after")
+    pending = issuer.submit("it", queued_work, GROUP, 2.0)
+    card.queued.append("after")
     free.set()
     pending.wait()
     issuer.close()
-    assert seen == [("before",)]
+    assert card.seen == [("before",)]
+
+
+def test_on_a_card_nobody_waits_and_a_deadline_is_kept(card: Stream) -> None:
+    """What does not end: its group is ended once the failure can be found, and whoever comes next is told its name."""
+    issuer, ended = Issuer("card", CARD), Event()
+    found: list[object] = []
+
+    def abort() -> None:
+        found.append(issuer.failure)
+        ended.set()
+
+    group: Any = SimpleNamespace(abort=abort)
+    issuer.submit("quick", queued_work, group, 0.05).wait()
+    issuer.submit("features", lambda: queued_work(lambda: False), group, 0.05).wait()
+    issuer.check()
+    assert ended.wait(5)
+    message = r"card: waited for the features, at most 0\.05 s, and got: it did not end. A rank has died"
+    for call in (issuer.check, lambda: issuer.submit("more", queued_work, group, 1.0)):
+        with pytest.raises(SyncError, match=message):
+            call()
+    assert found == [issuer.failure]
+    issuer.close()
+
+
+def test_a_failure_that_cannot_be_told_costs_no_other_deadline(card: Stream, caplog: pytest.LogCaptureFixture) -> None:
+    """And the group is ended all the same."""
+    issuer, ended = Issuer("card", CARD), [Event(), Event()]
+    groups: list[Any] = [SimpleNamespace(abort=event.set) for event in ended]
+    told: list[Exception] = []
+    for group, fail in zip(groups, (lambda _error: 1 / 0, told.append), strict=True):
+        issuer.finish(queued_work(lambda: False), group, 0.05, fail)
+    assert all(event.wait(5) for event in ended)
+    issuer.close()
+    assert len(told) == 1 and "ZeroDivisionError" in caplog.text

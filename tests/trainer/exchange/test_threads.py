@@ -14,23 +14,11 @@ import torch
 from augpipe.trainer.exchange import butterfly, fill_buckets
 from augpipe.trainer.exchange import threads as module
 from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.threads import ExchangeThreads
+from tests.trainer.exchange.cards import queued_work
 
 STAGES = ("pack_reduce", "reduce", "pack_gather", "unpack_gather")
-
-
-class Stream:
-    """A CUDA stream that notes what its events come after."""
-
-    done: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-
-    def wait_event(self, event: tuple[str, ...]) -> None:
-        Stream.seen = event
-
-    def record_event(self) -> tuple[str, ...]:
-        sleep(0.1)  # long enough for a thread that was woken too early
-        return Stream.done
 
 
 class Bucket:
@@ -40,7 +28,7 @@ class Bucket:
 
     def __init__(self, number: int = 0, **seconds: float) -> None:
         self.label = f"bucket {number}"
-        self.reduced, self.done = Event(), Event()
+        self.reduced, self.done = Mark(), Mark()
         self.done.set()
         for stage in STAGES:
             setattr(self, stage, lambda stage=stage: sleep(seconds.get(stage, 0.0)))
@@ -117,38 +105,15 @@ def test_one_thread_issues_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPa
     assert all(handler.told.index(("before", b.label)) < handler.told.index(("after", b.label)) for b in buckets)
 
 
-def test_a_wait_on_a_card_is_for_the_last_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It makes the stream wait for the event recorded after unpacking, not for one of an earlier stage."""
-
-    @contextmanager
-    def on(_stream: Stream) -> Iterator[None]:
-        yield
-
-    def at(name: str) -> Any:
-        return lambda: setattr(Stream, "done", (*Stream.done, name))
-
-    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: Stream())
-    monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: Stream())
-    bucket: Any = Bucket()
-    for name in STAGES:
-        setattr(bucket, name, at(name))
-    with started(monkeypatch, device="cuda") as (threads, _, _):
-        threads.begin("reduce", bucket)
-        threads.begin("gather", bucket)
-        threads.wait_gathered(bucket)
-        assert Stream.seen == STAGES
-
-
 def test_waits_add_up_until_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is counted of a bucket that is ready, not even the time to look."""
     now = iter(range(100))
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(now)))
-    monkeypatch.setattr(module, "read_controls", lambda buckets: None)
+    monkeypatch.setattr(module, "read_controls", lambda buckets, check: None)
     with started(monkeypatch) as (threads, _, _):
         bucket: Any = Bucket()
         for _ in range(3):
-            bucket.done = Event()
+            bucket.done = Mark()
             bucket.done.wait = bucket.done.set
             threads.wait_gathered(bucket)
             threads.wait_gathered(bucket)
@@ -207,3 +172,58 @@ def test_a_collective_without_an_end_is_waited_for_with_a_timeout(monkeypatch: p
             threads.wait_reduced(bucket)
         with pytest.raises(SyncError, match=message):
             threads.call("norms", lambda group: None)
+
+
+@pytest.mark.usefixtures("card")
+def test_on_a_card_all_is_queued_before_any_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All stages of 25 buckets: nothing waits on the host, with a timeout or without."""
+    exchange = butterfly(fill_buckets([64] * 25, [0] * 25, {0: 64}), 2)
+    queued: list[str] = []
+    buckets: list[Any] = [Bucket(number) for number in range(25)]
+    for bucket in buckets:
+        for stage in STAGES:
+            setattr(bucket, stage, lambda stage=stage, bucket=bucket: queued.append(f"{stage} {bucket.label}"))
+    is_done = Event()
+    with started(monkeypatch, device="cuda", all_to_all_single=lambda *_, **__: queued_work(is_done.is_set)) as (
+        threads,
+        _,
+        _,
+    ):
+        for collective in exchange.collectives:
+            threads.begin(collective.phase, buckets[collective.bucket])
+        for bucket in buckets:
+            threads.wait_gathered(bucket)
+        assert not is_done.is_set() and len(queued) == len(set(queued)) == 100
+        is_done.set()
+
+
+@pytest.mark.usefixtures("card")
+def test_on_a_card_what_does_not_end_becomes_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By its name, in the log and for all who come later; and the group is ended, so that no stream waits for ever."""
+    ended = Event()
+    bucket: Any = Bucket()
+    with started(
+        monkeypatch, device="cuda", timeout_s=0.1, all_to_all_single=lambda *_, **__: queued_work(lambda: False)
+    ) as (threads, handler, _):
+        threads._group = SimpleNamespace(abort=ended.set)  # type: ignore[assignment]
+        threads.begin("reduce", bucket)
+        threads.wait_reduced(bucket)  # the stream does
+        assert ended.wait(5)
+        with pytest.raises(SyncError, match=r"gradients of bucket 0 from the other ranks, at most 0\.1 s, .*not end"):
+            threads.check()
+        assert len(handler.told) == 1
+    assert "bucket 0 from the other ranks" in caplog.text
+
+
+@pytest.mark.usefixtures("card")
+def test_what_failed_is_told_and_not_what_it_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control data of an exchange that was ended is of an earlier one, and would look like another order of ranks."""
+    bucket: Any = Bucket()
+    bucket.controls = torch.zeros((2, 2, 64), dtype=torch.uint8)
+    bucket.take_controls = lambda controls: pytest.fail("stale control data was looked at")
+    with started(monkeypatch, device="cuda", all_to_all_single=lambda *_, **__: queued_work()) as (threads, _, _):
+        threads._fail("gradients of bucket 0", TimeoutError("it did not end"))
+        with pytest.raises(SyncError, match="waited for the gradients of bucket 0, .* it did not end"):
+            threads.read_controls([bucket])

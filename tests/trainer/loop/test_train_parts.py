@@ -1,6 +1,7 @@
 """The trainer's parts without processes: schedules, groups of batches, optimizers, splits, heartbeats, tables."""
 
 import copy
+import json
 import math
 import re
 import threading
@@ -99,12 +100,12 @@ def test_all_ranks_go_on_from_what_rank_0_found(
 ) -> None:
     """Here rank 1, whose own folder is empty."""
 
-    def broadcast(found: list[str | None], *, group: object, group_src: int) -> None:
-        assert found == [None, None] and group_src == 0
-        found[:] = told
+    def broadcast(found: list[str | None], group: object) -> Any:
+        assert found == [None, None]
+        return told
 
     monkeypatch.setattr(torch.distributed, "get_rank", lambda group: 1)
-    monkeypatch.setattr(torch.distributed, "broadcast_object_list", broadcast)
+    monkeypatch.setattr("augpipe.trainer.checkpoint.load.broadcast_json", broadcast)
     group: Any = None
     if told[1] is not None:
         with pytest.raises(DamagedError, match=told[1]):
@@ -291,7 +292,7 @@ def test_a_single_number_does_not_decay_either() -> None:
 
 def test_the_finite_check_skips_and_forgets() -> None:
     parameter = torch.nn.Parameter(torch.ones(3))
-    optimizer, scaler = torch.optim.SGD([parameter], lr=1.0), FiniteCheckScaler("cpu")
+    optimizer, scaler = torch.optim.SGD([parameter], lr=1.0), FiniteCheckScaler()
     for gradient, expected in ((math.nan, 1.0), (0.25, 0.75), (math.inf, 0.75), (0.25, 0.5)):
         scaler.scale((parameter * gradient).sum()).backward()
         scaler.unscale_(optimizer)
@@ -323,6 +324,42 @@ def test_a_network_that_was_tried_is_as_before() -> None:
         check_input(model, "a network", 2, 8, torch.device("cpu"))
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+class _Refused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("a_pool_backward_cuda does not have a deterministic implementation")
+
+
+class _RefusedLayer(torch.nn.Module):
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        refused: torch.Tensor = _Refused.apply(values)
+        return refused
+
+
+def test_a_backward_that_is_not_deterministic_is_refused_before_anything_is_begun() -> None:
+    """Where it is asked for alone; and what is tried leaves no gradient behind."""
+    fine = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Flatten())
+    refused = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), _RefusedLayer())
+    check_input(refused, "a network", 8, 8, torch.device("cpu"))
+    torch.use_deterministic_algorithms(True)
+    try:
+        check_input(fine, "a network", 8, 8, torch.device("cpu"))
+        check_input(fine.requires_grad_(False), "a network", 8, 8, torch.device("cpu"))
+        with pytest.raises(
+            ValueError,
+            match=r"deterministic=true, and model\.name=a network cannot be trained so on cpu: a_pool_.* does not "
+            r"have .*\. Leave deterministic out, or choose another network\.",
+        ):
+            check_input(refused, "a network", 8, 8, torch.device("cpu"))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(parameter.grad is None for model in (fine, refused) for parameter in model.parameters())
 
 
 def test_what_is_held_out_is_a_partition_and_stays() -> None:
@@ -366,20 +403,38 @@ def test_a_part_knows_the_sizes_that_the_whole_knows(tmp_path: Path) -> None:
     assert not hold_out(MemorySource(jpegs(4)), 0.5, 3)[1].knows_sizes
 
 
+def there_and_back(state: Any) -> Any:
+    text, tensors = flatten(state)
+    return restore(json.loads(text), tensors.__getitem__)
+
+
+def test_numbers_that_json_lacks_come_back() -> None:
+    text, _ = flatten([math.inf, -math.inf, math.nan, 1e308])
+    kept = [{"$float": "inf"}, {"$float": "-inf"}, {"$float": "nan"}, 1e308]
+    assert json.loads(text, parse_constant=pytest.fail) == kept
+    assert str(there_and_back([math.inf, -math.inf, math.nan])) == "[inf, -inf, nan]"
+
+
 def test_a_tree_comes_back() -> None:
     state = {"a": {0: torch.arange(3), (1, "x"): [1.5, None, True]}, "$b": (torch.tensor(2.0), math.inf), "c": "text"}
     text, tensors = flatten(state)
-    back = restore(text, tensors)
+    back = restore(json.loads(text), tensors.__getitem__)
     assert back["a"][0].tolist() == [0, 1, 2] and back["a"][1, "x"] == [1.5, None, True]
     assert back["$b"] == (torch.tensor(2.0), math.inf) and back["c"] == "text"
-    ours = {"a": {"$tensor": "text"}, "b": {"$tuple": [1]}, "c": {"$pairs": 3}}  # words of the text's own
-    assert restore(*flatten(ours)) == ours
-    numbers = restore(*flatten([np.int64(3), np.float32(0.5), np.bool_(True)]))
+    # words of the text's own
+    ours = {"a": {"$tensor": "text"}, "b": {"$tuple": [1]}, "c": {"$pairs": 3}, "d": {"$float": "1"}}
+    assert there_and_back(ours) == ours
+    numbers = there_and_back([np.int64(3), np.float32(0.5), np.bool_(True)])
     assert numbers == [3, 0.5, True] and [type(number) for number in numbers] == [int, float, bool]
     state["a"][0][0] = 9  # type: ignore[index]
     assert back["a"][0].tolist() == [0, 1, 2]
-    with pytest.raises(TypeError, match="/a is a set"):
+    with pytest.raises(TypeError, match="^a is a set, which"):
         flatten({"a": {1}})
+    with pytest.raises(TypeError, match=r"^sparse is a tensor of torch.*, which a checkpoint cannot hold"):
+        flatten({"sparse": torch.eye(3).to_sparse()})
+    assert there_and_back([torch.ones(2) * 1j])[0].tolist() == [1j, 1j]
+    with pytest.raises(TypeError, match="^a/b names two tensors"):
+        flatten({"a": {"b": torch.ones(1)}, "a/b": torch.zeros(1)})
 
 
 def test_a_table_forgets_what_came_after_the_step(tmp_path: Path) -> None:

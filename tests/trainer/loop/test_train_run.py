@@ -3,7 +3,10 @@
 import errno
 import logging
 import math
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,12 @@ from typer.testing import CliRunner
 
 from augpipe.cli.app import app
 from augpipe.trainer.checkpoint import DamagedError, Saver
-from augpipe.trainer.checkpoint.save import AtomicWriter
+from augpipe.trainer.checkpoint.save import Copied
 from augpipe.trainer.config import to_toml
 from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.loop import NotFiniteError, SaveError, run
 from augpipe.trainer.loop.evaluate import evaluate
+from augpipe.trainer.loop.world import open_world
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.report.progress import Bar
@@ -41,8 +45,8 @@ def finished(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def weights(out: Path, name: str, scratch: Path) -> dict[str, torch.Tensor]:
-    return {key: value for key, value in contents(out, name, scratch).items() if key.startswith("common/model")}
+def weights(out: Path, name: str) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in contents(out, name).items() if key.startswith("common/model")}
 
 
 def test_the_folder_of_a_run(finished: Path) -> None:
@@ -74,7 +78,7 @@ def test_the_average_is_what_is_evaluated(photos: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr("augpipe.trainer.loop.training.evaluate", noting)
     tables = {"data": {"eval_source": str(photos)}, "ema": {"decay": 0.9, "every": 1}, "epochs": 1}
     run(config(tmp_path / "run", photos, **tables))
-    saved = contents(tmp_path / "run", "step-000000005", tmp_path)
+    saved = contents(tmp_path / "run", "step-000000005")
     (found,) = seen
     for name, value in found.items():
         assert torch.equal(value, saved[f"common/ema/module.{name}"]), name
@@ -98,7 +102,7 @@ def test_an_average_that_was_never_updated_is_not_evaluated(
     monkeypatch.setattr("augpipe.trainer.loop.training.evaluate", noting)
     done = 10 if resumes else 5
     result = run(config(tmp_path / "run", photos, epochs=done // 5, ema={"decay": 0.9, "every": 20}, **held))
-    saved = contents(tmp_path / "run", f"step-{done:09}", tmp_path)
+    saved = contents(tmp_path / "run", f"step-{done:09}")
     (found,) = seen
     for name, value in found.items():
         assert torch.equal(value, saved[f"common/model/{name}"]), name
@@ -111,9 +115,9 @@ def test_an_average_that_was_never_updated_is_not_evaluated(
 
 def test_an_average_begins_with_the_weights_of_the_run_that_it_goes_on_with(photos: Path, tmp_path: Path) -> None:
     run(config(tmp_path / "run", photos, max_steps=5))
-    before = contents(tmp_path / "run", "step-000000005", tmp_path)
+    before = contents(tmp_path / "run", "step-000000005")
     run(config(tmp_path / "run", photos, max_steps=6, ema={"decay": 0.9, "every": 20}))
-    after = contents(tmp_path / "run", "step-000000006", tmp_path)
+    after = contents(tmp_path / "run", "step-000000006")
     names = [name for name in after if name.startswith("common/ema/module.")]
     assert names
     for name in names:
@@ -154,13 +158,13 @@ def test_a_finished_run_is_not_run_again(finished: Path, photos: Path, tmp_path:
     assert checkpoints(out) == checkpoints(finished)
 
 
-@pytest.mark.parametrize("damage", ["cut short", "bit flipped", "missing", "no manifest", "metadata"])
+@pytest.mark.parametrize("damage", ["cut short", "bit flipped", "missing", "no manifest", "values"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
     finished: Path, photos: Path, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = shutil.copytree(finished, tmp_path / "run")
     newest = out / "checkpoints" / "step-000000010"
-    name = {"no manifest": "manifest.json", "metadata": ".metadata"}.get(damage, "__0_0.distcp")
+    name = {"no manifest": "manifest.json", "values": "rank0.json"}.get(damage, "rank0.safetensors")
     data = bytearray((newest / name).read_bytes())
     if damage in ("missing", "no manifest"):
         (newest / name).unlink()
@@ -173,27 +177,27 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
         assert run(config(out, photos, data={"eval_source": str(photos)}, optim={"lr": 0.02})).step == 10
     (said,) = [text for text in caplog.messages if "refused" in text]
     assert "checkpoint step-000000010 is refused" in said and name in said
-    now, before = (weights(folder, "step-000000010", tmp_path) for folder in (out, finished))
+    now, before = (weights(folder, "step-000000010") for folder in (out, finished))
     assert all(torch.equal(now[key], before[key]) for key in before)
 
 
 def test_no_whole_checkpoint_is_an_error(finished: Path, photos: Path, tmp_path: Path) -> None:
     out = shutil.copytree(finished, tmp_path / "run")
-    for path in out.glob("checkpoints/*/__0_0.distcp"):
+    for path in out.glob("checkpoints/*/rank0.safetensors"):
         path.write_bytes(b"")
     with pytest.raises(DamagedError, match=r"none of the 2 checkpoints in .* is whole: .*cut short\?"):
         run(config(out, photos))
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, at_step: int) -> None:
-    write = AtomicWriter.write_data
+    write = Copied.write
 
-    def failing(self: Any, plan: Any, planner: Any) -> Any:
-        if self._step == at_step:
-            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
-        return write(self, plan, planner)
+    def failing(self: Copied, folder: Path) -> dict[str, Any]:
+        if folder.name == f"step-{at_step:09}.tmp":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        return write(self, folder)
 
-    monkeypatch.setattr(AtomicWriter, "write_data", failing)
+    monkeypatch.setattr(Copied, "write", failing)
 
 
 def test_a_full_disk_does_not_end_a_run(
@@ -250,9 +254,9 @@ def test_a_loss_that_is_nan_can_be_left_out(photos: Path, tmp_path: Path, monkey
     tables = {"faults": {"on_nan": "skip"}, "ema": {"decay": 0.5, "every": 1}}
     assert run(config(tmp_path / "run", photos, **tables)).step == 10
     assert read_rows(tmp_path / "run" / "metrics.csv")[-1]["skipped"] == "1"
-    last = weights(tmp_path / "run", "step-000000010", tmp_path)
+    last = weights(tmp_path / "run", "step-000000010")
     assert all(bool(torch.isfinite(value.float()).all()) for value in last.values())
-    num_averaged = contents(tmp_path / "run", "step-000000010", tmp_path)["common/ema/n_averaged"]
+    num_averaged = contents(tmp_path / "run", "step-000000010")["common/ema/n_averaged"]
     assert int(num_averaged) == 9  # a step that moved nothing is none for the average either
 
 
@@ -284,15 +288,12 @@ def test_mixed_precision_learns(photos: Path, tmp_path: Path, amp: str) -> None:
 
 def test_only_the_last_layer_trains(finished: Path, photos: Path, tmp_path: Path) -> None:
     torch.save(
-        {
-            key.removeprefix("common/model/"): value
-            for key, value in weights(finished, "step-000000010", tmp_path).items()
-        },
+        {key.removeprefix("common/model/"): value for key, value in weights(finished, "step-000000010").items()},
         tmp_path / "w.pt",
     )
     model = {"weights": str(tmp_path / "w.pt"), "trainable": "last"}
     run(config(tmp_path / "run", photos, model=model, max_steps=3))
-    before, after = weights(finished, "step-000000010", tmp_path), weights(tmp_path / "run", "step-000000003", tmp_path)
+    before, after = weights(finished, "step-000000010"), weights(tmp_path / "run", "step-000000003")
     moved = {key for key in before if not torch.equal(before[key], after[key])}
     assert moved and all("classifier" in key for key in moved)
 
@@ -333,3 +334,32 @@ def test_train_and_report_as_commands(photos: Path, tmp_path: Path) -> None:
     assert "evaluation, best" in page
     ended = CliRunner().invoke(app, ["report", str(photos)])
     assert ended.exit_code == 2 and "is no training run: it has no metrics.csv" in ended.output
+
+
+@pytest.mark.parametrize("given", [None, ":16:8"])
+def test_a_deterministic_run_asks_cublas_for_the_same(
+    given: str | None, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before CUDA starts, and not over what is there; its numbers are those of any run on the CPU."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", given or "")
+    if given is None:
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    seen: list[str | None] = []
+
+    @contextmanager
+    def noting(*arguments: Any) -> Iterator[Any]:
+        seen.append(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))
+        with open_world(*arguments) as world:
+            yield world
+
+    monkeypatch.setitem(run.__globals__, "open_world", noting)
+    losses = []
+    for deterministic in (False, True):
+        try:
+            out = tmp_path / str(deterministic)
+            run(config(out, photos, deterministic=deterministic, max_steps=2, report={"log_every": 1}))
+        finally:
+            torch.use_deterministic_algorithms(False)
+        losses.append([row["loss"] for row in read_rows(out / "metrics.csv")])
+    assert seen == [given, given or ":4096:8"]
+    assert losses[0] == losses[1]

@@ -147,9 +147,7 @@ def test_a_run_goes_on_as_one_that_was_never_stopped(photos: Path, tmp_path: Pat
     run(config(tmp_path / "parts", photos, **tables, max_steps=2))
     run(config(tmp_path / "parts", photos, **tables))
     assert sample_ids(tmp_path / "whole", 0) == sample_ids(tmp_path / "parts", 0)
-    whole, parts = (
-        contents(tmp_path / name, checkpoints(tmp_path / name)[-1], tmp_path) for name in ("whole", "parts")
-    )
+    whole, parts = (contents(tmp_path / name, checkpoints(tmp_path / name)[-1]) for name in ("whole", "parts"))
     assert whole.keys() == parts.keys() and all(torch.equal(whole[key], parts[key]) for key in whole)
     with pytest.raises(ValueError, match="taken with another sampler"):
         run(config(tmp_path / "parts", photos, epochs=3))

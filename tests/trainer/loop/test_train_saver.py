@@ -1,6 +1,8 @@
 """Saving in the background: who waits for what, what is known after that, and what is there at any moment."""
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from augpipe.trainer.checkpoint.checkpoints_folder import (
     unfinished_path,
 )
 from augpipe.trainer.checkpoint.manifest import verify
-from augpipe.trainer.checkpoint.save import AtomicWriter
+from augpipe.trainer.checkpoint.save import Copied
 from augpipe.trainer.loop import run
 from tests.distributed.train_runs import checkpoints, config, write_photos
 
@@ -40,15 +42,15 @@ def alone() -> Iterator[Any]:
 @pytest.fixture
 def going(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """Writers are held until it is set; then the one of step 2 finds the disk full."""
-    goes, write = Event(), AtomicWriter.write_data
+    goes, write = Event(), Copied.write
 
-    def held(self: AtomicWriter, plan: Any, planner: Any) -> Any:
+    def held(self: Copied, folder: Path) -> dict[str, Any]:
         goes.wait(GIVES_UP_S)
-        if self._step == 2:
-            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
-        return write(self, plan, planner)
+        if folder.name == "step-000000002.tmp":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        return write(self, folder)
 
-    monkeypatch.setattr(AtomicWriter, "write_data", held)
+    monkeypatch.setattr(Copied, "write", held)
     yield goes
     goes.set()
 
@@ -104,7 +106,45 @@ def test_the_newest_are_kept(alone: Any, tmp_path: Path) -> None:
     made = saver(tmp_path, alone, asynchronous=False, keep=2)
     for step in (3, 5, 12, 7):
         made.save(step, {}, {"a": torch.ones(3)})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000007", "step-000000012"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:09}" for step in (5, 7, 12)]
+
+
+def test_a_damaged_later_one_costs_no_good_one(alone: Any, tmp_path: Path) -> None:
+    """A run that has refused it goes on from the one before; what it writes then is kept."""
+    made = saver(tmp_path, alone, asynchronous=False, keep=1)
+    made.save(100, {}, {"a": torch.ones(3)})
+    os.truncate(finished_path(tmp_path, 100) / "rank0.safetensors", 20)
+    made.save(60, {}, {"a": torch.ones(3)})
+    assert newest_whole(tmp_path, lambda _text: None) == finished_path(tmp_path, 60)
+
+
+def test_what_is_no_longer_as_it_was_named_is_refused(alone: Any, tmp_path: Path) -> None:
+    """A copy under a later step's name, and one that may not be read; links go with what they lead to left alone."""
+    made = saver(tmp_path, alone, asynchronous=False, keep=1)
+    made.save(5, {}, {"a": torch.ones(3)})
+    shutil.copytree(finished_path(tmp_path, 5), finished_path(tmp_path, 10))
+    told: list[str] = []
+    assert newest_whole(tmp_path, told.append) == finished_path(tmp_path, 5)
+    assert "step-000000010 holds the state after step 5: it was given another name" in told[0]
+    shutil.rmtree(finished_path(tmp_path, 10))
+    elsewhere = tmp_path / "elsewhere"
+    finished_path(tmp_path, 5).rename(elsewhere)
+    finished_path(tmp_path, 5).symlink_to(elsewhere)
+    made.save(6, {}, {"a": torch.ones(3)})
+    assert elsewhere.is_dir() and [path.name for path in finished(tmp_path)] == ["step-000000006"]
+
+
+def test_what_a_checkpoint_cannot_hold_is_a_failed_save(alone: Any, tmp_path: Path) -> None:
+    """As a full disk is; complex numbers it can hold, and NaN where the run may go on with it."""
+    made = saver(tmp_path, alone, asynchronous=False)
+    made.save(1, {}, {"a": torch.ones(3).to_sparse()})
+    made.save(2, {}, {"a": torch.tensor(float("nan"))})
+    assert made.num_failed == 2 and made.last_step is None
+    lenient = Saver(tmp_path, alone, keep=9, asynchronous=False, about={"may_hold_nan": True})
+    lenient.save(3, {}, {"a": torch.tensor(float("nan")), "b": torch.tensor([1 + 2j, 3j])})
+    assert newest_whole(tmp_path) == finished_path(tmp_path, 3)
+    found = Checkpoint(finished_path(tmp_path, 3)).of_rank(0)
+    assert found["a"].isnan() and found["b"].tolist() == [1 + 2j, 3j]
 
 
 def test_what_goes_loses_its_name_before_its_files(
@@ -125,15 +165,37 @@ def test_what_goes_loses_its_name_before_its_files(
     assert said == ["an old checkpoint could not be removed: in the way"]
 
 
+SUM = {"num_bytes": 1, "sha256": ""}
+
+
+def about(**fields: Any) -> str:
+    files = {"rank0.safetensors": SUM, "rank0.json": SUM}
+    written = {"version": 2, "step": 1, "world_size": 1, "files": files} | fields
+    own_sum = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+    return json.dumps(written | {"sha256": own_sum})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, r"step-000000001 has no manifest\.json: it was never finished"),
         ("{", r"manifest\.json cannot be read \(JSONDecodeError: "),
         ("[]", r"manifest\.json cannot be read \(TypeError: "),
-        ('{"version": 1}', r"manifest\.json cannot be read \(KeyError: 'files'\)"),
-        ('{"version": 2, "files": {"a": {}}}', r"manifest\.json is of version 2, and this augpipe reads 1"),
-        ('{"version": 1, "files": {}}', r"manifest\.json lists no files"),
+        ("[" * 100_000, r"manifest\.json cannot be read \(ValueError: .* nested deeper than 100"),
+        ('{"version": 2}', r"manifest\.json cannot be read \(KeyError: 'files'\)"),
+        (about(version=3), r"manifest\.json is of version 3, and this augpipe reads 2$"),
+        (
+            about(version=1),
+            r"is of version 1, and this augpipe reads 2\. It may be whole: move .* augpipe checkpoint convert",
+        ),
+        (about(files={}), r"manifest\.json does not list files of this folder$"),
+        (about(files={"../a": SUM}), r"manifest\.json does not list files of this folder: '\.\./a'"),
+        (about(files={"/etc/passwd": SUM}), r"manifest\.json does not list files of this folder: '/etc/passwd'"),
+        (about(files={"..": SUM}), r"manifest\.json does not list files of this folder: '\.\.'"),
+        (about(files={"a": SUM | {"num_bytes": "1"}}), r"does not list files of this folder: 'a'"),
+        (about(step="1"), r"manifest\.json does not list files of this folder$"),
+        (about(world_size=0), r"manifest\.json does not list files of this folder$"),
+        (about(world_size=10**12), r"manifest\.json does not list rank1\.safetensors$"),
     ],
 )
 def test_a_list_of_files_that_is_none_is_damage(text: str | None, message: str, tmp_path: Path) -> None:
@@ -171,7 +233,8 @@ def test_a_name_is_given_to_what_is_on_the_disk(alone: Any, tmp_path: Path, monk
     steps = ["folder step-000000001.tmp", "step-000000001.tmp becomes step-000000001", "folder run"]
     assert [what for what in done if what in steps] == steps
     files = done[: done.index(steps[0])]
-    assert "__0_0.distcp" in files and any("manifest.json" in name for name in files)
+    assert "rank0.safetensors" in files
+    assert all(any(name in file for file in files) for name in ("rank0.json", "manifest.json"))
 
 
 def test_what_there_was_is_saved_and_not_what_there_is_when_it_is_written(
@@ -183,7 +246,7 @@ def test_what_there_was_is_saved_and_not_what_there_is_when_it_is_written(
     counters["step"] = 2
     going.set()
     made.wait()
-    found = Checkpoint(finished_path(tmp_path, 1), alone)
+    found = Checkpoint(finished_path(tmp_path, 1))
     common = found.common()
     assert common["weight"].tolist() == found.of_rank(0)["own"].tolist() == [1.0, 1.0, 1.0]
     assert common["counters"] == {"step": 1}

@@ -17,8 +17,10 @@ from torch._C._distributed_c10d import HashStore
 
 from augpipe import MixedLabels
 from augpipe.trainer.config import make_config
+from augpipe.trainer.exchange.errors import SyncError
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches
+from augpipe.trainer.loop.training import Training
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.strategies import strategy
@@ -60,7 +62,7 @@ def update(
     settings = {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "label_smoothing": 0.2}
     config = make_config({"data": {"source": "x"}, "optim": settings, **options})
     synced = strategy("ddp", model, partial(make_optimizer, config.optim))
-    step = Step(config, world, synced.module, synced, make_scaler(config, world.device))
+    step = Step(config, world, synced.module, synced, make_scaler(config))
     num_samples = sum(map(len, batches)) if num_samples is None else num_samples
     return step.run(iter(batches), UpdateBatches(num_batches=len(batches), num_samples=num_samples))
 
@@ -183,3 +185,24 @@ def test_a_batch_of_nothing_leaves_running_statistics_alone() -> None:
     Step(config, world, model, synced, None).run(iter([empty]), UpdateBatches(num_batches=1, num_samples=1))
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+def test_a_checkpoint_waits_for_a_device_to_find_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only streams wait for exchanges there: what did not end in time is known when the device has come so far."""
+    told: list[str] = []
+
+    def flush() -> None:
+        told.append("flush")
+        if "synchronize" in told:
+            raise SyncError("a gather")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _device: told.append("synchronize"))
+    training: Any = SimpleNamespace(
+        _check=lambda _failed: None,
+        _control=SimpleNamespace(drain=lambda: None),
+        _state=SimpleNamespace(strategy=SimpleNamespace(flush=flush)),
+        _world=SimpleNamespace(device=torch.device("cuda")),
+    )
+    with pytest.raises(SyncError, match="a gather"):
+        Training._save(training)
+    assert told == ["flush", "synchronize", "flush"]

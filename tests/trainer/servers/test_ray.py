@@ -20,7 +20,7 @@ from augpipe.trainer.servers.dispatcher import RunFailed
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.order_log import Kind
 from tests.distributed.prepare_runs import wait_until
-from tests.distributed.train_runs import checkpoints, write_photos
+from tests.distributed.train_runs import assert_no_pickles, checkpoints, write_photos
 from tests.trainer.servers.ray_runs import (
     BATCH_SIZE,
     NUM_IMAGES,
@@ -87,6 +87,8 @@ def test_an_asynchronous_run_over_two_servers(photos: Path, tmp_path: Path) -> N
     assert [int(row["worker"]) for row in pushes] == [event.worker for event in applied]
     assert [int(row["staleness"]) for row in pushes] == [event.applied - 1 - event.pulled for event in applied]
     assert [int(row["step"]) for row in read_rows(out / "metrics.csv") if row["eval_loss"]] == [30, 60]
+    assert list(out.rglob("server-*.npz"))
+    assert_no_pickles(out)
     assert running.replay(config, out / "order") == (
         2 * NUM_STEPS,
         f"the weights equal the run's to the bit after update {NUM_STEPS}, {2 * NUM_STEPS}",

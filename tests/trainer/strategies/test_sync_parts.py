@@ -1,18 +1,25 @@
 """The exchange's parts without ranks: residuals, clipping and the loss scale, and what becomes a message."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from augpipe.trainer.codecs import ErrorFeedback, codec
+from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.message import LINE, CodecWire, ControlData, RawWire, padded
 from augpipe.trainer.exchange.meter import CLASSES, Meter
 from augpipe.trainer.strategies import StepReport, strategy
+from augpipe.trainer.strategies.alone import Alone
+from augpipe.trainer.strategies.ddp import Ddp
 from augpipe.trainer.strategies.flat_buffers import make_plan
+from augpipe.trainer.strategies.hybrid import Hybrid
 from augpipe.trainer.strategies.owned_slices import check_elementwise
 from augpipe.trainer.strategies.update import AgreedScaler, Found, clip_factor
 
@@ -150,14 +157,14 @@ def test_raw_values_count_what_is_not_finite() -> None:
         ([3e38, 3e38, 3e38, 1.0], 0),  # their sum alone is infinite
         ([1.0, math.nan, math.inf, -math.inf], 3),
     ):
-        assert wire.encode([torch.tensor(values)], [payload]) == count
+        assert wire.encode([torch.tensor(values)], [wire.view(payload)]) == count
         assert payload.view(torch.float32).numpy().tobytes() == torch.tensor(values).numpy().tobytes()
 
 
 def test_raw_values_are_averaged_or_take_the_others_place() -> None:
     wire, values = RawWire(torch.bfloat16, torch.float32), torch.tensor([1.0, 2.0])
-    payload = torch.tensor([0.5, 0.25], dtype=torch.bfloat16).view(torch.uint8)
-    wire.mean([payload], values)
+    payload = wire.view(torch.tensor([0.5, 0.25], dtype=torch.bfloat16).view(torch.uint8))
+    wire.mean(payload[None], values)
     assert values.tolist() == [0.75, 1.125]
     wire.decode([payload], [values])
     assert values.tolist() == [0.5, 0.25]
@@ -276,3 +283,45 @@ def test_what_no_rank_can_do_is_refused_alone_too(options: dict[str, Any], messa
     settings = {"model": nn.Linear(2, 2), "optimizer": lambda parameters: SGD(parameters, lr=0.1)} | options
     with pytest.raises(ValueError, match=message):
         strategy("lazy", **settings)
+
+
+def test_a_split_network_tells_of_features_that_never_came() -> None:
+    """Where only streams wait for them: before weights are updated, and before they are saved."""
+    weight = nn.Parameter(torch.ones(2))
+    issuer = Issuer("model axis", torch.device("cpu"))
+    split: Any = SimpleNamespace(issuer=issuer, meter=Meter(), mesh=SimpleNamespace(model_size=1))
+    shards = Alone(nn.ParameterList([weight]), SGD([weight], lr=1.0), {weight: "0"}, clip_norm=None)
+    hybrid = Hybrid(None, shards, split, clip_norm=None, timeout_s=1.0)
+    weight.grad = torch.ones(2)
+    hybrid.step()
+    assert weight.tolist() == [0.0, 0.0]
+    issuer.failure = SyncError("features")
+    weight.grad = torch.ones(2)
+    for call in (hybrid.step, hybrid.flush):
+        with pytest.raises(SyncError, match="features"):
+            call()
+    assert weight.tolist() == [0.0, 0.0]
+    issuer.close()
+
+
+def test_ddp_applies_nothing_that_an_exchange_left_behind() -> None:
+    """On a GPU backward has returned before it is known that its exchange did not end."""
+    failed = SyncError("a bucket")
+
+    def check() -> None:
+        raise failed
+
+    ddp = object.__new__(Ddp)
+    ddp._hook_state, ddp._issuer = SimpleNamespace(check=check), None  # type: ignore[assignment]
+    with pytest.raises(SyncError, match="a bucket"):
+        ddp.flush()
+    order: list[str] = []
+    ddp.flush = lambda: order.append("flush")  # type: ignore[method-assign]
+    ddp._agreement = SimpleNamespace(digest=lambda: 2.0, compare=lambda *given: order.append("compare"))  # type: ignore[assignment]
+    ddp._device, ddp._timeout_s, ddp.meter = torch.device("cpu"), 1.0, Meter()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        ddp._group = dist.group.WORLD
+        assert ddp._read(torch.tensor(3.0)) == 3.0 and order == ["flush", "compare"]
+    finally:
+        dist.destroy_process_group()

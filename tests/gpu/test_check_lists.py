@@ -1,0 +1,107 @@
+"""What `make gpu-check` says of itself: limits of sections, answers, goals in docs/gpu.md, kernels it looks at."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+NOT_MEASURED = "not measured yet"
+WORKS_TOGETHER = re.compile(r"\.shared\b|\bbar(rier)?\.|\batom\.shared")
+"""In PTX: a kernel whose threads work together through shared memory, or wait for each other."""
+
+
+def load(name: str) -> Any:
+    """A script of benchmarks/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there for what they belong to
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def listed() -> list[str]:
+    """Each answer as `section/answer`."""
+    command = [sys.executable, str(BENCHMARKS / "gpu_check.py"), "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [line.strip() for line in done.stdout.splitlines() if line.startswith(" ")]
+    assert len(found) == len(set(found)) > 50
+    return found
+
+
+def test_the_sections_of_a_call_fit_into_its_minutes() -> None:
+    check = load("gpu_check")
+    for is_first in (True, False):
+        limits = {name: found.limit_s for name, found in check.SECTIONS.items() if found.is_first == is_first}
+        assert sum(limits.values()) <= check.CALL_S == 9 * 60, limits
+    assert list(check.SECTIONS)[:2] == ["preflight", "parity"]
+    assert all(found.answer_s <= found.limit_s for found in check.SECTIONS.values())
+
+
+def test_every_section_is_listed_with_its_answers(listed: list[str]) -> None:
+    check = load("gpu_check")
+    assert {name.partition("/")[0] for name in listed} == set(check.SECTIONS)
+    assert all((BENCHMARKS / f"gpu_{name}.py").is_file() for name in check.SECTIONS)
+
+
+def test_preflight_names_answers_and_sections_that_there_are(listed: list[str]) -> None:
+    check = load("gpu_check")
+    known = {*listed, *check.SECTIONS}
+    for answer, dropped in check.DEPENDENTS.items():
+        assert f"preflight/{answer}" in known or answer == check.LOADING, answer
+        assert set(dropped) <= known and "preflight" not in dropped, answer
+    assert {name for name in listed if name.startswith("preflight/")} <= {f"preflight/{n}" for n in check.DEPENDENTS}
+
+
+def test_every_goal_names_its_answer(listed: list[str]) -> None:
+    """A claim in docs/gpu.md that no answer measures would never be measured."""
+    text = (ROOT / "docs" / "gpu.md").read_text()
+    goals = text[text.index("## Goals") :]
+    header, _, *rows = [line.strip("|").split("|") for line in goals.splitlines() if line.startswith("|")]
+    columns = [cell.strip() for cell in header]
+    assert columns == ["claim", "goal", "predicted", "answer", "measured"] and len(rows) > 15
+    for row in rows:
+        cells = dict(zip(columns, (cell.strip() for cell in row), strict=True))
+        answers = re.findall(r"`([^`]+)`", cells["answer"])
+        assert answers and set(answers) <= set(listed), cells
+        assert cells["measured"], cells
+
+
+def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    from augpipe.gpu_ops.codec.cuda import launch
+    from augpipe.gpu_ops.image.cuda import ptx
+
+    code = "import gpu_sanitizer, json; print(json.dumps(gpu_sanitizer.TOOLS))"
+    tools = json.loads(subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True).stdout)
+    found = {spec.name: ptx.compile_ptx_of(spec, (9, 0)) for spec in ptx.KERNELS}
+    kinds = {name: name.split()[0] for name in found}
+    found |= {name: launch.compile_ptx_of(name, (9, 0)) for name in launch.CODEC_KERNELS}
+    kinds |= dict.fromkeys(launch.CODEC_KERNELS, "codecs")
+    together = {name for name, text in found.items() if WORKS_TOGETHER.search(text)}
+    assert len(together) == 8, together  # the kernels that finish, in each number type and layout
+    assert {kinds[name] for name in together} <= set(tools["racecheck"]) & set(tools["synccheck"])
+    assert set(kinds.values()) == set(tools["memcheck"])
+
+
+def test_the_sanitizer_is_given_every_kernel_of_images() -> None:
+    """Each workload ends with an error where it has not launched all of its kernels."""
+    code = "import gpu_sanitizer as s; s.look_at(*(kind for kind in s.TOOLS['memcheck'] if kind != 'codecs'))"
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    less = code.replace("s.look_at", "s.DTYPES = s.DTYPES[1:]; s.look_at")
+    command = [sys.executable, "-c", less]
+    done = subprocess.run(command, cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1 and "6 of 8 kernels" in done.stderr

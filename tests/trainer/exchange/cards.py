@@ -1,0 +1,40 @@
+"""A CUDA device in name: streams that note what they wait for, and collectives that only streams wait for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+
+class Stream:
+    """A CUDA stream that notes what it is made to wait for."""
+
+    def __init__(self, *queued: str) -> None:
+        self.queued = list(queued)
+        self.seen: list[object] = []
+        self.wait_event = self.seen.append
+
+    def record_event(self) -> tuple[str, ...]:
+        return tuple(self.queued)
+
+
+def queued_work(is_done: Callable[[], bool] = lambda: True) -> Any:
+    """A collective that a stream is made to wait for; one that the host waits for would be given a timeout."""
+    return SimpleNamespace(wait=lambda: None, is_completed=is_done)
+
+
+def pretend_card(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Give all threads one stream on "cuda"."""
+
+    @contextmanager
+    def on(_stream: object) -> Iterator[None]:
+        yield
+
+    stream = Stream("before")
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _device: stream)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: stream)
+    return stream

@@ -1,0 +1,74 @@
+"""Deadlines of collectives that only a GPU waits for."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import Any
+
+logger = logging.getLogger("augpipe.trainer")
+
+JOIN_S = 5.0
+"""How long closing waits for a thread that may sit in a collective whose other ranks are gone."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    work: Any
+    ends_at: float
+    expire: Callable[[], None]
+
+
+class Deadlines:
+    """One thread that looks, when a collective's time is over, whether it is done, and says so where it is not.
+
+    The host need not wait for any of them: while all go well the thread sleeps.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._watched: deque[_Watched] = deque()
+        self._changed = Condition()
+        self._is_closed = False
+        self._thread = Thread(target=self._walk, name=f"augpipe {name} deadlines", daemon=True)
+        self._thread.start()
+
+    def watch(self, work: Any, timeout_s: float, expire: Callable[[], None]) -> None:
+        """Have `expire` called, by the thread, if `work` (torch's, of an asynchronous collective) is not done in time.
+
+        Those of one group end in the order in which they are given here.
+        """
+        with self._changed:
+            while self._watched and self._watched[0].work.is_completed():
+                self._watched.popleft()
+            self._watched.append(_Watched(work, time.monotonic() + timeout_s, expire))
+            self._changed.notify()
+
+    def _walk(self) -> None:
+        while (late := self._next_late()) is not None:
+            try:
+                late.expire()
+            except Exception:  # others' deadlines are kept all the same
+                logger.exception("the end of an exchange could not be told")
+
+    def _next_late(self) -> _Watched | None:
+        """The next one that is not done in time; None when closed."""
+        with self._changed:
+            while not self._is_closed:
+                first = min(self._watched, key=lambda watched: watched.ends_at, default=None)
+                left_s = None if first is None else first.ends_at - time.monotonic()
+                if first is None or left_s is None or left_s > 0:
+                    self._changed.wait(left_s)
+                    continue
+                self._watched.remove(first)
+                if not first.work.is_completed():
+                    return first
+        return None
+
+    def close(self) -> None:
+        """End the thread; what is watched is forgotten."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(JOIN_S)
