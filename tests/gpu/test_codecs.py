@@ -9,7 +9,12 @@ pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
 from augpipe.trainer.exchange.bucket import read_controls  # noqa: E402 - loads torch
-from tests.gpu_ops.cuda.bucket_exchange import exchange, ranks_of_a_bucket, set_gradients  # noqa: E402
+from tests.gpu_ops.cuda.bucket_exchange import (  # noqa: E402
+    exchange,
+    nothing_failed,
+    ranks_of_a_bucket,
+    set_gradients,
+)
 
 
 def gradients(num: int) -> "torch.Tensor":
@@ -90,8 +95,8 @@ def test_an_exchange_for_which_the_host_waits_once(name: str) -> None:
         finally:
             torch.cuda.set_sync_debug_mode("default")
         for unit, wanted in zip(on_a_gpu, on_the_cpu, strict=True):
-            read_controls([unit])
-            read_controls([wanted])
+            read_controls([unit], check=nothing_failed)
+            read_controls([wanted], check=nothing_failed)
             torch.testing.assert_close(unit.values.cpu(), wanted.values, rtol=0.0, atol=0.0, equal_nan=True)
             assert unit.flags == wanted.flags
             assert unit.non_finite == wanted.non_finite and unit.gathered_non_finite == wanted.gathered_non_finite

@@ -20,7 +20,7 @@ from augpipe.trainer.codecs.codebooks import CODEBOOKS
 from augpipe.trainer.exchange import message as wire_module
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
 from augpipe.trainer.exchange.message import RawWire
-from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, ranks_of_a_bucket, send, set_gradients
+from tests.gpu_ops.cuda.bucket_exchange import CUTS, exchange, nothing_failed, ranks_of_a_bucket, send, set_gradients
 from tests.simulator.as_on_a_device import built_on_a_device, used_on_a_device
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
@@ -259,11 +259,11 @@ def test_an_exchange_on_a_device(name: str, residuals: bool) -> None:
         for units in (on_the_cpu, on_a_device):
             set_gradients(units, step)
         exchange(on_the_cpu)
-        read_controls(on_the_cpu)
+        read_controls(on_the_cpu, check=nothing_failed)
         with used_on_a_device() as work:
             exchange(on_a_device)
         num_launched += len(work.grids)
-        read_controls(on_a_device)
+        read_controls(on_a_device, check=nothing_failed)
         for rank, (unit, wanted) in enumerate(zip(on_a_device, on_the_cpu, strict=True)):
             assert found(unit) == found(wanted)
             assert bool(unit.non_finite) == bool(unit.gathered_non_finite) == (step == 1)
@@ -296,7 +296,7 @@ def test_a_device_does_as_much_for_eight_ranks_as_for_two(name: str, residuals: 
             for units in (on_the_cpu, on_a_device):
                 set_gradients(units, step)
             exchange(on_the_cpu)
-            read_controls(on_the_cpu)
+            read_controls(on_the_cpu, check=nothing_failed)
             for stage in ("pack_reduce", "reduce", "pack_gather", "unpack_gather"):
                 for unit in on_a_device:
                     with used_on_a_device() as work:
@@ -305,6 +305,6 @@ def test_a_device_does_as_much_for_eight_ranks_as_for_two(name: str, residuals: 
                         done.setdefault(stage, set()).add(work.num)
                 if stage.startswith("pack"):
                     send(on_a_device, stage.removeprefix("pack_"))
-            read_controls(on_a_device)
+            read_controls(on_a_device, check=nothing_failed)
             assert [found(unit) for unit in on_a_device] == [found(unit) for unit in on_the_cpu]
     assert all(len(counts) == 1 for counts in done.values()), done

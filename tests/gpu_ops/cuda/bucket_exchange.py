@@ -16,6 +16,10 @@ RAW = {"fp32": torch.float32, "raw bf16": torch.bfloat16, "raw fp16": torch.floa
 """Dtypes of parameters whose gradients are not encoded."""
 
 
+def nothing_failed() -> None:
+    """The check of `read_controls` where no thread can fail."""
+
+
 def ranks_of_a_bucket(
     name: str, *, residuals: bool, device: str = "cpu", cuts: tuple[int, ...] = CUTS
 ) -> list[BucketExchange]:
