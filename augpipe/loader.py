@@ -24,11 +24,14 @@ from augpipe.checks.arguments import (
 )
 from augpipe.checks.plural import count
 from augpipe.checks.torch_worker import refuse_torch_worker
+from augpipe.cpu.kernels import start_compiling
 from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.first_line import tell_source
+from augpipe.gpu_ops.compiled import background
+from augpipe.gpu_ops.compiled.declared import Overload
 from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
 from augpipe.output import DType, Framework, Layout, OutputFormat
@@ -42,7 +45,7 @@ from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Source, check_unchanged, is_source
+from augpipe.source import Source, check_unchanged, is_source, stack_of
 from augpipe.source_identity import identity_of
 
 logger = logging.getLogger("augpipe")
@@ -210,6 +213,7 @@ class Loader:
         self._cache: PixelCache | None = None
         self._stamps: FileStamps | None = None
         self._process = os.getpid()
+        self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
 
@@ -308,6 +312,10 @@ class Loader:
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
         return self._run(self._hand_out(made, "places"))
 
+    def _start_compiling(self) -> list[Overload]:
+        decodes = self._choice.backend == "native" and stack_of(self.source) is None
+        return start_compiling(self._form, self.schedule.recipes, decodes=decodes)
+
     def _with_makers(self, requests: Iterator[Request]) -> Iterator[tuple[BatchMaker, Request]]:
         makers: dict[int, BatchMaker] = {}
         for request in requests:
@@ -323,6 +331,7 @@ class Loader:
 
     def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
         check_still(self._ranks)
+        background.wait(self._compiling)
         self._progress.started(number)
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from augpipe.decoding.header import Format, Header, check_size
-from augpipe.decoding.jpeg import libjpeg_turbo_takes, own_decoder, read_frame
+from augpipe.decoding.jpeg import decoder_if_compiled, libjpeg_turbo_takes, read_frame
 from augpipe.decoding.orientation import read_orientation, swaps_sides
 from augpipe.decoding.pillow import open_pillow
 
@@ -37,7 +37,7 @@ def probe(data: bytes | memoryview, *, max_pixels: int) -> Header:
     view = memoryview(data).cast("B")
     kind = format_of(view)
     is_progressive = False
-    decoder = own_decoder() if kind == "JPEG" else None
+    decoder = decoder_if_compiled() if kind == "JPEG" else None
     plain = decoder.size(np.frombuffer(view, np.uint8)) if decoder is not None else None
     if plain is not None:  # nearly every one: the rest below says the same of them, in a tenth of the rate
         check_size(*plain, max_pixels)

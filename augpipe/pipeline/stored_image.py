@@ -9,7 +9,7 @@ import numpy as np
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_by_libjpeg
+from augpipe.decoding.jpeg import decode_by_libjpeg, own_decoder
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -99,9 +99,18 @@ class StoredImage:
         assert self.content is not None and not isinstance(self.content, np.ndarray)
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
-        if not row_indexes.decode_region(self.sample_id, self.content, *self.size, factor, region, memory):
-            whole = decode_by_libjpeg(memoryview(self.content), *self.size, factor, None)
-            np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
+        decode_by_ours = partial(
+            row_indexes.decode_region, self.sample_id, self.content, *self.size, factor, region, memory
+        )
+        if not decode_by_ours():
+            try:
+                whole = decode_by_libjpeg(memoryview(self.content), *self.size, factor, None)
+            except ValueError:
+                own_decoder()  # see `decoder_if_compiled`
+                if not decode_by_ours():
+                    raise
+            else:
+                np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
         return pixels
 
     def _decode_whole(self, factor: int, memory: Pixels) -> Pixels:

@@ -21,6 +21,7 @@ with warnings.catch_warnings(record=True) as caught:
 import numba, numpy as np
 from numba.core.dispatcher import Dispatcher
 from augpipe.gpu_ops import jit
+from augpipe.gpu_ops.compiled import folder as folders
 rng = np.random.default_rng(0)
 from augpipe.datasets.formats.arrays import ArraySource
 source = ArraySource(rng.integers(0, 256, (4, 40, 50, 3), np.uint8))
@@ -32,14 +33,7 @@ total = sum(float(batch.images.astype(np.float64).sum()) for batch in loader)
 """
 ORDER = "total = int(augpipe.order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
 REPORT = """
-# those with a cache of their own are kernels; leaves and subroutines are built into them
-kernels = {
-    f"{name}.{key}": value
-    for name, module in list(sys.modules.items()) if name.startswith("augpipe.gpu_ops.")
-    for key, value in vars(module).items()
-    if isinstance(value, Dispatcher) and value.py_func.__module__ == name and value.signatures
-    if value.stats.cache_path or jit._CACHE_FOLDER is None
-}
+kernels = {name: kernel for name, (_, kernel, _) in declared._DECLARED.items() if kernel.signatures}
 hits = {name: sum(kernel.stats.cache_hits.values()) for name, kernel in kernels.items()}
 misses = {name: sum(kernel.stats.cache_misses.values()) for name, kernel in kernels.items()}
 messages = [str(warning.message) for warning in caught]
@@ -57,7 +51,7 @@ def started(work: str, **environment: str) -> dict[str, Any]:
 
 def files_in(folder: Path) -> dict[str, int]:
     """File -> time of its last change, of the kernels below a folder."""
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*.kernel")}
 
 
 def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
@@ -89,7 +83,7 @@ def test_the_cache_lies_where_it_is_told_to_and_nowhere_else(tmp_path: Path) -> 
         assert files_in(kernels)
         shutil.rmtree(places[name])
         places[name].mkdir()
-        assert not [path for place in places.values() for path in place.rglob("*.nb?")]
+        assert not [path for place in places.values() for path in place.rglob("*.kernel")]
         everything[name] = ""  # set and empty is not set
 
 
