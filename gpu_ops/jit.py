@@ -28,7 +28,7 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = njit(**settings)(function)
         if compiled is not function:  # NUMBA_DISABLE_JIT leaves it as it is
-            compiled._cache = KernelCache(function)
+            compiled._cache = KernelCache(compiled)
         return compiled
 
     return decorate

@@ -43,16 +43,16 @@ PATIENCE_S = 2.0
 
 _is_said = False
 
-_under_way: list[tuple["KernelCache", Any]] = []
+_under_way: list["KernelCache"] = []
 """Kernels that are being compiled, each for the one before it; numba compiles under a lock of its own."""
 
 
 class KernelCache(_Cache):  # type: ignore[misc]
     """The cache of one kernel, as numba's dispatcher asks for it."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self._name = name_of(function)
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._name = name_of(kernel)
         self._lock: Lock | None = None
         self._patience: threading.Timer | None = None
 
@@ -64,6 +64,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What numba needs to call the kernel for these types of arguments, or None: then it compiles."""
+        _forget_failed()
         found = self._load(sig, target_context)
         folder = kernels_folder()
         if found is None and not _under_way and folder is not None:
@@ -79,23 +80,24 @@ class KernelCache(_Cache):  # type: ignore[misc]
                 self._patience = threading.Timer(PATIENCE_S, say_compiling, ["a kernel"])
                 self._patience.daemon = True
                 self._patience.start()
-            _under_way.append((self, sig))
+            _under_way.append(self)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, but for what is a part of another kernel alone."""
-        while _under_way and _under_way.pop() != (self, sig):
-            pass  # one that could not be compiled was left here
+        _forget_failed()
+        _under_way.remove(self)
         folder = kernels_folder()
         try:
             if folder is not None and (not _under_way or is_declared(self._name)):
                 self._keep(folder, sig, data)
         finally:
-            if self._lock is not None:
-                self._lock.release()
-            if self._patience is not None:
-                self._patience.cancel()
-            self._lock = self._patience = None
+            self._end_waiting()
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether numba compiles this kernel now."""
+        return bool(self._kernel.is_compiling)
 
     def enable(self) -> None:
         """As numba has it; this cache is always on."""
@@ -115,6 +117,13 @@ class KernelCache(_Cache):  # type: ignore[misc]
         if folder is not None and (path := self._path(folder, sig)).is_file():
             return path, "here"
         return None
+
+    def _end_waiting(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        if self._patience is not None:
+            self._patience.cancel()
+        self._lock = self._patience = None
 
     def _load(self, sig: Any, target_context: Any) -> Any:
         found = self.find(sig)
@@ -152,7 +161,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
         return folder / f"{self._name}-{types}.kernel"
 
     def _identity(self, sig: Any, cpu: str) -> str:
-        return f"{kernels_digest(cpu)} {_file_digest(inspect.getfile(self._function))} {self._name} {sig}"
+        return f"{kernels_digest(cpu)} {_file_digest(inspect.getfile(self._kernel.py_func))} {self._name} {sig}"
 
 
 def say_compiling(what: str) -> None:
@@ -165,6 +174,13 @@ def say_compiling(what: str) -> None:
         logger.warning(
             "compiling %s for this CPU; %s. `augpipe warm` compiles all kernels ahead of the first batch", what, again
         )
+
+
+def _forget_failed() -> None:
+    """Forget kernels that could not be compiled: numba keeps nothing of them, and so says nothing."""
+    for cache in [cache for cache in _under_way if not cache.is_compiling]:
+        _under_way.remove(cache)
+        cache._end_waiting()
 
 
 def find(overload: Overload) -> tuple[Path, str] | None:

@@ -70,10 +70,16 @@ def pack_stack(stack, ids, packed):
         pack_rgbx(stack[ids[i]], packed[i])
 
 
+def _stacking(stack: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.generic], ...]:
+    ids = np.zeros((2, 2), np.int64)[:, 0]  # a column of the plan's records
+    return stack, ids, np.zeros((1, 1, 1, 4), np.uint8)
+
+
 declare(
     __name__,
-    pack_stack,  # ids are a column of the plan's records
-    any=lambda: (np.zeros((1, 1, 1, 3), np.uint8), np.zeros((1, 2), np.int64)[:, 0], np.zeros((1, 1, 1, 4), np.uint8)),
+    pack_stack,
+    any=lambda: _stacking(np.zeros((1, 1, 1, 3), np.uint8)),
+    read_only=lambda: _stacking(np.frombuffer(b"\0", np.uint8).reshape(1, 1, 1, 1)),  # as of files in memory
 )
 
 
