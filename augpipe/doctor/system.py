@@ -14,7 +14,7 @@ from augpipe.cache.budget import available_host_bytes
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.doctor.finding import Finding
 from augpipe.gpu_ops.compiled.cache import find as find_kernel
-from augpipe.gpu_ops.compiled.cache import why_not_prebuilt
+from augpipe.gpu_ops.compiled.cache import prebuilt_problem
 from augpipe.gpu_ops.compiled.declared import overloads
 from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, PREBUILT, host_level, kernels_folder
 from augpipe.measure.machine import cpu_name
@@ -90,10 +90,8 @@ def kernel_cache(find: Callable[[], Path | None] = kernels_folder) -> Finding:
         warnings.simplefilter("always")
         folder = find()
     places = Counter(place[1] if (place := find_kernel(one)) else "missing" for one in overloads())
-    level, problem = host_level(), None
-    if PREBUILT.is_dir() and places["wheel"] == 0:
-        problem = why_not_prebuilt(level) if level is not None else "this CPU or system is none that they are made for"
-    parts = [f"{places['wheel']} from the wheel, for {level}"] if places["wheel"] else []
+    problem = prebuilt_problem() if PREBUILT.is_dir() else None
+    parts = [f"{places['wheel']} from the wheel, for {host_level()}"] if places["wheel"] else []
     parts += [f"{places['here']} compiled here"] if places["here"] else []
     parts += [f"{places['missing']} not yet, which `augpipe warm` compiles"] if places["missing"] else []
     parts += [f"those of the wheel are not used: {problem}"] if problem else []

@@ -22,6 +22,7 @@ from numba.core.serialize import dumps
 
 from augpipe.gpu_ops.compiled.declared import Overload, is_declared, name_of
 from augpipe.gpu_ops.compiled.folder import (
+    LEVELS,
     PREBUILT,
     SOURCES,
     compilers,
@@ -66,8 +67,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
         """What numba needs to call the kernel for these types of arguments, or None: then it compiles."""
         _forget_failed()
         found = self._load(sig, target_context)
-        folder = kernels_folder()
-        if found is None and not _under_way and folder is not None:
+        if found is None and not _under_way and (folder := kernels_folder()) is not None:
             say = partial(say_compiling, "a kernel")
             lock = Lock(self._path(folder, sig).with_suffix(".lock"), say, PATIENCE_S)
             found = self._load(sig, target_context)  # another process may have compiled it meanwhile
@@ -191,15 +191,25 @@ def find(overload: Overload) -> tuple[Path, str] | None:
 
 @lru_cache
 def prebuilt_level() -> str | None:
-    """The level of CPU whose kernels the wheel has for this machine; None where there are none that fit."""
-    level = host_level()
-    if numba_compiles_for_another_cpu() or level is None or not PREBUILT.is_dir():
+    """The level of CPU whose kernels the wheel has for this machine; None, and a line in the log, where none fit."""
+    if numba_compiles_for_another_cpu() or not PREBUILT.is_dir():
         return None
-    return level if why_not_prebuilt(level) is None else None
+    problem = prebuilt_problem()
+    if problem is not None:
+        logger.warning("the compiled kernels of this wheel are not used: %s. They are compiled here, once", problem)
+    return host_level() if problem is None else None
+
+
+def prebuilt_problem() -> str | None:
+    """Why the wheel's kernels are not for this machine or installation; None where they are."""
+    level = host_level()
+    if level is None:
+        return f"they are for Linux on a CPU of the level {' or '.join(reversed(LEVELS))}"
+    return why_not_prebuilt(level)
 
 
 def why_not_prebuilt(level: str) -> str | None:
-    """What of a level's kernels in the wheel does not fit this installation; None where all does."""
+    """What of a level's kernels does not fit this installation; None where all does."""
     try:
         manifest = json.loads((PREBUILT / level / MANIFEST).read_text())
         made_by, made_of = manifest["compilers"], manifest["digest"]
