@@ -16,6 +16,7 @@ from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.checks.arguments import (
     as_count,
     as_epoch,
+    as_max_pixels,
     as_num_threads,
     as_seed,
     as_whole,
@@ -24,14 +25,13 @@ from augpipe.checks.arguments import (
 )
 from augpipe.checks.plural import count
 from augpipe.checks.torch_worker import refuse_torch_worker
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.first_line import tell_source
 from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
-from augpipe.output import DType, Framework, Layout, OutputFormat
+from augpipe.output import DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.passes import Pass, Progress
 from augpipe.pipeline.batches import BatchMaker, make_ahead
 from augpipe.pipeline.blocks import Request
@@ -93,8 +93,9 @@ class Loader:
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
-        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize). Without Normalize
-            the numbers are levels, 0..255, in any of them; a line in the log says so once.
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize); also "fp16" and the
+            like, and types of torch and numpy. Without Normalize the numbers are levels, 0..255, in any of them; a line
+            in the log says so once.
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
         on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not: of the
             same part of a source made of several, and of the same class under `sampling.ClassBalanced`.
@@ -132,7 +133,7 @@ class Loader:
         cache_bytes: int | None = None,
         pin_memory: bool = False,
         framework: Framework = "torch",
-        dtype: DType = "float32",
+        dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
@@ -154,14 +155,12 @@ class Loader:
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
-        self._max_pixels = as_whole("max_pixels", max_pixels)
-        if not 1 <= self._max_pixels <= MAX_INDEXABLE_PIXELS:
-            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
+        self._max_pixels = as_max_pixels(max_pixels)
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
         self.schedule = Schedule.of(recipe)
-        self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
+        self._form = OutputFormat(dtype=dtype_name(dtype), layout=layout, framework=framework)
         for each in self.schedule.recipes:
             self._form.check(each)
         if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":
