@@ -5,7 +5,6 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Never
 
 from augpipe.batch import Batch
@@ -64,7 +63,8 @@ class Loader:
 
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
-            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
+            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names; a list of
+            (path, label); torchvision's ImageFolder; any map-style data set of (photograph, label).
         recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
@@ -103,6 +103,9 @@ class Loader:
         classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
             training set's, and its labels agree with them.
         split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
+        holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
+            others, so that the two never overlap. It takes a source, too.
+        split_seed: another one, 0..2^64 - 1, draws other samples.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -115,7 +118,7 @@ class Loader:
 
     def __init__(
         self,
-        source: Source | str | Path,
+        source: Any,
         recipe: Recipe | Schedule | Mapping[int, Recipe],
         *,
         batch_size: int,
@@ -140,6 +143,8 @@ class Loader:
         row_index_bytes: int = DEFAULT_BYTES,
         classes: Sequence[str] | None = None,
         split: str | None = None,
+        holdout: float | None = None,
+        split_seed: int = 0,
         **others: Never,
     ) -> None:
         if others:
@@ -178,8 +183,9 @@ class Loader:
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        has_options = classes is not None or split is not None
-        self.source: Source = source if is_source(source) and not has_options else _open(source, classes, split)
+        options = {"classes": classes, "split": split, "holdout": holdout, "split_seed": split_seed or None}
+        given = {name: value for name, value in options.items() if value is not None}
+        self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle
@@ -406,11 +412,11 @@ class Loader:
         self._running = None
 
 
-def _open(path: Any, classes: Sequence[str] | None, split: str | None) -> Source:
+def _open(source: Any, options: dict[str, Any]) -> Source:
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 
-    return open_source(path, classes=classes, split=split)
+    return open_source(source, **options)
 
 
 def _tell_once(level: int, text: str, more: str = "") -> None:
