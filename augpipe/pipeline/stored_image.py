@@ -9,6 +9,7 @@ import numpy as np
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
+from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.located import LocatedPixels
@@ -132,6 +133,8 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
         else:
             header = probe(content, max_pixels=max_pixels)
             size = (header.height, header.width)
+            if header.loses_bits:
+                tell_of_lost_bits(source.name(sample_id))
         reason = refusals(recipe, [size])[0]
         if reason:
             raise ValueError(reason)

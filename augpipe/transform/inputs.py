@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from augpipe.cpu.render import check_image
 from augpipe.decoding import probe
+from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.pillow import decode_stored
 from augpipe.errors import SampleError
 from augpipe.output import import_torch
@@ -157,6 +158,8 @@ def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImag
         else:
             content = bytes(image)
         header = probe(content, max_pixels=max_pixels)
+        if header.loses_bits:
+            tell_of_lost_bits(name)
     except (ValueError, OSError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         raise SampleError(name, reason) from problem
