@@ -1,12 +1,13 @@
 """What the loader hands out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.mixed_labels import MixedLabels
 from augpipe.planning.plan import Plan
 
 
@@ -25,6 +26,38 @@ class Batch:
     """(B,) int64: which samples of the source these are."""
     plan: Plan
     """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it, unless the recipe mixes."""
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> "Batch":
+        """The batch with its images and labels on a device; ids and plan stay on the host.
+
+        Args:
+            device: "cuda", "cuda:1", "cpu" or a torch.device.
+            non_blocking: as of torch's `Tensor.to`: from page-locked memory the host goes on while it copies.
+
+        Raises:
+            ValueError: the batch holds numpy arrays.
+        """
+        return self._with_each("to", device, non_blocking=non_blocking)
+
+    def pin_memory(self) -> "Batch":
+        """The batch with its images and labels in page-locked memory; a DataLoader with pin_memory=True calls it.
+
+        Raises:
+            ValueError: the batch holds numpy arrays.
+        """
+        return self._with_each("pin_memory")
+
+    def _with_each(self, method: str, *arguments: Any, **options: Any) -> "Batch":
+        def moved(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                raise ValueError(f'the batch holds numpy arrays, which have no {method}. Choose framework="torch".')
+            if isinstance(part, MixedLabels):
+                return MixedLabels(*map(moved, part))
+            if isinstance(part, tuple):
+                return tuple(map(moved, part))
+            return getattr(part, method)(*arguments, **options)
+
+        return replace(self, images=moved(self.images), labels=moved(self.labels))
 
     def __iter__(self) -> Iterator[Any]:
         yield self.images

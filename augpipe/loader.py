@@ -5,7 +5,6 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Never
 
 from augpipe.batch import Batch
@@ -16,6 +15,7 @@ from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.checks.arguments import (
     as_count,
     as_epoch,
+    as_max_pixels,
     as_num_threads,
     as_seed,
     as_whole,
@@ -25,7 +25,6 @@ from augpipe.checks.arguments import (
 from augpipe.checks.plural import count
 from augpipe.checks.torch_worker import refuse_torch_worker
 from augpipe.cpu.kernels import start_compiling
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
@@ -34,7 +33,7 @@ from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload
 from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
-from augpipe.output import DType, Framework, Layout, OutputFormat
+from augpipe.output import DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.passes import Pass, Progress
 from augpipe.pipeline.batches import BatchMaker, make_ahead
 from augpipe.pipeline.blocks import Request
@@ -67,7 +66,8 @@ class Loader:
 
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
-            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
+            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names; a list of
+            (path, label); torchvision's ImageFolder; any map-style data set of (photograph, label).
         recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
@@ -96,8 +96,9 @@ class Loader:
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
-        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize). Without Normalize
-            the numbers are levels, 0..255, in any of them; a line in the log says so once.
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize); also "fp16" and the
+            like, and types of torch and numpy. Without Normalize the numbers are levels, 0..255, in any of them; a line
+            in the log says so once.
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
         on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not: of the
             same part of a source made of several, and of the same class under `sampling.ClassBalanced`.
@@ -105,6 +106,9 @@ class Loader:
         classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
             training set's, and its labels agree with them.
         split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
+        holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
+            others, so that the two never overlap. It takes a source, too.
+        split_seed: another one, 0..2^64 - 1, draws other samples.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -117,7 +121,7 @@ class Loader:
 
     def __init__(
         self,
-        source: Source | str | Path,
+        source: Any,
         recipe: Recipe | Schedule | Mapping[int, Recipe],
         *,
         batch_size: int,
@@ -135,13 +139,15 @@ class Loader:
         cache_bytes: int | None = None,
         pin_memory: bool = False,
         framework: Framework = "torch",
-        dtype: DType = "float32",
+        dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
         row_index_bytes: int = DEFAULT_BYTES,
         classes: Sequence[str] | None = None,
         split: str | None = None,
+        holdout: float | None = None,
+        split_seed: int = 0,
         **others: Never,
     ) -> None:
         if others:
@@ -157,14 +163,12 @@ class Loader:
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
-        self._max_pixels = as_whole("max_pixels", max_pixels)
-        if not 1 <= self._max_pixels <= MAX_INDEXABLE_PIXELS:
-            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
+        self._max_pixels = as_max_pixels(max_pixels)
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
         self.schedule = Schedule.of(recipe)
-        self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
+        self._form = OutputFormat(dtype=dtype_name(dtype), layout=layout, framework=framework)
         for each in self.schedule.recipes:
             self._form.check(each)
         if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":
@@ -182,8 +186,9 @@ class Loader:
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        has_options = classes is not None or split is not None
-        self.source: Source = source if is_source(source) and not has_options else _open(source, classes, split)
+        options = {"classes": classes, "split": split, "holdout": holdout, "split_seed": split_seed or None}
+        given = {name: value for name, value in options.items() if value is not None}
+        self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle
@@ -416,11 +421,11 @@ class Loader:
         self._running = None
 
 
-def _open(path: Any, classes: Sequence[str] | None, split: str | None) -> Source:
+def _open(source: Any, options: dict[str, Any]) -> Source:
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 
-    return open_source(path, classes=classes, split=split)
+    return open_source(source, **options)
 
 
 def _tell_once(level: int, text: str, more: str = "") -> None:
