@@ -81,9 +81,9 @@ class Loader:
         rank, world_size: this process's place among those that share the data. Both None: that in the initialised
             process group, else by torchrun's RANK and WORLD_SIZE, which a line in the log says, else the only one.
             `rank=0, world_size=1` gives all samples under torchrun, too.
-        num_threads: threads that read, decode and augment; None for one a core. With DALI on CUDA so many are DALI's,
-            which decode, and as many read beside them, where None is 4: the others start where images come that
-            DALI does not take. More help where storage is slow to answer.
+        num_threads: threads that read, decode and augment; None for one a usable core, of which a container's quota
+            counts. With DALI on CUDA so many are DALI's, which decode, and as many read beside them, where None is 4:
+            the others start where images come that DALI does not take. More help where storage is slow to answer.
         prefetch: batches made ahead of the one in use.
         backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
             "auto" chooses "dali" for a CUDA device where DALI is installed, else "native".

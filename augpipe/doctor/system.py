@@ -11,6 +11,7 @@ from pathlib import Path
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from augpipe.cache.budget import available_host_bytes
+from augpipe.cpu.control_groups import cpu_quota, memory_limit
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.doctor.finding import Finding
 from augpipe.gpu_ops.compiled.cache import find as find_kernel
@@ -25,7 +26,7 @@ _GB = 1e9
 
 def system() -> list[Finding]:
     """What this process runs on; all of it is there by necessity."""
-    return [_system(), _python(), processor(), _cores(), memory()]
+    return [_system(), _python(), processor(), cores(), memory()]
 
 
 def processor(
@@ -45,17 +46,23 @@ def processor(
     )
 
 
-def memory(available: Callable[[], int] = available_host_bytes) -> Finding:
-    """What the machine has, and what this process can still take."""
+def memory(
+    available: Callable[[], int] = available_host_bytes, limit: Callable[[], int | None] = memory_limit
+) -> Finding:
+    """What the machine has, a container's limit, and what this process can still take."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         left: int | None = available()
     except ValueError:  # not Linux
         left = None
-    text = f"{total / _GB:.1f} GB" + (
-        f", of which this process can take {left / _GB:.1f} GB" if left is not None else ""
-    )
-    return Finding(name="memory", status="ok", text=text, data={"total_bytes": total, "available_bytes": left})
+    most = limit()
+    text = f"{total / _GB:.1f} GB"
+    if most is not None:
+        text += f", limited to {most / _GB:.1f} GB by a control group"
+    if left is not None:
+        text += f", of which this process can take {left / _GB:.1f} GB"
+    data = {"total_bytes": total, "available_bytes": left, "limit_bytes": most}
+    return Finding(name="memory", status="ok", text=text, data=data)
 
 
 def _system() -> Finding:
@@ -73,10 +80,13 @@ def _python() -> Finding:
     return Finding(name="Python", status="ok", text=text, data={"version": version})
 
 
-def _cores() -> Finding:
-    usable, there = num_usable_cores(), os.cpu_count() or 1
-    text = f"{usable} usable" + (f" of {there}" if there != usable else "")
-    return Finding(name="cores", status="ok", text=text, data={"usable": usable, "all": there})
+def cores(usable: Callable[[], int] = num_usable_cores, quota: Callable[[], float | None] = cpu_quota) -> Finding:
+    """How many this process can keep busy, of all that the machine has, and a container's quota."""
+    num, there, most = usable(), os.cpu_count() or 1, quota()
+    text = f"{num} usable" + (f" of {there}" if there != num else "")
+    if most is not None:
+        text += f"; a control group gives this process the time of {most:g}"
+    return Finding(name="cores", status="ok", text=text, data={"usable": num, "all": there, "quota": most})
 
 
 def kernels() -> list[Finding]:

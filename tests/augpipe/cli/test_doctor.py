@@ -33,7 +33,7 @@ from augpipe.doctor.decoders import decoders, jpeg_bytes, picture, tried
 from augpipe.doctor.examine import SECTIONS, Section
 from augpipe.doctor.gpu_queries import Gpu
 from augpipe.doctor.gpus import GpuFacts, gpus, is_nvidia_on_bus
-from augpipe.doctor.system import kernel_cache, memory, processor
+from augpipe.doctor.system import cores, kernel_cache, memory, processor
 from augpipe.gpu_ops.compiled import cache
 from augpipe.gpu_ops.compiled.declared import overloads
 from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, cache_folder
@@ -348,6 +348,18 @@ def test_memory_does_without_what_the_system_does_not_say() -> None:
 
     assert memory(lambda: 3 * 10**9).text.endswith("of which this process can take 3.0 GB")
     assert memory(unknown).data["available_bytes"] is None
+
+
+def test_the_limits_of_a_container_are_shown() -> None:
+    found = memory(lambda: 3 * 10**9, lambda: 4 * 10**9)
+    assert found.text.endswith(", limited to 4.0 GB by a control group, of which this process can take 3.0 GB")
+    assert found.data["limit_bytes"] == 4 * 10**9
+    found = cores(lambda: 2, lambda: 1.5)
+    assert found.text.startswith("2 usable")
+    assert found.text.endswith("; a control group gives this process the time of 1.5")
+    assert found.data["quota"] == 1.5
+    assert "control group" not in cores(lambda: 2, lambda: None).text
+    assert "control group" not in memory(lambda: 3 * 10**9, lambda: None).text
 
 
 def write_probe(folder: Path, body: str) -> None:
