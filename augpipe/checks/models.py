@@ -4,8 +4,11 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, WrapValidator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
+
+from augpipe.checks.documented import Documented, meanings, summary
 
 OTHER_NAMES = {
     "angle": "max_deg",
@@ -78,7 +81,7 @@ class FieldError(ValueError):
         return type(self), (self.what, self.problems)
 
 
-class Checked(BaseModel):
+class Checked(BaseModel, metaclass=Documented):
     """A frozen description whose fields are checked when it is made.
 
     Raises:
@@ -94,13 +97,23 @@ class Checked(BaseModel):
     def __init__(self, /, *nameless: Any, **fields: Any) -> None:
         kind = type(self)
         if nameless:
-            raise TypeError(
-                f"{kind.__name__} takes each value by its field's name. Its fields: {', '.join(kind.field_names())}."
-            )
+            raise TypeError(_named(kind, nameless, fields))
         try:
             super().__init__(**fields)
         except ValidationError as error:
             raise FieldError(kind.__name__, _problems(error, kind)) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Fields are described by the texts under them."""
+        schema = handler(core_schema)
+        made = handler.resolve_ref_schema(schema)
+        if "description" in made:
+            made["description"] = summary(made["description"])
+        for name, field in made.get("properties", {}).items():
+            if name in meanings(cls):
+                field.setdefault("description", meanings(cls)[name])
+        return schema
 
     # as on pydantic's own: a table within a table is then checked with the outer one, so its place is known
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -144,6 +157,30 @@ class Checked(BaseModel):
     def field_names(cls) -> list[str]:
         """The fields that a user gives."""
         return list(cls.model_fields)
+
+
+def _named(kind: type[Checked], nameless: Sequence[Any], fields: Mapping[str, Any]) -> str:
+    """What to write instead of values without names: each under the first field that takes it, or all in one list."""
+    names = kind.field_names()
+    free = [name for name in names if name not in fields]
+    written: list[str] = []
+    for value in nameless:
+        taking = next((name for name in free if _takes(kind, name, value)), None)
+        if taking is not None:
+            free.remove(taking)
+            written.append(f"{taking}={_shown(value)}")
+    if len(written) < len(nameless):
+        written = [f"{name}=[{', '.join(map(_shown, nameless))}]" for name in free if _takes(kind, name, nameless)][:1]
+    hint = f" Write {kind.__name__}({', '.join(written)})." if written else ""
+    return f"{kind.__name__} takes each value by its field's name.{hint} Its fields: {', '.join(names)}."
+
+
+def _takes(kind: type[Checked], name: str, value: Any) -> bool:
+    try:
+        kind(**{name: value})
+    except ValueError:
+        return False
+    return True
 
 
 def told(rule: str) -> WrapValidator:
@@ -234,5 +271,7 @@ def _joined(above: str, place: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, list | tuple) and any(isinstance(item, BaseModel) for item in value):
+        return f"[{', '.join(map(_shown, value))}]"
     text = f"{type(value).__name__}(...)" if isinstance(value, BaseModel) else repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

@@ -272,9 +272,9 @@ class ColorJitter(Op):
     brightness: Strength = 0.0
     """The factor is drawn from 1 - this (at least 0) to 1 + this, or from a range; 0 leaves brightness alone."""
     contrast: Strength = 0.0
-    """Likewise."""
+    """The factor of the contrast, as for brightness."""
     saturation: Strength = 0.0
-    """Likewise."""
+    """The factor of the saturation, as for brightness."""
     hue: Annotated[
         Annotated[float, Field(ge=0.0, le=0.5)] | Range,
         told(

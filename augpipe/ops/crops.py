@@ -58,7 +58,7 @@ class MultiResolutionCrop(Op):
     step: Literal[1] | None = 1
     """Offsets in whole pixels of the resized image; None for any offset."""
     p: Probability = 1.0
-    """How often the place is random; else it is the centre."""
+    """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
 
     is_crop: ClassVar[bool] = True
     num_words: ClassVar[int] = 4
@@ -158,7 +158,8 @@ class RandomResizedCrop(Op):
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
     p: Probability = 1.0
-    """How often the rectangle is random; else it is the largest centred one."""
+    """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
+    `ratio`. The image is cropped and resized either way."""
 
     is_crop: ClassVar[bool] = True
     num_tries: ClassVar[int] = 10

@@ -54,7 +54,8 @@ class MixUp(Mix):
 
     op: Literal["mix_up"] = "mix_up"
     alpha: Alpha = 0.2
-    """As in the paper on ImageNet, where 0.1 to 0.4 were best."""
+    """The weight of the sample's own image is drawn from Beta(alpha, alpha); in the paper 0.1 to 0.4 were best on
+    ImageNet."""
 
 
 class CutMix(Mix):
@@ -66,7 +67,7 @@ class CutMix(Mix):
 
     op: Literal["cut_mix"] = "cut_mix"
     alpha: Alpha = 1.0
-    """As in the paper."""
+    """The share of the sample's own image is drawn from Beta(alpha, alpha): evenly for 1, as in the paper."""
 
     def caption(self, mixed: Mapping[str, Any]) -> str:
         return f"{super().caption(mixed)} pasted"

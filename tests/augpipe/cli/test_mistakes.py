@@ -278,7 +278,11 @@ COMMANDS = [
 CALLS = [
     # ops
     ("ops.Flip(p=50)", FieldError, "Flip: p=50 must be a probability in 0..1, as p=0.5"),
-    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p, alternate."),
+    (
+        "ops.Flip(0.5)",
+        TypeError,
+        "Flip takes each value by its field's name. Write Flip(p=0.5). Its fields: direction, p",
+    ),
     ("ops.Flip(prob=0.5)", FieldError, "'prob' is not a field of Flip. Did you mean 'p'?"),
     ("ops.Flip(p='half')", FieldError, "p='half' must be a probability"),
     ("ops.Flip(direction='left')", FieldError, "direction='left' must be 'horizontal' or 'vertical'"),
@@ -287,7 +291,11 @@ CALLS = [
     ("ops.Rotate(max_deg=-400)", FieldError, "Rotate: max_deg=-400 must be above 0, in degrees, or the smallest and"),
     ("ops.Rotate(max_deg=(10, -10))", FieldError, "max_deg=(10.0, -10.0) is no range: its first number is the larger"),
     ("ops.Rotate(max_deg=10, step=3)", FieldError, "Choose a step that divides the range, or None"),
-    ("ops.RandomResizedCrop(224)", TypeError, "takes each value by its field's name. Its fields: size, scale"),
+    (
+        "ops.RandomResizedCrop(224)",
+        TypeError,
+        "takes each value by its field's name. Write RandomResizedCrop(size=224).",
+    ),
     ("ops.RandomResizedCrop(size='big')", FieldError, "size='big' must be a whole number of pixels", "size=224"),
     ("ops.RandomResizedCrop(size=224.5)", FieldError, "size=224.5 must be a whole number of pixels"),
     ("ops.RandomResizedCrop(size=(224, 224, 3))", FieldError, "or two of them, height and width"),
@@ -314,7 +322,7 @@ CALLS = [
     # recipes
     ("Recipe(ops=[ops.Flip])", FieldError, "ops[0]: Flip is the class. Write Flip() for an op of it"),
     ("Recipe(ops=ops.Flip())", FieldError, "ops=Flip(...) must be a list: ops=[Flip(...)]"),
-    ("Recipe([ops.Flip()])", TypeError, "Recipe takes each value by its field's name. Its fields: name, border"),
+    ("Recipe([ops.Flip()])", TypeError, "Recipe takes each value by its field's name. Write Recipe(ops=[Flip(...)])."),
     ("Recipe(op=[ops.Flip()])", FieldError, "'op' is not a field of a recipe. Did you mean 'ops'?"),
     ("Recipe(ops=['flip'])", FieldError, "'flip' is only the name of an op. Write Flip()"),
     ("Recipe(ops=[{'op': 'flip', 'p': 50}])", FieldError, "ops[0].flip.p=50 must be a probability"),
