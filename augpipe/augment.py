@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, Framework, Layout, OutputFormat
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, check_recipe, refuse_mixing
+from augpipe.recipe import Recipe, refuse_mixing
+from augpipe.recipe_names import as_recipe
 from augpipe.transform.host import HostTransform
 from augpipe.transform.inputs import Images, images_of
 from augpipe.transform.worker_seed import worker_seed
@@ -33,7 +35,7 @@ class Augment:
     What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it.
 
     Args:
-        recipe: what is done to each image.
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", or the path of a TOML file.
         seed: 0..2^64 - 1.
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
         layout: "NCHW", "NHWC" or "channels_last" (torch only); a single image drops the N.
@@ -44,7 +46,7 @@ class Augment:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Recipe | str | Path,
         seed: int = 0,
         *,
         dtype: DType = "float32",
@@ -52,9 +54,8 @@ class Augment:
         framework: Framework | None = None,
         num_threads: int | None = None,
     ) -> None:
-        check_recipe(recipe)
-        refuse_mixing(recipe, "a transform")
-        self.recipe = recipe
+        self.recipe = as_recipe(recipe)
+        refuse_mixing(self.recipe, "a transform")
         self.seed = as_seed(seed)
         self._dtype: DType = dtype
         self._layout: Layout = layout

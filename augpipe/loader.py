@@ -40,6 +40,7 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
+from augpipe.recipe_names import as_schedule
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
 from augpipe.source import Source, check_unchanged, is_source
@@ -65,7 +66,8 @@ class Loader:
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
             a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
-        recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", the path of a TOML file; or a
+            `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
@@ -115,7 +117,7 @@ class Loader:
     def __init__(
         self,
         source: Source | str | Path,
-        recipe: Recipe | Schedule | Mapping[int, Recipe],
+        recipe: Recipe | Schedule | Mapping[int, Recipe] | str | Path,
         *,
         batch_size: int,
         seed: int = 0,
@@ -160,7 +162,7 @@ class Loader:
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
-        self.schedule = Schedule.of(recipe)
+        self.schedule = as_schedule(recipe)
         self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
         for each in self.schedule.recipes:
             self._form.check(each)

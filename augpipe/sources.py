@@ -3,12 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.plural import count
+from augpipe.checks.suggest import missing
 from augpipe.source import (
     Ints,
     Labels,
@@ -26,6 +27,17 @@ from augpipe.source import (
     stack_of,
     stamp_of,
 )
+
+__all__ = ["Concat", "Subset"]
+
+_PATH = 'the path itself: Loader("photos/", recipe, batch_size=64), or augpipe.datasets.open.open_source("photos/")'
+_ANSWERS = {
+    **dict.fromkeys(("imagefolder", "datasetfolder", "foldersource", "folder", "opensource", "filelistsource"), _PATH),
+    **dict.fromkeys(("shardsource", "tarsource", "webdataset", "parquetsource", "csvsource"), _PATH),
+    **dict.fromkeys(("concatdataset", "chaindataset"), "sources.Concat([first, second])"),
+    "arraysource": "augpipe.datasets.formats.arrays.ArraySource(images, labels)",
+}
+"""Other names of sources, as `suggest.plain` gives them -> what to write here."""
 
 
 class Subset:
@@ -346,3 +358,13 @@ def _row_index(source: Source, sample_id: int) -> bytes | memoryview:
     known = getattr(source, "row_index", None)
     found: bytes | memoryview = b"" if known is None else known(sample_id)
     return found
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        raise missing(__name__, name, __all__, _ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,10 +1,11 @@
 """Checking what a user passes: choices, whole numbers, and arguments that there are not."""
 
-import difflib
 import operator
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from augpipe.checks.suggest import nearest
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _NO_PROCESSES = "it works in threads of this process, without worker processes. Leave it out"
@@ -86,6 +87,6 @@ def unknown_argument(name: str, known: Sequence[str]) -> str:
     """The message for an argument that is none of the `known` ones."""
     if name in _INSTEAD:
         return f"Loader has no {name}: {_INSTEAD[name]}."
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    near = nearest(name, known)
+    hint = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
     return f"Loader has no argument {name}. {hint}"

@@ -1,6 +1,5 @@
 """Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -9,30 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from augpipe.checks.documented import Documented, meanings, summary
-
-OTHER_NAMES = {
-    "angle": "max_deg",
-    "batch": "batch_size",
-    "bs": "batch_size",
-    "dataset": "source",
-    "degrees": "max_deg",
-    "folder": "source",
-    "grad_clip": "clip_norm",
-    "image_size": "size",
-    "img_size": "size",
-    "learning_rate": "lr",
-    "max_norm": "clip_norm",
-    "num_workers": "num_threads",
-    "output_dir": "out",
-    "path": "source",
-    "pretrained": "weights",
-    "prob": "p",
-    "probability": "p",
-    "save_dir": "out",
-    "wd": "weight_decay",
-    "workers": "num_threads",
-}
-"""What fields are called elsewhere -> their name here, where difflib finds another one or none."""
+from augpipe.checks.suggest import nearest
 
 _RULES = {
     "bool_parsing": "must be true or false",
@@ -213,15 +189,6 @@ def _unknown(name: str, what: str, fields: Sequence[str]) -> str:
     return f"{name!r} is not a field of {what}.{hint} Its fields: {', '.join(fields)}."
 
 
-def nearest(name: str, fields: Sequence[str]) -> str | None:
-    """The field that is called `name` elsewhere, or that is written most like it; None where there is none near."""
-    other = OTHER_NAMES.get(name)
-    if other in fields:
-        return other
-    cutoff = 0.6 if len(name) > 2 else 0.5  # difflib's own is too much for two letters that changed places
-    return next(iter(difflib.get_close_matches(name, fields, n=1, cutoff=cutoff)), None)
-
-
 def explain(error: ValidationError) -> list[str]:
     """One line for each mistake: where it is, what was found, the rule, the remedy."""
     return [_line(place, text) for place, text in _problems(error)]
@@ -255,8 +222,8 @@ def _text(place: str, problem: ErrorDetails) -> str:
         return " is missing, and has no default. Add it."
     rule = _RULES[kind].format(found=found, **context) if kind in _RULES else message
     rule = rule.replace("{name}", place.rpartition(".")[2])
-    near = difflib.get_close_matches(str(problem["input"]), context.get("expected", "").split("'")[1::2], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = nearest(str(problem["input"]), context.get("expected", "").split("'")[1::2])
+    hint = f" Did you mean {near!r}?" if near else ""
     return f"={found} {rule}{'' if rule.endswith('.') else '.'}{hint}"
 
 
