@@ -102,7 +102,7 @@ class MultiResolutionCrop(Op):
         crop_resized(frame, drawn["x"], drawn["y"], heights, widths, pair(self.size))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['scale']} px, at {drawn['x']:.0f},{drawn['y']:.0f}"
+        return f"scale {drawn['scale']} px, x {drawn['x']:.0f}, y {drawn['y']:.0f}"
 
 
 class CenterCrop(Op):
@@ -226,4 +226,4 @@ class RandomResizedCrop(Op):
         frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], pair(self.size))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['width']:.0f}x{drawn['height']:.0f} at {drawn['x']:.0f},{drawn['y']:.0f}"
+        return f"crop {drawn['width']:.0f}x{drawn['height']:.0f}, x {drawn['x']:.0f}, y {drawn['y']:.0f}"
