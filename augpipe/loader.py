@@ -226,6 +226,22 @@ class Loader:
             "around it. Its threads (num_threads=...) do what a DataLoader's workers do."
         )
 
+    def __repr__(self) -> str:
+        recipe, form = self.recipe, self._form
+        ops = "; ".join(", ".join(op.op for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
+        sizes = dict.fromkeys(view.out_size for view in recipe.all_views)
+        size = " and ".join("each its own size" if one is None else f"{one[0]}x{one[1]}" for one in sizes)
+        device = self._choice.device or "cpu"
+        return "\n".join(
+            [
+                f"Loader: {count(len(self), 'batch')} of {self.batch_size} an epoch",
+                f"  source  {self.source!r}",
+                f"  recipe  {recipe.name or 'unnamed'}: {ops}",
+                f"  images  {size}, {form.dtype} {form.layout}, {form.framework} on {device}",
+                f"  now     epoch {self.epoch} of seed {self.seed}, rank {self.rank} of {self.world_size}",
+            ]
+        )
+
     @property
     def epoch(self) -> int:
         """The epoch that is running, or that the next pass will be."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from augpipe.checks.models import Checked, FieldError, told
 from augpipe.checks.suggest import nearest_file
+from augpipe.checks.written import written
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -55,6 +56,9 @@ class View(Checked):
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
 
+    def __repr__(self) -> str:
+        return written(self)
+
     @property
     def crop(self) -> Op | None:
         """The op that decides the output's size; None where the whole image is kept."""
@@ -93,6 +97,9 @@ class TomlFile(Checked):
     def dump(self, path: str | Path) -> None:
         """Write it to a TOML file that `load` reads back as an equal one."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class Recipe(TomlFile):

@@ -1,6 +1,6 @@
 """Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, WrapValidator, model_validator
@@ -100,6 +100,13 @@ class Checked(BaseModel, metaclass=Documented):
         for name in made.__dict__.keys() - type(self).model_fields.keys():
             del made.__dict__[name]
         return made
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Without the kind that a TOML file names: the class says it."""
+        return [(name, value) for name, value in super().__repr_args__() if name != "op"]
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
