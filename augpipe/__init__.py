@@ -76,8 +76,11 @@ if not TYPE_CHECKING:  # the names above are all that there are to a type checke
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # it is there, and lacks something itself
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        from augpipe.checks.suggest import missing
+        from augpipe.top_names import answers
+
+        raise missing(__name__, name, __all__, {} if name.startswith("_") else answers())
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return ["__version__", *__all__]

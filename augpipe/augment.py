@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ctypes import c_uint32
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.output import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, check_recipe, refuse_mixing
+from augpipe.recipe import Recipe, refuse_mixing
+from augpipe.recipe_names import as_recipe
 from augpipe.transform.collate import as_labels, content_ids, taken_apart
 from augpipe.transform.host import HostTransform
 from augpipe.transform.inputs import Images, images_of
@@ -43,7 +45,7 @@ class Augment:
     sample id.
 
     Args:
-        recipe: what is done to each image.
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", or the path of a TOML file.
         seed: 0..2^64 - 1.
         dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize); also "fp16" and the
             like, and types of torch and numpy.
@@ -57,7 +59,7 @@ class Augment:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Recipe | str | Path,
         seed: int = 0,
         *,
         dtype: DTypeLike = "float32",
@@ -66,9 +68,8 @@ class Augment:
         num_threads: int | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        check_recipe(recipe)
-        refuse_mixing(recipe, "a transform")
-        self.recipe = recipe
+        self.recipe = as_recipe(recipe)
+        refuse_mixing(self.recipe, "a transform")
         self.seed = as_seed(seed)
         self._dtype: DType = dtype_name(dtype)
         self._layout: Layout = layout

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.written import array_text
 from augpipe.mixed_labels import MixedLabels
 from augpipe.planning.plan import Plan
 
@@ -62,6 +63,16 @@ class Batch:
     def __iter__(self) -> Iterator[Any]:
         yield self.images
         yield self.labels
+
+    def __repr__(self) -> str:
+        views = self.images if isinstance(self.images, tuple) else (self.images,)
+        epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
+        is_mixed = isinstance(self.labels, MixedLabels)
+        labels = f"MixedLabels of {array_text(self.labels.labels)}" if is_mixed else array_text(self.labels)
+        return (
+            f"Batch of {len(self)}, {epochs or 'empty'}, recipe {self.plan.recipe.name or 'unnamed'!r}: "
+            f"images {' and '.join(map(array_text, views))}, labels {labels}"
+        )
 
     def __len__(self) -> int:
         return len(self.sample_ids)

@@ -42,6 +42,7 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import Recipe
+from augpipe.recipe_names import as_schedule
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
 from augpipe.source import Source, check_unchanged, is_source, stack_of
@@ -68,7 +69,8 @@ class Loader:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
             a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names; a list of
             (path, label); torchvision's ImageFolder; any map-style data set of (photograph, label).
-        recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", the path of a TOML file; or a
+            `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
@@ -122,7 +124,7 @@ class Loader:
     def __init__(
         self,
         source: Any,
-        recipe: Recipe | Schedule | Mapping[int, Recipe],
+        recipe: Recipe | Schedule | Mapping[int, Recipe] | str | Path,
         *,
         batch_size: int,
         seed: int = 0,
@@ -167,7 +169,7 @@ class Loader:
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
-        self.schedule = Schedule.of(recipe)
+        self.schedule = as_schedule(recipe)
         self._form = OutputFormat(dtype=dtype_name(dtype), layout=layout, framework=framework)
         for each in self.schedule.recipes:
             self._form.check(each)
@@ -231,6 +233,22 @@ class Loader:
         raise TypeError(
             "a Loader gives whole batches and has no items: write `for images, labels in loader`, with no DataLoader "
             "around it. Its threads (num_threads=...) do what a DataLoader's workers do."
+        )
+
+    def __repr__(self) -> str:
+        recipe, form = self.recipe, self._form
+        ops = "; ".join(", ".join(op.op for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
+        sizes = dict.fromkeys(view.out_size for view in recipe.all_views)
+        size = " and ".join("each its own size" if one is None else f"{one[0]}x{one[1]}" for one in sizes)
+        device = self._choice.device or "cpu"
+        return "\n".join(
+            [
+                f"Loader: {count(len(self), 'batch')} of {self.batch_size} an epoch",
+                f"  source  {self.source!r}",
+                f"  recipe  {recipe.name or 'unnamed'}: {ops}",
+                f"  images  {size}, {form.dtype} {form.layout}, {form.framework} on {device}",
+                f"  now     epoch {self.epoch} of seed {self.seed}, rank {self.rank} of {self.world_size}",
+            ]
         )
 
     @property

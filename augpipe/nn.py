@@ -1,5 +1,6 @@
 """Augmentation as a torch module in front of a model; this file imports torch, and `import augpipe` does not."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -24,7 +25,7 @@ class AugmentModule(torch.nn.Module):
     which id depends on their threads; with ids it does not.
 
     Args:
-        recipe: what is done to each image in training.
+        recipe: what is done to each image in training, as for `Augment`.
         eval_recipe: what is done to each image in evaluation; None for `recipes.evaluation_of(recipe)`.
         seed: 0..2^64 - 1. Where several ranks train, give each its own (seed + rank): they count alike.
         dtype, layout, num_threads: as for `Augment`.
@@ -35,8 +36,8 @@ class AugmentModule(torch.nn.Module):
 
     def __init__(
         self,
-        recipe: Recipe,
-        eval_recipe: Recipe | None = None,
+        recipe: Recipe | str | Path,
+        eval_recipe: Recipe | str | Path | None = None,
         *,
         seed: int = 0,
         dtype: DTypeLike = "float32",
@@ -51,7 +52,7 @@ class AugmentModule(torch.nn.Module):
             "framework": "torch",
         }
         self._train = Augment(recipe, seed, **options)
-        self._eval = Augment(evaluation_of(recipe) if eval_recipe is None else eval_recipe, seed, **options)
+        self._eval = Augment(evaluation_of(self.recipe) if eval_recipe is None else eval_recipe, seed, **options)
 
     @property
     def recipe(self) -> Recipe:

@@ -3,13 +3,14 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.checks.arguments import as_seed
 from augpipe.checks.plural import count
+from augpipe.checks.suggest import missing
 from augpipe.source import (
     Ints,
     Labels,
@@ -30,6 +31,17 @@ from augpipe.source import (
 
 HOLDOUT_EPOCH = 2**32 - 1
 """The epoch whose order holds samples out: the last there could be."""
+
+__all__ = ["Concat", "Subset"]
+
+_PATH = 'the path itself: Loader("photos/", recipe, batch_size=64), or augpipe.datasets.open.open_source("photos/")'
+_ANSWERS = {
+    **dict.fromkeys(("imagefolder", "datasetfolder", "foldersource", "folder", "opensource", "filelistsource"), _PATH),
+    **dict.fromkeys(("shardsource", "tarsource", "webdataset", "parquetsource", "csvsource"), _PATH),
+    **dict.fromkeys(("concatdataset", "chaindataset"), "sources.Concat([first, second])"),
+    "arraysource": "augpipe.datasets.formats.arrays.ArraySource(images, labels)",
+}
+"""Other names of sources, as `suggest.plain` gives them -> what to write here."""
 
 
 class Subset:
@@ -379,3 +391,13 @@ def _row_index(source: Source, sample_id: int) -> bytes | memoryview:
     known = getattr(source, "row_index", None)
     found: bytes | memoryview = b"" if known is None else known(sample_id)
     return found
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        raise missing(__name__, name, __all__, _ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,10 +1,11 @@
 """Checking what a user passes: choices, whole numbers, and arguments that there are not."""
 
-import difflib
 import operator
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from augpipe.checks.suggest import nearest
 
 MAX_INDEXABLE_PIXELS = 2**31 - 1
 """Kernels count an image's pixels in 32 bits."""
@@ -97,6 +98,6 @@ def unknown_argument(name: str, known: Sequence[str]) -> str:
     """The message for an argument that is none of the `known` ones."""
     if name in _INSTEAD:
         return f"Loader has no {name}: {_INSTEAD[name]}."
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    near = nearest(name, known)
+    hint = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
     return f"Loader has no argument {name}. {hint}"
