@@ -6,7 +6,10 @@ import os
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
+
+import numpy.typing as npt
+from typing_extensions import TypeVar
 
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
@@ -45,14 +48,22 @@ from augpipe.schedule import Schedule
 from augpipe.source import Source, check_unchanged, is_source
 from augpipe.source_identity import identity_of
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 logger = logging.getLogger("augpipe")
+
+Torch = Literal["torch"]
+Numpy = Literal["numpy"]
+FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
+"""What decides the type of batches: `Loader` by itself means one that gives torch tensors."""
 
 _TOLD: set[str] = set()
 """What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
 _SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [data] of a run\'s config.'
 
 
-class Loader:
+class Loader(Generic[FrameworkName]):
     """Iterate over a source's images as augmented batches; each pass over it is one epoch, and there is one at a time.
 
     A pass is the epoch after the one before it, or, where that was left early, the same one again, which is logged
@@ -131,7 +142,7 @@ class Loader:
         cache: CacheName = "off",
         cache_bytes: int | None = None,
         pin_memory: bool = False,
-        framework: Framework = "torch",
+        framework: FrameworkName = "torch",  # type: ignore[assignment]  # the default of both
         dtype: DType = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
@@ -284,11 +295,23 @@ class Loader:
         self._end_running("load_state_dict")
         self._progress.load(epoch, consumed)
 
+    @overload
+    def __iter__(self: "Loader[Torch]") -> "Iterator[Batch[Tensor]]": ...
+    @overload
+    def __iter__(self: "Loader[Numpy]") -> Iterator[Batch[npt.NDArray[Any]]]: ...
+    @overload
+    def __iter__(self) -> Iterator[Batch]: ...
     def __iter__(self) -> Iterator[Batch]:
         refuse_torch_worker()
         self._end_running("a new one, iter(loader)")
         return self._run(self._run_epoch(*self._progress.begin()))
 
+    @overload
+    def batches(self: "Loader[Torch]", places: Iterable[Place]) -> "Iterator[Batch[Tensor]]": ...
+    @overload
+    def batches(self: "Loader[Numpy]", places: Iterable[Place]) -> Iterator[Batch[npt.NDArray[Any]]]: ...
+    @overload
+    def batches(self, places: Iterable[Place]) -> Iterator[Batch]: ...
     def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
         """The batches at places of any epochs, ranks and world sizes, in the order of `places`, made ahead as always.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from augpipe.checks.models import Checked, FieldError, told
+from augpipe.checks.models import Checked, FieldError, ListOf, told
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -112,7 +112,7 @@ class Recipe(TomlFile):
     """R, G, B of a constant border, in 0..255."""
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
-    views: Annotated[tuple[View, ...], BeforeValidator(is_list)] = ()
+    views: Annotated[ListOf[View], BeforeValidator(is_list)] = ()
     """Several views of each image, instead of `ops`."""
     mixing: Mixing = ()
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each

@@ -2,10 +2,21 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
+
+if TYPE_CHECKING:
+    ListOf = Sequence
+else:
+
+    class ListOf:
+        """`ListOf[X]`, for fields: type checkers let a list of X be given; it is checked and kept as a tuple."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            return tuple[kind, ...]
+
 
 OTHER_NAMES = {
     "angle": "max_deg",
