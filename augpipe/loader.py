@@ -42,7 +42,7 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.ranks import check_still, ranks_of
-from augpipe.recipe import Recipe
+from augpipe.recipe import PIXELS, Recipe
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
 from augpipe.source import Source, check_unchanged, is_source
@@ -277,6 +277,7 @@ class Loader(Generic[FrameworkName]):
             "shuffle": self.shuffle,
             "source": self._identity,
             "recipe": self._recipe_text,
+            "pixels": PIXELS,
         }
         if self._epochs.sampling is not None:
             state["sampler"] = self._epochs.sampling.fingerprint()
