@@ -82,7 +82,7 @@ gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; 
 
 .PHONY: clean
 clean: ## Remove the environments, caches and what the commands wrote
-	rm -rf .venv .venv-bench build dist augpipe.egg-info demo
+	rm -rf .venv .venv-bench build dist src/augpipe.egg-info demo
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -5,7 +5,11 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Never
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
+
+import numpy.typing as npt
+from typing_extensions import TypeVar
 
 from augpipe.batch import Batch
 from augpipe.cache import CacheStatistics, PixelCache
@@ -41,21 +45,29 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.ranks import check_still, ranks_of
-from augpipe.recipe import Recipe
+from augpipe.recipe import PIXELS, Recipe
 from augpipe.recipe_names import as_schedule
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
 from augpipe.source import Source, check_unchanged, is_source, stack_of
 from augpipe.source_identity import identity_of
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 logger = logging.getLogger("augpipe")
+
+Torch = Literal["torch"]
+Numpy = Literal["numpy"]
+FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
+"""What decides the type of batches: `Loader` by itself means one that gives torch tensors."""
 
 _TOLD: set[str] = set()
 """What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
 _SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [data] of a run\'s config.'
 
 
-class Loader:
+class Loader(Generic[FrameworkName]):
     """Iterate over a source's images as augmented batches; each pass over it is one epoch, and there is one at a time.
 
     A pass is the epoch after the one before it, or, where that was left early, the same one again, which is logged
@@ -140,7 +152,7 @@ class Loader:
         cache: CacheName = "off",
         cache_bytes: int | None = None,
         pin_memory: bool = False,
-        framework: Framework = "torch",
+        framework: FrameworkName = "torch",  # type: ignore[assignment]  # the default of both
         dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
@@ -293,6 +305,7 @@ class Loader:
             "shuffle": self.shuffle,
             "source": self._identity,
             "recipe": self._recipe_text,
+            "pixels": PIXELS,
         }
         if self._epochs.sampling is not None:
             state["sampler"] = self._epochs.sampling.fingerprint()
@@ -311,11 +324,23 @@ class Loader:
         self._end_running("load_state_dict")
         self._progress.load(epoch, consumed)
 
+    @overload
+    def __iter__(self: "Loader[Torch]") -> "Iterator[Batch[Tensor]]": ...
+    @overload
+    def __iter__(self: "Loader[Numpy]") -> Iterator[Batch[npt.NDArray[Any]]]: ...
+    @overload
+    def __iter__(self) -> Iterator[Batch]: ...
     def __iter__(self) -> Iterator[Batch]:
         refuse_torch_worker()
         self._end_running("a new one, iter(loader)")
         return self._run(self._run_epoch(*self._progress.begin()))
 
+    @overload
+    def batches(self: "Loader[Torch]", places: Iterable[Place]) -> "Iterator[Batch[Tensor]]": ...
+    @overload
+    def batches(self: "Loader[Numpy]", places: Iterable[Place]) -> Iterator[Batch[npt.NDArray[Any]]]: ...
+    @overload
+    def batches(self, places: Iterable[Place]) -> Iterator[Batch]: ...
     def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
         """The batches at places of any epochs, ranks and world sizes, in the order of `places`, made ahead as always.
 

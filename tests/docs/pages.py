@@ -310,7 +310,7 @@ PAGES = {
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",
             ),
-            "from augpipe import Loader\n": (
+            "from augpipe import Loader, MixedLabels": (
                 "images.shape == (4, 3, 224, 224) and soft.shape == (4, 10)",
                 "weights.shape == labels.shape == other_labels.shape == (4,)",
             ),
