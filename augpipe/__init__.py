@@ -1,5 +1,9 @@
 """Stored images into augmented training batches: fast, and always the same ones for the same seed."""
 
+import os
+
+__path__ = [os.path.realpath(folder) for folder in __path__]  # an editable install names a link: one name for a file
+
 TYPE_CHECKING = False  # what type checkers take for typing's own, whose import would be most of this file's time
 
 if TYPE_CHECKING:

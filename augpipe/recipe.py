@@ -1,5 +1,6 @@
 """A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
+import logging
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,15 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from augpipe.checks.models import Checked, FieldError, told
+from augpipe.checks.models import Checked, FieldError, ListOf, told
 from augpipe.checks.suggest import nearest_file
 from augpipe.checks.written import written
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.op import CONTINUOUS, keyed, pair
+
+logger = logging.getLogger("augpipe")
+
+PIXELS = 1
+"""Which pixels, draws and order this release makes of a recipe, a seed and an epoch. A release that changes any of them
+raises it; recipes, states and runs carry it, and those without it are of 1."""
 
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
@@ -120,13 +127,29 @@ class Recipe(TomlFile):
     """R, G, B of a constant border, in 0..255."""
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
-    views: Annotated[tuple[View, ...], BeforeValidator(is_list)] = ()
+    views: Annotated[ListOf[View], BeforeValidator(is_list)] = ()
     """Several views of each image, instead of `ops`."""
     mixing: Mixing = ()
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
+    pixels: Annotated[int, Field(ge=1)] = PIXELS
+    """The `PIXELS` of the release that wrote it; it changes nothing. One with another number is told of, and gets this
+    release's."""
 
     noun: ClassVar[str] = "a recipe"
+
+    @field_validator("pixels")
+    @classmethod
+    def _tell_other_pixels(cls, pixels: int) -> int:
+        if pixels != PIXELS:
+            logger.warning(
+                "the recipe says pixels = %d, and this augpipe makes pixels = %d: the same seed gives other images now "
+                "(CHANGELOG.md says what changed). If that is fine, write pixels = %d into it.",
+                pixels,
+                PIXELS,
+                PIXELS,
+            )
+        return PIXELS
 
     @model_validator(mode="after")
     def _has_ops_or_views(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import Checked
+from augpipe.checks.models import Checked, ListOf
 from augpipe.checks.written import written
 from augpipe.gpu_ops.random.philox import MAX_WORD
 from augpipe.recipe import Recipe, TomlFile, check_recipe, read_toml, validated
@@ -36,7 +36,7 @@ class Schedule(TomlFile):
 
     name: str = ""
     """For people."""
-    stages: tuple[Stage, ...]
+    stages: ListOf[Stage]
     """In the order of their epochs; the first begins with epoch 0."""
 
     noun: ClassVar[str] = "a schedule"

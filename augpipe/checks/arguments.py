@@ -7,6 +7,9 @@ from typing import Any
 
 from augpipe.checks.suggest import nearest
 
+MAX_INDEXABLE_PIXELS = 2**31 - 1
+"""Kernels count an image's pixels in 32 bits."""
+
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _NO_PROCESSES = "it works in threads of this process, without worker processes. Leave it out"
 _INSTEAD = {
@@ -69,6 +72,14 @@ def as_count(name: str, value: Any, remedy: str = "") -> int:
 def as_num_threads(value: Any, default: int) -> int:
     """How many threads; None is `default`."""
     return default if value is None else as_count("num_threads", value, "Leave it out for one thread a core.")
+
+
+def as_max_pixels(value: Any) -> int:
+    """How many pixels an image may have that is decoded."""
+    most = as_whole("max_pixels", value)
+    if not 1 <= most <= MAX_INDEXABLE_PIXELS:
+        raise ValueError(f"max_pixels={value} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
+    return most
 
 
 def parse_bytes(text: str) -> int:

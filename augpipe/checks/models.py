@@ -1,7 +1,7 @@
 """Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, WrapValidator, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -9,6 +9,17 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from augpipe.checks.documented import Documented, meanings, summary
 from augpipe.checks.suggest import nearest
+
+if TYPE_CHECKING:
+    ListOf = Sequence
+else:
+
+    class ListOf:
+        """`ListOf[X]`, for fields: type checkers let a list of X be given; it is checked and kept as a tuple."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            return tuple[kind, ...]
+
 
 _RULES = {
     "bool_parsing": "must be true or false",

@@ -111,6 +111,11 @@ def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
     return path
 
 
+def say(text: str = "") -> None:
+    """A line on stdout, at once: a log holds it before what stderr is told next."""
+    print(text, flush=True)
+
+
 def console(*, stderr: bool = False) -> "Console":
     """Where tables and progress go; without colours where that is not a terminal."""
     from rich.console import Console

@@ -1,5 +1,6 @@
 """`augpipe inspect`: what a recipe does, and how many variants of an image it can make."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,7 +64,7 @@ def _ops_json(recipe: "Recipe") -> dict[str, Any]:
     return {"views": views, "variants": recipe.num_variants}
 
 
-def _views(recipe: "Recipe") -> "tuple[View, ...]":
+def _views(recipe: "Recipe") -> "Sequence[View]":
     return recipe.views or recipe.all_views
 
 

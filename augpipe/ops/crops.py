@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
+from augpipe.checks.models import ListOf, told
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, Side, Size, pair
 from augpipe.ops.random_words import RandomWords
@@ -50,7 +50,7 @@ class MultiResolutionCrop(Op):
     size: Size = 224
     """Output height and width, in pixels; one number for a square."""
     scales: Annotated[
-        tuple[Side, ...],
+        ListOf[Side],
         Field(min_length=1),
         told(f"must be a list of short sides in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[256]"),
     ] = (256, 512)

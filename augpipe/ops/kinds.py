@@ -1,11 +1,11 @@
 """Every kind of op, and how one is read from what a recipe's TOML says."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
 
-from augpipe.checks.models import broken
+from augpipe.checks.models import ListOf, broken
 from augpipe.checks.suggest import elsewhere, nearest
 from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
@@ -117,7 +117,10 @@ def is_list(value: Any) -> Any:
 
 
 AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
-Ops = Annotated[tuple[AnyOp, ...], BeforeValidator(is_list)]
+if TYPE_CHECKING:
+    Ops = ListOf[Op]  # whoever writes a function that returns ops need not list their kinds
+else:
+    Ops = Annotated[ListOf[AnyOp], BeforeValidator(is_list)]
 
 for _group in (AllOf, OneOf, SomeOf):
     _group.model_rebuild(_types_namespace={"Ops": Ops})

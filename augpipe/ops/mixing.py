@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
-from augpipe.checks.models import Checked, refuse_unknown
+from augpipe.checks.models import Checked, ListOf, refuse_unknown
 from augpipe.checks.suggest import nearest
 from augpipe.ops.kinds import is_list
 from augpipe.ops.op import Probability
@@ -96,7 +96,7 @@ def _is_mix(value: Any, validate: Callable[[Any], Any]) -> Any:
 
 
 AnyMix = Annotated[MixUp | CutMix, Field(discriminator="op"), WrapValidator(_is_mix)]
-Mixing = Annotated[tuple[AnyMix, ...], BeforeValidator(is_list)]
+Mixing = Annotated[ListOf[AnyMix], BeforeValidator(is_list)]
 assert set(get_args(get_args(AnyMix)[0])) == set(_KINDS.values())
 
 

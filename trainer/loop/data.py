@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from augpipe import Loader, Recipe, Schedule, order, recipes
+from augpipe import Loader, Recipe, Schedule, recipes, sources
 from augpipe.checks.plural import count
 from augpipe.checks.suggest import nearest, nearest_file
 from augpipe.cpu.workers import num_usable_cores
@@ -216,9 +216,9 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset
             f"data.eval_fraction={fraction:g} of {count(total, 'photograph')} is {num}: both training and "
             "evaluation need some."
         )
-    drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, seed, 2**32 - 1, True)
-    _warn_of_untrained(source, fraction, trained=drawn[num:], held=drawn[:num])
-    return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
+    rest, held = sources.hold_out(source, fraction, seed)
+    _warn_of_untrained(source, fraction, trained=rest.ids, held=held.ids)
+    return rest, held
 
 
 def _warn_of_untrained(source: Source, fraction: float, *, trained: Ints, held: Ints) -> None:

@@ -364,7 +364,7 @@ CALLS = [
     ("make(rank=2, world_size=2)", ValueError, "rank=2 must lie in 0..world_size - 1, which is 0..1"),
     ("make(device='gpu')", ValueError, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
     ("make(dtype='uint8')", ValueError, 'dtype="uint8" cannot hold normalised values', "Take Normalize out"),
-    ("make(dtype=torch.float32)", ValueError, "dtype=torch.float32 is not known. Choose one of 'float32'"),
+    ("make(dtype=torch.float64)", ValueError, "dtype='float64' is not known. Choose one of 'float32'"),
     ("make(layout='CHW')", ValueError, "layout='CHW' is not known. Choose one of 'NCHW'"),
     ("make(framework='jax')", ValueError, "framework='jax' is not known. Choose one of 'torch', 'numpy'"),
     ("make(shuffle='yes')", ValueError, "shuffle='yes' is not known. Choose one of True, False, 'sticky'"),
@@ -392,6 +392,8 @@ CALLS = [
     ("make(source='nowhere')", ValueError, "'nowhere' does not exist"),
     ("make(source=None)", ValueError, "a NoneType is not a source of photographs. Accepted: a path or URL"),
     ("make(source=['a.jpg'])", ValueError, "a list is not a source of photographs"),
+    ("make(source=[('a.jpg', 0.5)])", ValueError, "pairs[0] has the label 0.5", "Give all labels as integers"),
+    ("make(holdout=0.1)", ValueError, "split=None with holdout=0.1 is not known", 'Choose "val"'),
     ("make(source=np.zeros((2, 9, 9, 3)))", ValueError, "images has dtype float64, and only uint8 is taken"),
     ("make(source=np.zeros((2, 3, 9, 9), np.uint8))", ValueError, "Its channels come first: pass images.transpose("),
     # the loader in use
@@ -411,7 +413,7 @@ CALLS = [
     # arrays in, arrays out
     ("Augment('deep-image')", ValueError, "there is no recipe 'deep-image'. Did you mean deep_image?"),
     ("Augment(SMALL, dtype='uint8')", ValueError, 'dtype="uint8" cannot hold normalised values'),
-    ("Augment(SMALL)('one/0.jpg')", ValueError, "image 0 is a str. Give an (H, W, C) uint8 array"),
+    ("Augment(SMALL)('one/nowhere.jpg')", SampleError, "one/nowhere.jpg: No such file"),
     (
         "Augment(SMALL)(np.zeros((50, 50, 3)))",
         ValueError,
