@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -58,10 +58,16 @@ ScaleOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same pixels.")]
-SkipBadOption = Annotated[
-    bool,
-    typer.Option("--skip-bad", help="Put the next usable photograph in the place of one that cannot be used."),
+OnError = Literal["raise", "skip"]
+OnErrorOption = Annotated[
+    OnError,
+    typer.Option(
+        "--on-error",
+        help="Of a photograph that cannot be used: raise ends there; skip puts the next usable one in its place.",
+    ),
 ]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]
+"""What --on-error skip was called before; kept for a release."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -77,6 +83,14 @@ def one_recipe(given: list[str] | None) -> str:
             "Run the command once for each."
         )
     return given[0] if given else DEFAULT_RECIPE
+
+
+def with_skip_bad(on_error: Any, skip_bad: bool) -> Any:
+    """What --on-error says, or "skip" by its old name, which a line on stderr tells of."""
+    if not skip_bad:
+        return on_error
+    print("augpipe: --skip-bad is called --on-error skip now, and will be removed", file=sys.stderr)
+    return "skip"
 
 
 def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
@@ -149,7 +163,7 @@ def decimal_bytes(num: int) -> str:
 
 
 @contextmanager
-def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
+def telling_of_skip(source: "Source", on_error: OnError) -> Iterator[None]:
     """Where one image of several cannot be used, say how to go on without it."""
     from augpipe.cli.errors import Failure
     from augpipe.errors import SampleError
@@ -157,7 +171,8 @@ def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
     try:
         yield
     except SampleError as problem:
-        hint = "" if skips_bad or len(source) == 1 else " Pass --skip-bad to go on without such photographs."
+        hint = " Pass --on-error skip to go on without such photographs."
+        hint = "" if on_error == "skip" or len(source) == 1 else hint
         raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}.{hint}") from problem
 
 

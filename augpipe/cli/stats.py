@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import JsonOption, SourceArgument, console, decimal_bytes, print_json, progress_bar, table
+from augpipe.cli.common import (
+    JsonOption,
+    OnError,
+    SkipBadOption,
+    SourceArgument,
+    console,
+    decimal_bytes,
+    print_json,
+    progress_bar,
+    table,
+    with_skip_bad,
+)
 from augpipe.cli.errors import FAILURE
 
 if TYPE_CHECKING:
@@ -41,9 +52,13 @@ def stats(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that read and decode.", show_default="one a core")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Exit with 0 even where a photograph cannot be used.")
-    ] = False,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            "--on-error", help="Of a photograph that cannot be used: raise exits with 1 at the end; skip with 0."
+        ),
+    ] = "raise",
+    skip_bad: SkipBadOption = False,
 ) -> None:
     """Count and measure images: classes, sizes, files, mean and deviation, duplicates, what cannot be used.
 
@@ -75,7 +90,7 @@ def stats(
 
         for path in write_plots(found, opened, plots):
             print(f"augpipe: wrote {path}", file=sys.stderr)
-    if found.sums.num_unusable and not skip_bad:
+    if found.sums.num_unusable and with_skip_bad(on_error, skip_bad) == "raise":
         raise typer.Exit(FAILURE)
 
 

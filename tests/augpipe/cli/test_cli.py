@@ -201,8 +201,8 @@ def test_preview_takes_a_list_and_says_what_it_skips(folder: Path) -> None:
     Path("list.csv").write_text("photos/0.jpg,cat\nphotos/text.jpg,dog\n")
     Path("photos/text.jpg").write_text("hello")
     code, line = fail("preview", "list.csv", *SMALL)
-    assert code == 1 and "photos/text.jpg: not a picture" in line and "--skip-bad" in line
-    ended = CliRunner().invoke(app, ["preview", "list.csv", *SMALL, "--skip-bad"])
+    assert code == 1 and "photos/text.jpg: not a picture" in line and "--on-error skip" in line
+    ended = CliRunner().invoke(app, ["preview", "list.csv", *SMALL, "--on-error", "skip"])
     assert ended.exit_code == 0
     assert "augpipe: skipped photos/text.jpg: not a picture" in ended.output and "1 photograph," in ended.output
 

@@ -78,7 +78,7 @@ def test_what_cannot_be_used_is_listed_and_exits_with_1(folder: Path) -> None:
     text = run("photos", code=1)
     assert "13, of which 7 cannot be used" in text and "cat/bad0.jpg" in text and "and 2 more" in text
     assert "not a picture: it begins with b'hello'" in text
-    assert run("photos", "--skip-bad") == text
+    assert run("photos", "--on-error", "skip") == text
     told = json.loads(run("photos", "--json", code=1))
     assert told["unusable"]["num"] == 7 == len(told["unusable"]["listed"])
 
