@@ -54,7 +54,7 @@ def demo(
     say("\n2. The decoder and the kernels are compiled for this processor: once, and kept for later starts")
     say(f"   {compile_for(source, recipe):.1f} s")
 
-    say(f"\n3. What the recipe {recipe.name} makes of three photographs, with the values that it drew")
+    say(f"\n3. What the recipe {recipe.name} makes of a few photographs, with the values that it drew")
     with _waiting("drawing the sheets"):
         draw_sheet(over_epochs(source, recipe)).save(sheet)
         draw_sheet(by_op(source, recipe)).save(op_sheet)
