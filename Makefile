@@ -64,6 +64,17 @@ bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compar
 		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
 	done
 
+.PHONY: wheel
+wheel: .venv/.installed ## A wheel with compiled kernels for this Python, for x86-64-v3 and v4 (into dist/); takes a minute
+	@rm -rf build
+	@.venv/bin/python -m augpipe.gpu_ops.compiled.prebuilt
+	@tag=$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])'); \
+	.venv/bin/python -m build --wheel --no-isolation --outdir dist \
+		-C--build-option=--python-tag=$$tag -C--build-option=--plat-name=manylinux_2_17_x86_64 > build.log 2>&1 \
+		|| { cat build.log; exit 1; }
+	@rm -rf build build.log gpu_ops/compiled/prebuilt
+	@ls -l dist/*.whl
+
 .PHONY: gpu-check
 gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; one report in benchmarks/results/
 	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
@@ -71,7 +82,7 @@ gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; 
 
 .PHONY: clean
 clean: ## Remove the environments, caches and what the commands wrote
-	rm -rf .venv .venv-bench build dist augpipe.egg-info demo
+	rm -rf .venv .venv-bench build dist src/augpipe.egg-info demo
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -18,8 +18,9 @@ _NOTHING = object()
 
 
 def recipe_text(schedule: Schedule) -> str:
-    """All that a schedule does, as JSON, for a state: without names, which are for people."""
-    data = schedule.model_dump(mode="json", exclude={"name": True, "stages": {"__all__": {"recipe": {"name"}}}})
+    """All that a schedule does, as JSON, for a state: without names, which are for people, and `PIXELS`."""
+    left_out: Any = {"name": True, "stages": {"__all__": {"recipe": {"name", "pixels"}}}}
+    data = schedule.model_dump(mode="json", exclude=left_out)
     return json.dumps(data)
 
 
@@ -57,8 +58,8 @@ def check_state(state: Any, own: dict[str, Any], world_size: int) -> tuple[int, 
             f"the state's version is {state['version']}{old}, and this augpipe reads {STATE_VERSION}. Start a new run, "
             "or resume with the augpipe that wrote it."
         )
-    # of some samplers and orders alone: those are compared below
-    missing = [key for key in own if key not in state and key not in ("sampler", "world_size")]
+    # of some samplers, orders and releases alone: those are compared below
+    missing = [key for key in own if key not in state and key not in ("sampler", "world_size", "pixels")]
     if missing:
         raise ValueError(f"the state lacks {', '.join(missing)}. {_GIVE}")
     if state.get("sampler") != own.get("sampler"):
@@ -79,6 +80,13 @@ def check_state(state: Any, own: dict[str, Any], world_size: int) -> tuple[int, 
             "samples would be lost and repeated. Resume with the same order."
         )
     _check_same_run(state, own)
+    if state.get("pixels", 1) != own["pixels"]:
+        raise ValueError(
+            f"the state says pixels = {state.get('pixels', 1)}, and this augpipe makes pixels = {own['pixels']}: the "
+            "rest of the run would have other images than the same seed gave so far (CHANGELOG.md says what changed). "
+            "Resume with the augpipe that took it, or, to go on with these on purpose, set "
+            "state['pixels'] = loader.state_dict()['pixels'] first."
+        )
     epoch, consumed = as_epoch(state["epoch"]), as_whole("samples_consumed", state["samples_consumed"])
     if own["shuffle"] == "sticky" and "world_size" not in state:
         raise ValueError(f"the state lacks world_size. {_GIVE}")

@@ -1,5 +1,6 @@
 """A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
+import logging
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,13 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from augpipe.checks.models import Checked, FieldError, told
+from augpipe.checks.models import Checked, FieldError, ListOf, told
+from augpipe.checks.suggest import nearest_file
+from augpipe.checks.written import written
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.op import CONTINUOUS, keyed, pair
+
+logger = logging.getLogger("augpipe")
+
+PIXELS = 1
+"""Which pixels, draws and order this release makes of a recipe, a seed and an epoch. A release that changes any of them
+raises it; recipes, states and runs carry it, and those without it are of 1."""
 
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
@@ -53,6 +62,9 @@ class View(Checked):
             if kinds[kind] > 1:
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
+
+    def __repr__(self) -> str:
+        return written(self)
 
     @property
     def crop(self) -> Op | None:
@@ -93,6 +105,9 @@ class TomlFile(Checked):
         """Write it to a TOML file that `load` reads back as an equal one."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
+    def __repr__(self) -> str:
+        return written(self)
+
 
 class Recipe(TomlFile):
     """What happens to every image: `ops` for one view of it, or `views` for several from one decode."""
@@ -112,13 +127,29 @@ class Recipe(TomlFile):
     """R, G, B of a constant border, in 0..255."""
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
-    views: Annotated[tuple[View, ...], BeforeValidator(is_list)] = ()
+    views: Annotated[ListOf[View], BeforeValidator(is_list)] = ()
     """Several views of each image, instead of `ops`."""
     mixing: Mixing = ()
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
+    pixels: Annotated[int, Field(ge=1)] = PIXELS
+    """The `PIXELS` of the release that wrote it; it changes nothing. One with another number is told of, and gets this
+    release's."""
 
     noun: ClassVar[str] = "a recipe"
+
+    @field_validator("pixels")
+    @classmethod
+    def _tell_other_pixels(cls, pixels: int) -> int:
+        if pixels != PIXELS:
+            logger.warning(
+                "the recipe says pixels = %d, and this augpipe makes pixels = %d: the same seed gives other images now "
+                "(CHANGELOG.md says what changed). If that is fine, write pixels = %d into it.",
+                pixels,
+                PIXELS,
+                PIXELS,
+            )
+        return PIXELS
 
     @model_validator(mode="after")
     def _has_ops_or_views(self) -> Self:
@@ -167,9 +198,16 @@ class Recipe(TomlFile):
 
         Raises:
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
+            FileNotFoundError: there is none; names one that is called like it.
             OSError: the file cannot be read.
         """
-        data = read_toml(path)
+        try:
+            data = read_toml(path)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"there is no file {path}.{nearest_file(Path(path))} augpipe recipe deep_image > my.toml writes one to "
+                "begin with; recipes.deep_image() is one that needs no file."
+            ) from error
         if "stages" in data:
             raise ValueError(
                 f"{path} is a schedule, and one recipe is needed. Schedule.load(path).at(epoch) is that of an epoch; a "
@@ -234,11 +272,28 @@ def _product(counts: Iterable[int | None]) -> int | None:
 
 
 def check_recipe(recipe: object) -> None:
-    """Raise ValueError unless it is a recipe, with where to get one."""
+    """Raise ValueError unless it is a recipe, with what to write instead."""
     if not isinstance(recipe, Recipe):
-        raise ValueError(
-            f"recipe is a {type(recipe).__name__}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
-        )
+        raise ValueError(f"recipe is {_what(recipe)}")
+
+
+def _what(given: object) -> str:
+    """What was given instead of a recipe, and what to write."""
+    library = type(given).__module__.partition(".")[0]
+    name = getattr(given, "__name__", type(given).__name__)
+    if library == "torchvision" or type(given).__module__ == "torch.nn.modules.container":
+        return f"a {name} of torchvision. Write Recipe.from_torchvision(transform), or recipes.deep_image()."
+    if library in ("albumentations", "albumentationsx"):
+        return f"a {name} of albumentations. Write Recipe.from_albumentations(A.to_dict(transform))."
+    if library == "kornia":
+        return f"a {name} of kornia, which is not imported. Write a Recipe(ops=[...]); augpipe.ops has them."
+    if isinstance(given, Op):
+        return f"an op. Write Recipe(ops=[ops.{type(given).__name__}(...)])."
+    if isinstance(given, list | tuple):
+        return f"a {name}. Write Recipe(ops=[...]) around the list."
+    if callable(given):
+        return f"{name} itself. Write {name}() for what it makes, as recipes.deep_image()."
+    return f"a {name}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
 
 
 def refuse_mixing(recipe: Recipe, what: str) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import Checked
+from augpipe.checks.models import Checked, ListOf
+from augpipe.checks.written import written
 from augpipe.gpu_ops.random.philox import MAX_WORD
 from augpipe.recipe import Recipe, TomlFile, check_recipe, read_toml, validated
 
@@ -23,6 +24,9 @@ class Stage(Checked):
 
     noun: ClassVar[str] = "a stage"
 
+    def __repr__(self) -> str:
+        return written(self)
+
 
 class Schedule(TomlFile):
     """Recipes that follow each other: images that grow, ranges that widen, what a run ends with.
@@ -32,7 +36,7 @@ class Schedule(TomlFile):
 
     name: str = ""
     """For people."""
-    stages: tuple[Stage, ...]
+    stages: ListOf[Stage]
     """In the order of their epochs; the first begins with epoch 0."""
 
     noun: ClassVar[str] = "a schedule"

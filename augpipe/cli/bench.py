@@ -14,7 +14,6 @@ from augpipe.cli.common import (
     SkipBadOption,
     SourceArgument,
     console,
-    load_recipe,
     one_recipe,
     print_json,
     progress_bar,
@@ -22,6 +21,7 @@ from augpipe.cli.common import (
     telling_of_skip_bad,
     warn_of_skipped,
 )
+from augpipe.recipe_names import load_recipe
 
 if TYPE_CHECKING:
     from rich.console import Console

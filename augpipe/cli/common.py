@@ -1,6 +1,5 @@
 """What several commands share: recipes by name or file, places to write to, and how to print."""
 
-import difflib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,25 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from augpipe.recipe_names import RECIPE_NAMES
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from augpipe.recipe import Recipe
-    from augpipe.schedule import Schedule
     from augpipe.source import Source
 
-RECIPE_NAMES = (
-    "deep_image",
-    "trivial_augment_wide",
-    "rand_augment",
-    "auto_augment",
-    "three_augment",
-    "evaluation",
-    "none",
-)
-"""Those of `augpipe.recipes.BY_NAME`; written out, so that help does not import it."""
 DEFAULT_RECIPE = "deep_image"
 
 SourceArgument = Annotated[
@@ -88,47 +77,6 @@ def one_recipe(given: list[str] | None) -> str:
             "Run the command once for each."
         )
     return given[0] if given else DEFAULT_RECIPE
-
-
-def load_recipe(text: str, size: int | None = None, scales: list[int] | None = None) -> "Recipe":
-    """The recipe that a user named: one of ours, or a TOML file.
-
-    Raises:
-        ValueError: there is none such, or size and scales do not go with it.
-    """
-    if text in RECIPE_NAMES:
-        return _named(text, size, tuple(scales or ()))
-    from augpipe.recipe import Recipe
-
-    path = _recipe_file(text, size, scales)
-    recipe = Recipe.load(path)
-    return recipe if recipe.name else recipe.model_copy(update={"name": path.stem})
-
-
-def load_schedule(text: str, size: int | None = None, scales: list[int] | None = None) -> "Schedule":
-    """The schedule that a user named: a TOML file, or a recipe as `load_recipe` takes it, for all epochs.
-
-    Raises:
-        ValueError: there is none such, or size and scales do not go with it.
-    """
-    from augpipe.schedule import Schedule
-
-    if text in RECIPE_NAMES:
-        recipe = _named(text, size, tuple(scales or ()))
-        return Schedule.of(recipe).model_copy(update={"name": recipe.name})
-    path = _recipe_file(text, size, scales)
-    schedule = Schedule.load(path)
-    name = schedule.name or (schedule.recipes[0].name if len(schedule.stages) == 1 else "") or path.stem
-    return schedule.model_copy(update={"name": name})
-
-
-def _recipe_file(text: str, size: int | None, scales: list[int] | None) -> Path:
-    path = Path(text)
-    if not path.is_file():
-        raise ValueError(_unknown_recipe(text, path))
-    if size is not None or scales:
-        raise ValueError(f"--size and --scale are for recipes by name. Change size and scales in {text} itself.")
-    return path
 
 
 def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
@@ -226,40 +174,3 @@ def print_json(data: Any) -> None:
     import json
 
     print(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _named(name: str, size: int | None, scales: tuple[int, ...]) -> "Recipe":
-    from augpipe import recipes
-
-    options: dict[str, Any] = {} if size is None else {"size": size}
-    if name == "none":
-        if size is not None or scales:
-            raise ValueError("--size and --scale do not go with the recipe none: it changes nothing. Leave them out.")
-        return recipes.none()
-    if name == "evaluation":
-        if len(scales) > 1:
-            raise ValueError(f"evaluation takes one --scale, and {len(scales)} were given. Keep one.")
-        if scales:
-            options["scale"] = scales[0]
-        return recipes.evaluation(**options)
-    if name != "deep_image" and scales:
-        raise ValueError(f"--scale does not go with the recipe {name}: its crop is of random area. Leave it out.")
-    if scales:
-        options["scales"] = scales
-    return recipes.BY_NAME[name](**options)
-
-
-def _unknown_recipe(text: str, path: Path) -> str:
-    names = ", ".join(RECIPE_NAMES)
-    if path.is_dir():
-        return f"the recipe {text} is a folder. Give a TOML file, or a name: {names}."
-    near: list[str] = []
-    if path.suffix.lower() == ".toml" or path.parent != Path("."):
-        here = [str(path.parent / found.name) for found in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(text, [str(Path(found)) for found in here], n=1)
-        what = f"there is no file {text}"
-    else:
-        near = difflib.get_close_matches(text.lower().replace("-", "_"), RECIPE_NAMES, n=1)
-        what = f"there is no recipe {text!r}"
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"{what}.{hint} Give a name ({names}) or a TOML file (augpipe recipe deep_image > my.toml writes one)."

@@ -15,7 +15,7 @@ from augpipe.cli.common import console, progress_bar, say
 from augpipe.cli.demo_train import parallel_table, train_step
 
 if TYPE_CHECKING:
-    from augpipe.loader import Loader
+    from augpipe.loader import Loader, Numpy
     from augpipe.recipe import Recipe
     from augpipe.source import Source
 
@@ -39,7 +39,9 @@ def demo(
     """
     from augpipe import recipes
     from augpipe.cli import bench, sample
+    from augpipe.cpu.kernels import start_compiling
     from augpipe.datasets.open import open_source
+    from augpipe.output import OutputFormat
     from augpipe.preview import by_op, draw_sheet, over_epochs
 
     if out.exists() and not out.is_dir():
@@ -48,17 +50,18 @@ def demo(
     photos, sheet, op_sheet = out / "photos", out / "preview.png", out / "by_op.png"
     recipe = recipes.deep_image()
     say(f"1. {count(num, 'sample photograph')} in class folders, drawn in {photos}")
+    start_compiling(OutputFormat(dtype="float32", layout="NCHW", framework="numpy"), [recipe], decodes=True)
     sample.write(photos, num=num, classes=NUM_CLASSES, seed=0)
     source = open_source(photos)
 
-    say("\n2. The decoder and the kernels are compiled for this processor: once, and kept for later starts")
-    say(f"   {compile_for(source, recipe):.1f} s")
-
-    say(f"\n3. What the recipe {recipe.name} makes of a few photographs, with the values that it drew")
+    say(f"\n2. What the recipe {recipe.name} makes of a few photographs, with the values that it drew")
     with _waiting("drawing the sheets"):
         draw_sheet(over_epochs(source, recipe)).save(sheet)
         draw_sheet(by_op(source, recipe)).save(op_sheet)
     say(f"   {sheet}: the same photograph in several epochs; {op_sheet}: one op at a time")
+
+    say("\n3. The decoder and the kernels were compiled for this processor meanwhile: once, and kept for later starts")
+    say(f"   {compile_for(source, recipe):.1f} s until the last one")
 
     say(f"\n4. Two epochs of the training loader: files to float32 batches ({BATCH_SIZE}, 3, 224, 224)")
     loader = _loader(source, recipe)
@@ -92,7 +95,7 @@ def next_commands(config: Path) -> list[str]:
     return [f"{program} preview FOLDER --out sheet.png", f"{program} bench FOLDER", f"{program} train {training}"]
 
 
-def load_epoch(loader: "Loader", epoch: int) -> float:
+def load_epoch(loader: "Loader[Numpy]", epoch: int) -> float:
     """Run one epoch behind a progress bar; returns the seconds that it took."""
     from rich.progress import MofNCompleteColumn
 
@@ -109,17 +112,19 @@ def load_epoch(loader: "Loader", epoch: int) -> float:
 
 
 def compile_for(source: "Source", recipe: "Recipe") -> float:
-    """Compile what the loader will call, or load it from its cache, so that no rate counts it; returns the seconds."""
+    """Wait for what the loader will call, or load it from its cache, so that no rate counts it; returns the seconds."""
+    from augpipe.decoding.jpeg import own_decoder
     from augpipe.sources import Subset
 
     start = time.perf_counter()
     with _waiting("compiling"):
+        own_decoder()
         for _ in _loader(Subset(source, range(min(len(source), BATCH_SIZE))), recipe):
             pass
     return time.perf_counter() - start
 
 
-def _loader(source: "Source", recipe: "Recipe") -> "Loader":
+def _loader(source: "Source", recipe: "Recipe") -> "Loader[Numpy]":
     from augpipe.loader import Loader
 
     return Loader(source, recipe, batch_size=BATCH_SIZE, rank=0, world_size=1, framework="numpy")

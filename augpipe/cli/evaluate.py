@@ -10,8 +10,9 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from augpipe.cli.common import JsonOption, console, load_recipe, print_json, progress_bar, table, warn_of_skipped
+from augpipe.cli.common import JsonOption, console, print_json, progress_bar, table, warn_of_skipped
 from augpipe.cli.errors import Failure
+from augpipe.recipe_names import load_recipe
 
 Number = TypeVar("Number", int, float)
 

@@ -1,5 +1,6 @@
 """`augpipe inspect`: what a recipe does, and how many variants of an image it can make."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,10 +11,10 @@ from augpipe.cli.common import (
     ScaleOption,
     SizeOption,
     console,
-    load_recipe,
     print_json,
     table,
 )
+from augpipe.recipe_names import load_recipe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +64,7 @@ def _ops_json(recipe: "Recipe") -> dict[str, Any]:
     return {"views": views, "variants": recipe.num_variants}
 
 
-def _views(recipe: "Recipe") -> "tuple[View, ...]":
+def _views(recipe: "Recipe") -> "Sequence[View]":
     return recipe.views or recipe.all_views
 
 

@@ -13,12 +13,12 @@ from augpipe.cli.common import (
     SizeOption,
     SkipBadOption,
     SourceArgument,
-    load_schedule,
     one_recipe,
     output_file,
     telling_of_skip_bad,
     warn_of_skipped,
 )
+from augpipe.recipe_names import load_schedule
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +14,10 @@ from augpipe.cache.budget import available_host_bytes
 from augpipe.cpu.control_groups import cpu_quota, memory_limit
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.doctor.finding import Finding
-from augpipe.gpu_ops.jit import CACHE_VARIABLE, cache_folder
+from augpipe.gpu_ops.compiled.cache import find as find_kernel
+from augpipe.gpu_ops.compiled.cache import prebuilt_problem
+from augpipe.gpu_ops.compiled.declared import overloads
+from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, PREBUILT, host_level, kernels_folder
 from augpipe.measure.machine import cpu_name
 
 _SETS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "neon": "NEON"}
@@ -90,23 +94,34 @@ def kernels() -> list[Finding]:
     return [_numba(), kernel_cache()]
 
 
-def kernel_cache(find: Callable[[], Path | None] = cache_folder) -> Finding:
-    """Whether compiled kernels can be kept from one start to the next."""
+def kernel_cache(find: Callable[[], Path | None] = kernels_folder) -> Finding:
+    """Which kernels are compiled: those of the wheel, those of this machine, and which are missing."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         folder = find()
-    if folder is None:
+    places = Counter(place[1] if (place := find_kernel(one)) else "missing" for one in overloads())
+    problem = prebuilt_problem() if PREBUILT.is_dir() else None
+    parts = [f"{places['wheel']} from the wheel, for {host_level()}"] if places["wheel"] else []
+    parts += [f"{places['here']} compiled here"] if places["here"] else []
+    parts += [f"{places['missing']} not yet, which `augpipe warm` compiles"] if places["missing"] else []
+    parts += [f"those of the wheel are not used: {problem}"] if problem else []
+    held = "; ".join(parts)
+    data = {
+        "folder": None if folder is None else str(folder),
+        "num_kernels": {place: places[place] for place in ("wheel", "here", "missing")},
+        "wheel_problem": problem,
+        "variable": os.environ.get(CACHE_VARIABLE),
+    }
+    if folder is None and places["missing"]:
         return Finding(
             name="kernel cache",
             status="missing",
-            text=str(caught[-1].message).partition(": they")[0],
-            brings="kernels compile at the first start alone, not at every one",
+            text=f"{str(caught[-1].message).partition(': they')[0]}; {held}",
+            brings="kernels are compiled once, not at every start",
             command=f"export {CACHE_VARIABLE}=/a/folder/that/can/be/written",
+            data=data,
         )
-    num = len(list(folder.glob("**/*.nbi")))
-    held = f"{num} compiled" if num else "empty: the first batch waits for the compiler"
-    data = {"folder": str(folder), "num_kernels": num, "variable": os.environ.get(CACHE_VARIABLE)}
-    return Finding(name="kernel cache", status="ok", text=f"{folder} ({held})", data=data)
+    return Finding(name="kernel cache", status="ok", text=f"{folder or 'no folder is needed'} ({held})", data=data)
 
 
 def _numba() -> Finding:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.cpu.render import Scratch, render
-from augpipe.loader import Loader
+from augpipe.loader import Loader, Numpy
 from augpipe.located import LocatedPixels
 from augpipe.measure.held_images import HeldSource
 from augpipe.output import OutputFormat
@@ -119,7 +119,7 @@ def loader_task(
 ) -> Task:
     """A whole epoch of the loader, its threads' start and end included: from `source`, or from memory for None."""
     # one loader for each length, so that from its second epoch on it has its memory, as a training loop's has
-    loaders: dict[tuple[int, int], Loader] = {}
+    loaders: dict[tuple[int, int], Loader[Numpy]] = {}
 
     def task(num: int, threads: int) -> float:
         loader = loaders.get((num, threads)) or loaders.setdefault((num, threads), make(num, threads))
@@ -128,7 +128,7 @@ def loader_task(
             pass
         return time.perf_counter() - start
 
-    def make(num: int, threads: int) -> Loader:
+    def make(num: int, threads: int) -> Loader[Numpy]:
         return Loader(
             HeldSource(photographs, num, source),
             recipe,

@@ -1,7 +1,7 @@
 """Ops that choose among others: one of them, some of them, or all or none."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
+from augpipe.checks.models import ListOf, told
 from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Bool = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.int64]
 Weights = Annotated[
-    tuple[Annotated[float, Field(ge=0.0)], ...],
+    ListOf[Annotated[float, Field(ge=0.0)]],
     told("must be a list of finite numbers of at least 0, one for each of ops: {name}=[1.0, 2.0]"),
 ]
 
@@ -229,7 +229,7 @@ def _rows_of_each(applied: Bool) -> list[Int]:
     return [images[first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def _names(ops: tuple[Op, ...]) -> str:
+def _names(ops: Sequence[Op]) -> str:
     """The ops by name, those within a group in brackets, and each once: `flip, 2 rotate, (posterize, blur)`."""
     named = Counter(f"({_names(op.ops)})" if isinstance(op, Group) else op.op for op in ops)
     return ", ".join(name if num == 1 else f"{num} {name}" for name, num in named.items())

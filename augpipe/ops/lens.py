@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
+from augpipe.checks.models import ListOf, told
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
@@ -26,7 +26,7 @@ class LensDistortion(Op):
 
     op: Literal["lens_distortion"] = "lens_distortion"
     kinds: Annotated[
-        tuple[LensKind, ...],
+        ListOf[LensKind],
         Field(min_length=1),
         told(f"must be a list of some of {', '.join(map(repr, KINDS))}: {{name}}=['barrel']"),
     ] = KINDS

@@ -1,7 +1,7 @@
 """What every op is: a frozen, validated description that draws numbers for a batch and changes a frame by them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -49,7 +49,7 @@ class Op(Checked):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """TOML has no null: where a field may be None, the file says `continuous`."""
-        schema = handler(core_schema)
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
         for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
             for option in field.get("anyOf", ()):
                 if option == {"type": "null"}:
@@ -110,7 +110,7 @@ class Op(Checked):
         return [field for field in cls.model_fields if field != "op"]
 
 
-def keyed(ops: tuple[Op, ...]) -> tuple[tuple[str, Op], ...]:
+def keyed(ops: Sequence[Op]) -> tuple[tuple[str, Op], ...]:
     """Each op under a name of its own among them: its kind, and from the second of a kind on its place, too."""
     seen: Counter[str] = Counter()
     named = []

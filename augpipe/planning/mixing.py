@@ -1,5 +1,7 @@
 """Which sample is mixed with its partner, how and how much: drawn in a stream of its own, and written into plans."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -32,7 +34,7 @@ parts of width and height."""
 NUM_WORDS = 4
 
 
-def draw_mixing(mixing: tuple[Mix, ...], seed: int, epoch: int, drawn_by: Ints, *, is_sampled: bool) -> Rows:
+def draw_mixing(mixing: Sequence[Mix], seed: int, epoch: int, drawn_by: Ints, *, is_sampled: bool) -> Rows:
     """(B,) `MIX_DRAW`, drawn by sample id, or in epochs of a sampler by position."""
     stream = stream_id("mixing:sampled" if is_sampled else "mixing")
     words = RandomWords(draws(seed, epoch, drawn_by, stream, NUM_WORDS))
@@ -50,7 +52,7 @@ def draw_mixing(mixing: tuple[Mix, ...], seed: int, epoch: int, drawn_by: Ints, 
     return drawn
 
 
-def write_mixing(views: tuple[Rows, ...], mixing: tuple[Mix, ...], drawn: Rows, partners: Ints) -> None:
+def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, partners: Ints) -> None:
     """Fill in the field `mixing` of a plan's views.
 
     Args:
@@ -85,7 +87,7 @@ def _rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
     return np.stack([left, top, right, bottom], axis=1)
 
 
-def mix_jobs(rows: Rows, mixing: tuple[Mix, ...], partner_places: Ints) -> Rows:
+def mix_jobs(rows: Rows, mixing: Sequence[Mix], partner_places: Ints) -> Rows:
     """(n,) `gpu_ops.image.mix.MIX_JOB`: what is to be done to a batch's rendered images, in the order of their places.
 
     Args:

@@ -237,8 +237,16 @@ PAGES = {
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),
-        instead={"range(90)": "range(2)"},
+        before={
+            "import torch\nfrom augpipe import Augment": "from pathlib import Path\n"
+            "paths = sorted(Path('photos').glob('*/*.jpg')); given = {'paths': paths, 'labels': [0] * 256}"
+        },
+        instead={"range(90)": "range(2)", "num_workers=8": "num_workers=2"},
         then={
+            "import torch\nfrom augpipe import Augment": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
             "from augpipe import Loader": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
@@ -302,7 +310,7 @@ PAGES = {
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",
             ),
-            "from augpipe import Loader\n": (
+            "from augpipe import Loader, MixedLabels": (
                 "images.shape == (4, 3, 224, 224) and soft.shape == (4, 10)",
                 "weights.shape == labels.shape == other_labels.shape == (4,)",
             ),

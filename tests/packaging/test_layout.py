@@ -110,6 +110,11 @@ def test_a_room_is_a_relative_link_to_its_folder(room: str) -> None:
     assert link.is_dir()
 
 
+def test_the_editable_installs_folder_holds_augpipe_and_nothing_else() -> None:
+    assert [name for name in os.listdir(ROOT / "src") if not name.endswith(".egg-info")] == ["augpipe"]
+    assert os.readlink(ROOT / "src/augpipe") == "../augpipe"
+
+
 def test_datasets_stays_a_namespace_package() -> None:
     assert list((ROOT / "datasets").rglob("*.py")), "there is nothing to test"
     # with an __init__.py, `import datasets` from the checkout would no longer find Hugging Face's

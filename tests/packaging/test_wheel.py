@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("augpipe", "gpu_ops", "datasets", "trainer", "tests", "benchmarks", "docs", "examples")
+FOLDERS = ("src", "augpipe", "gpu_ops", "datasets", "trainer", "tests", "benchmarks", "docs", "examples")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
-from augpipe.recipe import Recipe, validated
+from augpipe.recipe import PIXELS, Recipe, validated
 from augpipe.source import Source, has_stored_names
 from augpipe.source_identity import SourceIdentity, identity_of, stored_names
 from augpipe.sources import Subset
@@ -29,8 +29,8 @@ DATA, NAMES = "data.json", "held-out.txt.gz"
 _VERSION = 1
 _MOST_CHANGES = 3
 """Changes of a recipe that a message names."""
-_NAME = re.compile(r"(stages\[\d+\]\.recipe\.)?name")
-"""Where a recipe says what people call it, which changes no image."""
+_SAYS_NOTHING = re.compile(r"(stages\[\d+\]\.recipe\.)?(name|pixels)")
+"""Where a recipe says what people call it, and which release's pixels are meant, which is compared apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +191,13 @@ class RunData:
                 f"{'; '.join(changed)}: other photographs would be held out than the run in {out} did, among them some "
                 "that it was trained on. Set it back, or choose another out."
             )
+        pixels = _pixels(self.recipe.toml), _pixels(now.recipe.toml)
+        if pixels[0] != pixels[1]:
+            raise ValueError(
+                f"the run in {out} was begun with pixels = {pixels[0]}, and this augpipe makes pixels = {pixels[1]}: "
+                "the same recipe and seed give other images (CHANGELOG.md says what changed). Resume with the augpipe "
+                "that began it, or choose another out."
+            )
         changed = _recipe_changes(self.recipe.toml, now.recipe.toml)
         if changed:
             raise ValueError(
@@ -313,11 +320,23 @@ def _recipe_changes(before: str, now: str) -> list[str]:
     except tomllib.TOMLDecodeError:
         return ["what is kept of it is damaged"]
     places = [
-        place for place in {**then, **today} if then.get(place) != today.get(place) and not _NAME.fullmatch(place)
+        place
+        for place in {**then, **today}
+        if then.get(place) != today.get(place) and not _SAYS_NOTHING.fullmatch(place)
     ]
     texts = [f"{_short(place, then)}: {_value(then, place)}, now {_value(today, place)}" for place in places]
     more = len(texts) - _MOST_CHANGES
     return texts[:_MOST_CHANGES] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _pixels(text: str) -> int:
+    """Which release's pixels a kept recipe means; 1 where it does not say."""
+    try:
+        flat = dict(_flat(tomllib.loads(text)))
+    except tomllib.TOMLDecodeError:
+        return PIXELS  # that it is damaged is said where it is read
+    found = [pixels for place, pixels in flat.items() if re.fullmatch(r"(stages\[\d+\]\.recipe\.)?pixels", place)]
+    return int(max(found, default=1))
 
 
 def _flat(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:

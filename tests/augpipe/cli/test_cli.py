@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import augpipe
-from augpipe import Recipe, ops, recipes
+from augpipe import Recipe, ops, recipe_names, recipes
 from augpipe.cli import common
 from augpipe.cli.app import app
 from augpipe.cli.errors import explain
@@ -109,9 +109,9 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_the_names_in_help_are_those_that_there_are() -> None:
-    assert tuple(recipes.BY_NAME) == common.RECIPE_NAMES
+    assert tuple(recipes.BY_NAME) == recipe_names.RECIPE_NAMES
     for name, make in recipes.BY_NAME.items():
-        assert common.load_recipe(name) == make()
+        assert recipe_names.load_recipe(name) == make()
 
 
 def test_version() -> None:
