@@ -54,7 +54,7 @@ def demo(
     sample.write(photos, num=num, classes=NUM_CLASSES, seed=0)
     source = open_source(photos)
 
-    say(f"\n2. What the recipe {recipe.name} makes of three photographs, with the values that it drew")
+    say(f"\n2. What the recipe {recipe.name} makes of a few photographs, with the values that it drew")
     with _waiting("drawing the sheets"):
         draw_sheet(over_epochs(source, recipe)).save(sheet)
         draw_sheet(by_op(source, recipe)).save(op_sheet)
