@@ -16,6 +16,7 @@ from augpipe.batch import Batch
 from augpipe.checks.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed
 from augpipe.checks.plural import count
 from augpipe.checks.torch_worker import torch_worker_seed
+from augpipe.cpu.kernels import start_compiling
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
@@ -81,7 +82,11 @@ class Augment:
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
-        self._form(framework or ("torch" if self._dtype == "bfloat16" or layout == "channels_last" else "numpy"))
+        start_compiling(
+            self._form(framework or ("torch" if self._dtype == "bfloat16" or layout == "channels_last" else "numpy")),
+            [self.recipe],
+            decodes=False,
+        )
 
     @property
     def epoch(self) -> int:

@@ -60,9 +60,7 @@ def demo(
         draw_sheet(by_op(source, recipe)).save(op_sheet)
     say(f"   {sheet}: the same photograph in several epochs; {op_sheet}: one op at a time")
 
-    say(
-        "\n3. The decoder and the kernels have been compiled for this processor meanwhile: once, and kept for later starts"
-    )
+    say("\n3. The decoder and the kernels were compiled for this processor meanwhile: once, and kept for later starts")
     say(f"   {compile_for(source, recipe):.1f} s until the last one")
 
     say(f"\n4. Two epochs of the training loader: files to float32 batches ({BATCH_SIZE}, 3, 224, 224)")
@@ -97,7 +95,7 @@ def next_commands(config: Path) -> list[str]:
     return [f"{program} preview FOLDER --out sheet.png", f"{program} bench FOLDER", f"{program} train {training}"]
 
 
-def load_epoch(loader: "Loader", epoch: int) -> float:
+def load_epoch(loader: "Loader[Numpy]", epoch: int) -> float:
     """Run one epoch behind a progress bar; returns the seconds that it took."""
     from rich.progress import MofNCompleteColumn
 

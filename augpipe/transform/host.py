@@ -8,7 +8,9 @@ import numpy.typing as npt
 
 from augpipe.cpu.render import Scratch, render
 from augpipe.cpu.workers import run_each
+from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
+from augpipe.gpu_ops.compiled import background
 from augpipe.located import LocatedPixels
 from augpipe.output import OutputFormat
 from augpipe.pipeline.stored_image import StoredImage
@@ -25,6 +27,7 @@ class HostTransform:
 
     def __init__(self) -> None:
         self._scratch = Scratch()
+        self._has_met_files = False
 
     def render(self, images: Images, plan: Plan, form: OutputFormat, num_threads: int) -> list[Any]:
         """The images of each view: a batch, or a list where their sizes differ.
@@ -33,6 +36,9 @@ class HostTransform:
             SampleError: a file is damaged.
         """
         stored: list[StoredImage] = images.items
+        if not self._has_met_files and any(image.may_crop for image in stored):
+            self._has_met_files = True
+            background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
         may_scale = np.array([image.may_scale for image in stored], np.bool_)
         factors = np.where(may_scale, dct_factors(plan.views), 1)
         tables = [kernel_rows(rows, factors) for rows in plan.views]
