@@ -37,6 +37,7 @@ demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo) ## Photogr
 
 .PHONY: test
 test: .venv/.installed ## Run the tests, then those in numba's CUDA simulator; PYTEST_ARGS="-k lens" for some of them
+	@.venv/bin/augpipe warm --quiet
 	@$(call RUN_BOTH,not deep,$(PYTEST_ARGS))
 
 .PHONY: test-deep

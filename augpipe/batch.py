@@ -1,7 +1,7 @@
 """What the loader hands out."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self
 
 import numpy as np
@@ -32,8 +32,11 @@ class Batch(Generic[Array]):
     plan: Plan
     """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it, unless the recipe mixes."""
 
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns of a source that has some, such as a caption -> (B,) values; see `source.ColumnedSource`."""
+
     def to(self, device: Any, *, non_blocking: bool = False) -> Self:
-        """The batch with its images and labels on a device; ids and plan stay on the host.
+        """The batch with its images and labels on a device; all else stays on the host.
 
         Args:
             device: "cuda", "cuda:1", "cpu" or a torch.device.

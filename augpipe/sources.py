@@ -1,7 +1,7 @@
 """Sources made of others: some of a source's samples, and several sources one after the other."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from augpipe.source import (
     Pixels,
     Source,
     check_unchanged,
+    columns_of,
     content_digest_of,
     has_stored_names,
     is_sized,
@@ -151,6 +152,10 @@ class Subset:
         """(B,) or (B, k): the samples' labels."""
         return labels_of(self._source, self._inner(sample_ids))
 
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """The whole source's further columns."""
+        return columns_of(self._source, self._inner(sample_ids))
+
     def name(self, sample_id: int) -> str:
         """The sample's name."""
         return self._source.name(self._inner_id(sample_id))
@@ -277,6 +282,16 @@ class Concat:
         for number, where, inner in self._by_source(sample_ids):
             labels[where] = labels_of(self._sources[number], inner)
         return labels
+
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """The sources' further columns; None for samples of a source that has no such column."""
+        columns: dict[str, list[Any]] = {}
+        for number, where, inner in self._by_source(sample_ids):
+            for name, values in columns_of(self._sources[number], inner).items():
+                column = columns.setdefault(name, [None] * len(sample_ids))
+                for place, value in zip(where.tolist(), values, strict=True):
+                    column[place] = value
+        return columns
 
     def name(self, sample_id: int) -> str:
         """The sample's name."""
