@@ -114,7 +114,10 @@ def _named(name: str, size: int | None, scales: tuple[int, ...]) -> "Recipe":
 def _unknown_recipe(text: str, path: Path) -> str:
     names = ", ".join(RECIPE_NAMES)
     if path.is_dir():
-        return f"the recipe {text} is a folder. Give a TOML file, or a name: {names}."
+        return (
+            f"the recipe {text} is a folder, and images are the source: Loader(source, recipe) takes that first. Give "
+            f"a TOML file, or a name: {names}."
+        )
     if path.suffix.lower() == ".toml" or path.parent != Path("."):
         what, hint = f"there is no file {text}", nearest_file(path)
     else:

@@ -35,6 +35,8 @@ from augpipe.datasets.shards.half_made import refuse_lost_manifest, refuse_lost_
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.first_line import tell_source
+from augpipe.recipe import Recipe
+from augpipe.schedule import Schedule
 from augpipe.source import Source, is_source
 from augpipe.sources import Subset, hold_out
 
@@ -153,11 +155,24 @@ def _open(path_or_source: Any, options: Options) -> Source:
             return Subset(whole if is_source(whole) else _open(whole, options), indices)
         if not isinstance(path_or_source, (list, tuple)) or _is_pair_of_image(path_or_source):
             return made(MapStyleSource, path_or_source, options=options)
+    hint = _is_something_else(path_or_source)
+    if hint:
+        raise ValueError(f"a {type(path_or_source).__name__} is not a source of photographs. {hint}")
     raise ValueError(
         f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, a list of (path, "
         "label), uint8 arrays (N, H, W, C) or a list of (H, W, C), a data set with a length that gives (image, "
         "label), a datasets.Dataset, or an object with classes, __len__, read, label and name (augpipe.source.Source)."
     )
+
+
+def _is_something_else(value: Any) -> str:
+    """What to write, where it is known what is given instead of a source."""
+    kind, library = type(value).__name__, type(value).__module__.partition(".")[0]
+    if isinstance(value, Recipe | Schedule) or kind == "Compose" or library in ("albumentations", "kornia"):
+        return "The source comes first, and what is done to its images second: Loader(source, recipe, batch_size=64)."
+    if library == "torch" and kind == "DataLoader":
+        return "Give what it reads, loader.dataset, or a path: a Loader makes batches itself."
+    return ""
 
 
 def _is_pair_of_image(items: Sequence[Any]) -> bool:
@@ -197,6 +212,17 @@ def _open_path(path: str, options: Options) -> Source:
         return source
     if not extension:
         return made(SingleSource, path, options=options)
+    if os.path.basename(path) == MANIFEST_NAME or extension == ".idx":
+        above = os.path.dirname(os.path.abspath(path))
+        out = above if extension != ".idx" else os.path.dirname(above)
+        raise ValueError(
+            f"{printable(path)!r} is a part of a data set of augpipe prepare. Give its folder: {printable(out)!r}."
+        )
+    if extension == ".toml":
+        raise ValueError(
+            f"{printable(path)!r} is a recipe or a config, by its name, and not a source of photographs. The source "
+            'comes first, as in Loader("photos/", "mine.toml") or augpipe preview photos/ --recipe mine.toml.'
+        )
     if extension in _ARCHIVES:
         raise ValueError(f"{printable(path)!r} is an archive, which is not read. Unpack it, and give the folder.")
     raise ValueError(

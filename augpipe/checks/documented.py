@@ -156,10 +156,11 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _default_text(field: FieldInfo) -> str:
-    return "" if field.is_required() else f", default {_value_text(_default(field))}"
+    return "" if field.is_required() else f", default {value_text(_default(field))}"
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A field's value in short: numbers to four digits."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(_value_text, value))})"
+        return f"({', '.join(map(value_text, value))})"
     return f"{value:.4g}" if isinstance(value, float) else repr(value)

@@ -19,6 +19,7 @@ from augpipe.recipe_names import load_recipe
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from augpipe.ops import Op
     from augpipe.recipe import Recipe, View
 
 CONTINUOUS = "any number"
@@ -29,6 +30,7 @@ def inspect(
     json: JsonOption = False,
     size: SizeOption = None,
     scale: ScaleOption = None,
+    fields: Annotated[bool, typer.Option("--fields", help="Then each op's fields: value, and what it means.")] = False,
 ) -> None:
     """List a recipe's ops, what each draws, the variants of each and their product.
 
@@ -44,6 +46,8 @@ def inspect(
         if chosen.views:
             title += f", view {number}" + (f", {view.count} crops of it" if view.count > 1 else "")
         screen.print(_table(title, view))
+        for op in view.ops if fields else ():
+            screen.print(_fields(op))
     for mix in chosen.mixing:
         screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
     if chosen.views:
@@ -84,6 +88,15 @@ def _table(title: str, view: "View") -> "Table":
         made.add_row("(none)", "nothing: photographs stay as they are", "always", "1")
     made.add_section()
     made.add_row("product", "", "", _number(view.num_variants))
+    return made
+
+
+def _fields(op: "Op") -> "Table":
+    from augpipe.checks.documented import given_fields, meanings, value_text
+
+    made = table(op.op, "field", "value", "what it means", left=("field", "value", "what it means"))
+    for name in given_fields(type(op)):
+        made.add_row(name, value_text(getattr(op, name)), meanings(type(op)).get(name, ""))
     return made
 
 

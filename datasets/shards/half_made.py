@@ -50,6 +50,12 @@ def refuse_lost_manifest(folder: str) -> None:
                 start = file.read(len(MAGIC))
             if start == MAGIC:
                 raise _lost(printable(place), printable(os.path.dirname(place) or os.curdir))
+        elif place != folder and any(re.match(SHARD_NAME, name) for name in _shards_and_indices(place)):
+            raise ValueError(
+                f"{printable(place)} holds tar files that are called as shards of augpipe prepare are, without their "
+                f"{MANIFEST_NAME} and indices. Copy those there, or prepare the data set again; as tar files like any "
+                f"others they are read by a pattern, '{printable(place)}/*.tar'."
+            )
 
 
 def refuse_lost_manifest_at(url: str, files: Iterable[str], store: BlockStore) -> None:

@@ -79,7 +79,7 @@ class ShardSource:
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
             self._files = FileSet(self._paths)
-            self._index_files = FileSet([index_path(path) for path in self._paths])
+            self._index_files = _index_files(self._paths)
             self._indices = _open_indices(self._paths, chosen.shards)
         else:
             self._settings = remote or RemoteSettings()
@@ -266,6 +266,20 @@ class ShardSource:
             f"ShardSource({shown(self.folder)!r}, {self.scale!r}: {count(len(self), 'photograph')} in "
             f"{count(len(self._paths), 'shard')}, {count(len(self.classes), 'class')})"
         )
+
+
+def _index_files(paths: Sequence[str]) -> FileSet:
+    """The indices next to shards that are there."""
+    try:
+        return FileSet([index_path(path) for path in paths])
+    except FileNotFoundError as error:
+        path = next(path for path in paths if index_path(path) == error.filename)
+        raise ValueError(
+            f"{printable(path)} has no index: {printable(os.path.basename(index_path(path)))} is not next to it. Copy "
+            "it there, or prepare the data set again; augpipe prepare "
+            f"'{printable(os.path.dirname(path))}/*.tar' NEW --keep makes one of the tar files as they are, whose "
+            "classes are numbers."
+        ) from error
 
 
 def _open_remote_indices(urls: Sequence[str], scale: Scale, settings: RemoteSettings) -> list[ShardIndex]:

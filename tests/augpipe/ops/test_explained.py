@@ -2,15 +2,18 @@
 
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from augpipe import Recipe, Schedule, View, ops
 from augpipe.checks.documented import meanings
+from augpipe.cli.app import app
 from augpipe.schedule import Stage
 
 KINDS = [getattr(ops, name) for name in ops.__all__ if name != "Op"] + [Recipe, View, Schedule, Stage]
@@ -106,6 +109,14 @@ def test_a_value_without_a_name_is_answered_with_what_to_write(make: Any, writte
     with pytest.raises(TypeError) as caught:
         make()
     assert written in str(caught.value)
+
+
+def test_inspect_says_what_the_fields_of_a_recipe_mean() -> None:
+    said = CliRunner().invoke(app, ["inspect", "evaluation", "--fields"]).stdout
+    assert re.search(r"field +value +what it means", said)
+    assert re.search(r"scale +256 +The short side that the image is resized to, in pixels", said)
+    assert re.search(r"std +\(0.229, 0.224, 0.225\) +Per channel, or one number for all", said)
+    assert "what it means" not in CliRunner().invoke(app, ["inspect", "evaluation"]).stdout
 
 
 def test_pydantics_own_classes_are_left_alone() -> None:

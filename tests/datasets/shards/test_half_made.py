@@ -49,6 +49,18 @@ def test_one_without_its_manifest_is_refused(tmp_path: Path, below: str) -> None
     assert isinstance(open_source(f"{out}/32/*.tar"), TarSource)
 
 
+def test_one_without_its_indices_too_says_how_it_is_read_all_the_same(tmp_path: Path) -> None:
+    out = build(tmp_path / "out")
+    for file in (out / "manifest.json", *(out / "32").glob("*.idx")):
+        file.unlink()
+    assert refused(out) == (
+        f"{out / '32'} holds tar files that are called as shards of augpipe prepare are, without their manifest.json "
+        "and indices. Copy those there, or prepare the data set again; as tar files like any others they are read by a "
+        f"pattern, '{out / '32'}/*.tar'."
+    )
+    assert isinstance(open_source(f"{out / '32'}/*.tar"), TarSource)
+
+
 def test_it_is_refused_at_a_url(tmp_path: Path) -> None:
     out = build(tmp_path / "out")
     system = fsspec.filesystem("memory")

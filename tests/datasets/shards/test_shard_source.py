@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import re
 import resource
 import shutil
 import tracemalloc
@@ -286,6 +287,25 @@ def test_a_missing_shard_is_named(out: Path) -> None:
     (out / "32/000001.tar").unlink()
     with pytest.raises(FileNotFoundError, match="000001.tar"):
         ShardSource(out)
+
+
+def test_a_missing_index_is_answered_with_what_to_do(out: Path) -> None:
+    (out / "32/000001.idx").unlink()
+    with pytest.raises(
+        ValueError, match=r"000001.tar has no index: 000001.idx is not next to it. Copy it there"
+    ) as caught:
+        open_source(out)
+    (pattern,) = re.findall(r"augpipe prepare '(.*)' NEW --keep", str(caught.value))
+    assert len(open_source(pattern)) == len(JPEGS)
+    (out / "32/000001.tar").unlink()
+    with pytest.raises(FileNotFoundError, match="000001.tar"):
+        ShardSource(out)
+
+
+@pytest.mark.parametrize("part", ["manifest.json", "32/000000.idx"])
+def test_a_part_of_a_set_is_answered_with_its_folder(out: Path, part: str) -> None:
+    with pytest.raises(ValueError, match=f"is a part of a data set of augpipe prepare. Give its folder: '{out}'"):
+        open_source(out / part)
 
 
 def test_the_index_of_another_shard_is_refused(out: Path) -> None:
