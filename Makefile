@@ -60,9 +60,13 @@ format: .venv/.installed ## Let ruff mend what it can
 
 .PHONY: bench
 bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compare with (an environment of their own)
-	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v /gpu_check); do \
+	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v -e /gpu_check -e /wheels); do \
 		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
 	done
+
+.PHONY: check-wheels
+check-wheels: .venv/.installed ## Ask the package index which wheels the pinned dependencies have, by Python and system
+	@.venv/bin/python benchmarks/wheels.py
 
 .PHONY: gpu-check
 gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; one report in benchmarks/results/
