@@ -32,11 +32,12 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: demo
-demo: .venv/.installed ## Photographs to a trained network: sample dataset, preview sheet, an epoch, rates, two ranks (into demo/)
+demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo) ## Photographs to a trained network, in about two minutes (into demo/); installs only what it uses
 	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
 
 .PHONY: test
 test: .venv/.installed ## Run the tests, then those in numba's CUDA simulator; PYTEST_ARGS="-k lens" for some of them
+	@.venv/bin/augpipe warm --quiet
 	@$(call RUN_BOTH,not deep,$(PYTEST_ARGS))
 
 .PHONY: test-deep
@@ -68,6 +69,17 @@ bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compar
 check-wheels: .venv/.installed ## Ask the package index which wheels the pinned dependencies have, by Python and system
 	@.venv/bin/python benchmarks/wheels.py
 
+.PHONY: wheel
+wheel: .venv/.installed ## A wheel with compiled kernels for this Python, for x86-64-v3 and v4 (into dist/); takes a minute
+	@rm -rf build
+	@.venv/bin/python -m augpipe.gpu_ops.compiled.prebuilt
+	@tag=$$(.venv/bin/python -c 'import sys; print("cp%d%d" % sys.version_info[:2])'); \
+	.venv/bin/python -m build --wheel --no-isolation --outdir dist \
+		-C--build-option=--python-tag=$$tag -C--build-option=--plat-name=manylinux_2_17_x86_64 > build.log 2>&1 \
+		|| { cat build.log; exit 1; }
+	@rm -rf build build.log gpu_ops/compiled/prebuilt
+	@ls -l dist/*.whl
+
 .PHONY: gpu-check
 gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; one report in benchmarks/results/
 	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
@@ -79,16 +91,44 @@ clean: ## Remove the environments, caches and what the commands wrote
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What pyproject.toml names, with the extras that were asked for, and the environment does not have.
+define MISSING
+import re, sys, tomllib
+from importlib.metadata import PackageNotFoundError, version
+config = tomllib.load(open("pyproject.toml", "rb"))
+project = config["project"]
+wanted = [*config["build-system"]["requires"], *project["dependencies"]]
+for extra in sys.argv[1].split(","):
+    wanted += project["optional-dependencies"][extra]
+pins = re.findall("^([^#=]+)==(.+)", open("constraints.txt").read(), re.M)
+pins = {name.lower().replace("_", "-"): pin for name, pin in pins}
+missing = set()
+for name in (re.match("[A-Za-z0-9_.-]+", text)[0].lower() for text in wanted):
+    try:
+        version(name)
+    except PackageNotFoundError:
+        missing.add(f"{name}=={pins[name]}" if name in pins else name)
+if missing:
+    sys.exit(f"""Missing, and what they need: {", ".join(sorted(missing))}.
+Run the same command again with a network, or put their wheels into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER.""")
+endef
+export MISSING
+
+# .venv/.demo is the part of .venv/.installed that the demo uses: `make test` adds the rest to the same environment.
+.venv/.demo: extras = torch,plots
+.venv/.demo: size = , 1.3 GB
 .venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
+.venv/.installed: size = , 3.5 GB
 .venv-bench/.installed: extras = bench,torch,dali,cudatools
-.venv/.installed .venv-bench/.installed: pyproject.toml constraints.txt
+.venv/.demo .venv/.installed .venv-bench/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "augpipe needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "Installing into $(@D) (once; some minutes where torch has to be downloaded)"
+	@echo "Installing into $(@D) (once$(size); some minutes where torch has to be downloaded)"
 	@$(PYTHON) -m venv "$(@D)"
-	@$(@D)/bin/python $(INSTALL) --upgrade pip setuptools
 	@# torch comes first and alone: its pin decides which build is taken
-	@$(@D)/bin/python $(INSTALL) torch==2.13.0
-	@$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"
+	@{ $(@D)/bin/python $(INSTALL) --upgrade pip setuptools && \
+		$(@D)/bin/python $(INSTALL) torch==2.13.0 && \
+		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
+		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
 	@touch "$@"

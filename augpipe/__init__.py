@@ -2,6 +2,12 @@
 
 import os
 
+if os.name == "nt":
+    raise ImportError(
+        "augpipe runs on Linux and macOS, and this is Windows, which lacks the file locks and maps that it uses. WSL 2 "
+        "is a Linux within Windows: wsl --install, and there pip install augpipe."
+    )
+
 __path__ = [os.path.realpath(folder) for folder in __path__]  # an editable install names a link: one name for a file
 
 TYPE_CHECKING = False  # what type checkers take for typing's own, whose import would be most of this file's time
@@ -80,8 +86,11 @@ if not TYPE_CHECKING:  # the names above are all that there are to a type checke
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # it is there, and lacks something itself
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        from augpipe.checks.suggest import missing
+        from augpipe.top_names import answers
+
+        raise missing(__name__, name, __all__, {} if name.startswith("_") else answers())
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return ["__version__", *__all__]

@@ -2,19 +2,30 @@
 
 import os
 import threading
+from collections.abc import Sequence
+from ctypes import c_uint32
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.arguments import as_num_threads, as_seed
+from augpipe.batch import Batch
+from augpipe.checks.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed
 from augpipe.checks.plural import count
+from augpipe.checks.torch_worker import torch_worker_seed
+from augpipe.cpu.kernels import start_compiling
 from augpipe.cpu.workers import num_usable_cores
+from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
-from augpipe.output import DType, Framework, Layout, OutputFormat
+from augpipe.output import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, check_recipe, refuse_mixing
+from augpipe.recipe import Recipe, refuse_mixing
+from augpipe.recipe_names import as_recipe
+from augpipe.transform.collate import as_labels, content_ids, taken_apart
 from augpipe.transform.host import HostTransform
 from augpipe.transform.inputs import Images, images_of
 from augpipe.transform.worker_seed import worker_seed
@@ -28,65 +39,94 @@ _OF_ONE_PROCESS = ("_host", "_devices", "_lock", "_process", "_is_forked", "_see
 
 
 class Augment:
-    """Apply a recipe to images held in memory: arrays, PIL images or tensors, one or several.
+    """Apply a recipe to images, one or several: files, arrays, PIL images or tensors.
 
-    What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it.
+    What lies on the CPU is augmented there, what lies on a CUDA device on that device. Any thread may call it. Of a
+    file only what the recipe looks at is decoded, into the pixels that a `Loader` gives for the same seed, epoch and
+    sample id.
 
     Args:
-        recipe: what is done to each image.
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", or the path of a TOML file.
         seed: 0..2^64 - 1.
-        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize).
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize); also "fp16" and the
+            like, and types of torch and numpy.
         layout: "NCHW", "NHWC" or "channels_last" (torch only); a single image drops the N.
-        framework: "torch" or "numpy"; None gives arrays for arrays, PIL images and what speaks DLPack on the CPU, and
-            tensors for tensors and for all that lies on a CUDA device.
-        num_threads: threads for several images on the CPU; None for one a core. They run during a call alone.
+        framework: "torch" or "numpy"; None gives arrays for files, arrays, PIL images and what speaks DLPack on the
+            CPU, and tensors for tensors, for all that lies on a CUDA device, and from `collate`.
+        num_threads: threads for several images on the CPU; None for one a core, and for one in a worker of torch's
+            DataLoader. They run only during a call.
+        max_pixels: files of more pixels are refused before they are decoded.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Recipe | str | Path,
         seed: int = 0,
         *,
-        dtype: DType = "float32",
+        dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         framework: Framework | None = None,
         num_threads: int | None = None,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
-        check_recipe(recipe)
-        refuse_mixing(recipe, "a transform")
-        self.recipe = recipe
+        self.recipe = as_recipe(recipe)
+        refuse_mixing(self.recipe, "a transform")
         self.seed = as_seed(seed)
-        self._dtype: DType = dtype
+        self._dtype: DType = dtype_name(dtype)
         self._layout: Layout = layout
         self._framework = framework
-        self._num_threads = as_num_threads(num_threads, num_usable_cores())
+        self._num_threads = None if num_threads is None else as_num_threads(num_threads, 1)
+        self._max_pixels = as_max_pixels(max_pixels)
+        self._shared_epoch = RawValue(c_uint32, 0)
         self._seed_here: int | None = None
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
-        self._form(framework or ("torch" if dtype == "bfloat16" or layout == "channels_last" else "numpy"))
+        start_compiling(
+            self._form(framework or ("torch" if self._dtype == "bfloat16" or layout == "channels_last" else "numpy")),
+            [self.recipe],
+            decodes=False,
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that draws are made for, where a call is not given one."""
+        return int(self._shared_epoch.value)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch, 0..2^32 - 1; images without ids are counted from 0 again.
+
+        Worker processes that a DataLoader has started from this one see it too, also persistent ones.
+        """
+        self._shared_epoch.value = as_epoch(epoch)
+        self.next_id = 0
 
     def __call__(
         self,
         images: Any,
         sample_ids: npt.ArrayLike | None = None,
-        epoch: int = 0,
+        epoch: int | None = None,
         *,
         plan: Plan | None = None,
     ) -> Any:
         """Augment one image or several.
 
         Args:
-            images: an (H, W, 3) uint8 array or tensor (also gray (H, W), (H, W, 1), or with a fourth channel that is
-                dropped), a PIL image as it stands (applying its EXIF orientation is the caller's part), anything with
-                `__dlpack__` or `__cuda_array_interface__` that is such an array, a list of them, or one (B, H, W, C)
-                array or tensor. They are only read. In a list, all lie on the CPU or all on one CUDA device, where
-                they are read in place if each row's pixels are dense, and copied first if not.
+            images: one image, a list of them, or one (B, H, W, C) array or tensor. An image is one of these:
+
+                - a file: its path, or its bytes (JPEG, PNG, WebP, GIF, BMP, TIFF), turned as EXIF says;
+                - an (H, W, 3) uint8 array or tensor, also gray (H, W), (H, W, 1), or with a fourth channel that is
+                  dropped; a tensor may have its channels first, (3, H, W) or (B, 3, H, W);
+                - a PIL image as it stands (applying its EXIF orientation is the caller's part);
+                - anything with `__dlpack__` or `__cuda_array_interface__` that is such an array.
+
+                They are only read. In a list, all lie on the CPU or all on one CUDA device, where they are read in
+                place if each row's pixels are dense, and copied first if not.
             sample_ids: an id for each image: the same id, epoch and seed give the same pixels, in any process. None
                 counts on from call to call, so that no two images are treated alike; a worker process, as of torch's
                 DataLoader, draws by a seed of its own (`worker_seed`), so that workers and epochs differ. Ranks that
                 were given the same seed count alike: give each its own (seed + rank).
-            epoch: 0..2^32 - 1.
+            epoch: 0..2^32 - 1; None for that of `set_epoch`.
             plan: repeat this plan instead of drawing one.
 
         Returns:
@@ -95,18 +135,62 @@ class Augment:
             that are ready for work on torch's current stream; the host does not wait for them.
 
         Raises:
-            ValueError: an image is not one, or cannot be used with the recipe; the message says which and why.
+            ValueError: an image is not one, or cannot be used with the recipe; the message says which and why. Of a
+                file it is a `SampleError`.
             augpipe.cuda.failures.KernelError: the CUDA device reports an error, perhaps of an earlier call.
             torch.OutOfMemoryError: the CUDA device is full.
         """
-        given = images_of(images)
+        given = images_of(images, self._max_pixels)
+        epoch = self.epoch if epoch is None else epoch
         if given.device is not None:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
-        sizes = [(image.shape[0], image.shape[1]) for image in given.items]
-        made = self._made(plan, sizes, sample_ids, epoch)
-        views = zip(self.recipe.all_views, made.views, strict=True)
-        return _handed_out([self._host.render(given.items, view, rows, form) for view, rows in views], given.is_single)
+        made = self._made(plan, [image.size for image in given.items], given.names, sample_ids, epoch)
+        return _handed_out(self._on_host(given, made, form), given.is_single)
+
+    def collate(self, items: Sequence[Any]) -> Batch:
+        """A batch of a data set's items: `DataLoader(data_set, collate_fn=augment.collate, ...)`.
+
+        Pixels depend neither on the number of workers nor on the batch size, and change with `set_epoch`.
+
+        Args:
+            items: (image, label) or (image, label, sample id) each. An image is what `__call__` takes, on the CPU; a
+                label is an int, or an array of k numbers. With ids the pixels are a Loader's; without them an image's
+                id is the CRC-32 of its file, or of its pixels, so that equal images are treated alike in an epoch.
+
+        Returns:
+            Images (B, 3, H, W), labels (B,) int64 or (B, k), ids and plan; tensors, unless framework="numpy".
+
+        Raises:
+            ValueError: an item is not as above, an image cannot be used, or the batch's images differ in size.
+        """
+        images, labels, sample_ids = taken_apart(items)
+        given = images_of(images, self._max_pixels)
+        if given.device is not None:
+            raise ValueError(
+                f"image 0 lies on {given.device}, and collate takes images on the CPU. Call .cpu() first, or put "
+                "augpipe.nn.AugmentModule in front of the model."
+            )
+        ids = content_ids(given) if sample_ids is None else sample_ids
+        form = self._form(self._framework or "torch")
+        made = self._made(None, [image.size for image in given.items], given.names, ids, self.epoch)
+        views = self._on_host(given, made, form)
+        if any(isinstance(view, list) for view in views):
+            raise ValueError(
+                f"one batch cannot hold images of several sizes, as the recipe {self.recipe.name or 'unnamed'!r} gives "
+                "them. Add a crop to the recipe, or use batch_size=1."
+            )
+        return Batch(
+            images=views[0] if len(views) == 1 else tuple(views),
+            labels=form.wrap_labels(as_labels(labels)),
+            sample_ids=made.sample_ids,
+            plan=made,
+        )
+
+    def _on_host(self, given: Images, made: Plan, form: OutputFormat) -> list[Any]:
+        in_worker = torch_worker_seed() is not None
+        num_threads = self._num_threads or (1 if in_worker else num_usable_cores())
+        return self._host.render(given, made, form, num_threads)
 
     def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
         from augpipe.transform.device import DeviceTransform, device_pixels
@@ -117,7 +201,8 @@ class Augment:
                 "out and call .cpu().numpy() on the result, or move the images with .cpu() first."
             )
         pixels = device_pixels(given)
-        made = self._made(plan, pixels.sizes, sample_ids, epoch)
+        names = [f"image {position}" for position in range(len(pixels.sizes))]  # of one tensor there are several
+        made = self._made(plan, pixels.sizes, names, sample_ids, epoch)
         with self._lock:
             transform = self._devices.get(given.device)
             if transform is None:
@@ -130,15 +215,17 @@ class Augment:
         form.check(self.recipe)
         return form
 
-    def _made(self, plan: Plan | None, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+    def _made(
+        self, plan: Plan | None, sizes: Sizes, names: Sequence[str], sample_ids: npt.ArrayLike | None, epoch: int
+    ) -> Plan:
         """The plan to carry out: the caller's, or a new one."""
         if plan is None:
-            return self._drawn(sizes, sample_ids, epoch)
+            return self._drawn(sizes, names, sample_ids, epoch)
         if sample_ids is not None:
             raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
-        return self._checked(plan, sizes)
+        return self._checked(plan, sizes, names)
 
-    def _drawn(self, sizes: Sizes, sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+    def _drawn(self, sizes: Sizes, names: Sequence[str], sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
         if sample_ids is None:
             if self._process != os.getpid():
                 self._start(is_forked=True)
@@ -156,12 +243,12 @@ class Augment:
                 raise ValueError(
                     f"sample_ids holds {count(len(ids), 'id')} for {count(len(sizes), 'image')}. Give one each."
                 )
-        for position, reason in enumerate(refusals(self.recipe, sizes)):
+        for name, reason in zip(names, refusals(self.recipe, sizes), strict=True):
             if reason:
-                raise ValueError(f"image {position}: {reason}")
+                raise ValueError(f"{name}: {reason}")
         return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
 
-    def _checked(self, plan: Plan, sizes: Sizes) -> Plan:
+    def _checked(self, plan: Plan, sizes: Sizes, names: Sequence[str]) -> Plan:
         if plan.recipe != self.recipe:
             raise ValueError(
                 f"the plan was drawn from another recipe ({plan.recipe.name or 'unnamed'}) than this transform's "
@@ -171,10 +258,10 @@ class Augment:
             raise ValueError(
                 f"the plan is of {count(len(plan), 'sample')}; {count(len(sizes), 'image')} came. Cut it: plan[i:j]."
             )
-        for position, (row, (height, width)) in enumerate(zip(plan.rows, sizes, strict=True)):
+        for name, row, (height, width) in zip(names, plan.rows, sizes, strict=True):
             if (row["height"], row["width"]) != (height, width):
                 raise ValueError(
-                    f"image {position} is {height}x{width} pixels and the plan was made for "
+                    f"{name} is {height}x{width} pixels and the plan was made for "
                     f"{row['height']}x{row['width']}. Give the photographs in the plan's order (plan.sample_ids)."
                 )
         return plan
@@ -184,15 +271,20 @@ class Augment:
         self._process = os.getpid()
         self._is_forked = is_forked
         self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
-        self._host = HostTransform(self._num_threads)
+        self._host = HostTransform()
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in _OF_ONE_PROCESS}
+        state = {name: value for name, value in self.__dict__.items() if name not in _OF_ONE_PROCESS}
+        if get_spawning_popen() is None:  # a copy has an epoch of its own, a process that is started shares it
+            state["_shared_epoch"] = self.epoch
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        if isinstance(self._shared_epoch, int):
+            self._shared_epoch = RawValue(c_uint32, self._shared_epoch)
         self._start()
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.checks.arguments import (
     as_count,
     as_epoch,
+    as_max_pixels,
     as_num_threads,
     as_seed,
     as_whole,
@@ -27,14 +28,16 @@ from augpipe.checks.arguments import (
 )
 from augpipe.checks.plural import count
 from augpipe.checks.torch_worker import refuse_torch_worker
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
+from augpipe.cpu.kernels import start_compiling
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.first_line import tell_source
+from augpipe.gpu_ops.compiled import background
+from augpipe.gpu_ops.compiled.declared import Overload
 from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
 from augpipe.order import Place
-from augpipe.output import DType, Framework, Layout, OutputFormat
+from augpipe.output import DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.passes import Pass, Progress
 from augpipe.pipeline.batches import BatchMaker, make_ahead
 from augpipe.pipeline.blocks import Request
@@ -43,9 +46,10 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.ranks import check_still, ranks_of
 from augpipe.recipe import PIXELS, Recipe
+from augpipe.recipe_names import as_schedule
 from augpipe.sampling import Sampler, bind, check_alternation
 from augpipe.schedule import Schedule
-from augpipe.source import Source, check_unchanged, is_source
+from augpipe.source import Source, check_unchanged, is_source, stack_of
 from augpipe.source_identity import identity_of
 
 if TYPE_CHECKING:
@@ -75,8 +79,10 @@ class Loader(Generic[FrameworkName]):
 
     Args:
         source: a `Source`, or what `augpipe.datasets.open.open_source` opens: a folder of class folders, a flat folder,
-            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names.
-        recipe: what is done to each image; or a `Schedule` or {first epoch: recipe}, one recipe after another.
+            a CSV or TSV list, an image, shards, tar, Parquet, IDX or CIFAR files, a pattern of such names; a list of
+            (path, label); torchvision's ImageFolder; any map-style data set of (photograph, label).
+        recipe: what is done to each image: a `Recipe`, a name such as "deep_image", the path of a TOML file; or a
+            `Schedule` or {first epoch: recipe}, one recipe after another.
         batch_size: images in a batch of this rank.
         seed: 0..2^64 - 1.
         shuffle: a new order each epoch; False keeps the source's. "sticky" is a new order each epoch in which a rank
@@ -89,9 +95,9 @@ class Loader(Generic[FrameworkName]):
         rank, world_size: this process's place among those that share the data. Both None: that in the initialised
             process group, else by torchrun's RANK and WORLD_SIZE, which a line in the log says, else the only one.
             `rank=0, world_size=1` gives all samples under torchrun, too.
-        num_threads: threads that read, decode and augment; None for one a core. With DALI on CUDA so many are DALI's,
-            which decode, and as many read beside them, where None is 4: the others start where images come that
-            DALI does not take. More help where storage is slow to answer.
+        num_threads: threads that read, decode and augment; None for one a usable core, of which a container's quota
+            counts. With DALI on CUDA so many are DALI's, which decode, and as many read beside them, where None is 4:
+            the others start where images come that DALI does not take. More help where storage is slow to answer.
         prefetch: batches made ahead of the one in use.
         backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
             "auto" chooses "dali" for a CUDA device where DALI is installed, else "native".
@@ -104,8 +110,9 @@ class Loader(Generic[FrameworkName]):
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).
-        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize). Without Normalize
-            the numbers are levels, 0..255, in any of them; a line in the log says so once.
+        dtype: "float32", "float16", "bfloat16" (torch only) or "uint8" (recipes without Normalize); also "fp16" and the
+            like, and types of torch and numpy. Without Normalize the numbers are levels, 0..255, in any of them; a line
+            in the log says so once.
         layout: "NCHW", "NHWC" or "channels_last" (torch only).
         on_error: "raise", or "skip" to put the next usable image of the source in the place of one that is not: of the
             same part of a source made of several, and of the same class under `sampling.ClassBalanced`.
@@ -113,6 +120,9 @@ class Loader(Generic[FrameworkName]):
         classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
             training set's, and its labels agree with them.
         split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
+        holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
+            others, so that the two never overlap. It takes a source, too.
+        split_seed: another one, 0..2^64 - 1, draws other samples.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -125,8 +135,8 @@ class Loader(Generic[FrameworkName]):
 
     def __init__(
         self,
-        source: Source | str | Path,
-        recipe: Recipe | Schedule | Mapping[int, Recipe],
+        source: Any,
+        recipe: Recipe | Schedule | Mapping[int, Recipe] | str | Path,
         *,
         batch_size: int,
         seed: int = 0,
@@ -143,13 +153,15 @@ class Loader(Generic[FrameworkName]):
         cache_bytes: int | None = None,
         pin_memory: bool = False,
         framework: FrameworkName = "torch",  # type: ignore[assignment]  # the default of both
-        dtype: DType = "float32",
+        dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         on_error: Literal["raise", "skip"] = "raise",
         max_pixels: int = MAX_PIXELS,
         row_index_bytes: int = DEFAULT_BYTES,
         classes: Sequence[str] | None = None,
         split: str | None = None,
+        holdout: float | None = None,
+        split_seed: int = 0,
         **others: Never,
     ) -> None:
         if others:
@@ -165,14 +177,12 @@ class Loader(Generic[FrameworkName]):
         self.seed = as_seed(seed)
         self._prefetch = as_count("prefetch", prefetch)
         self._num_threads = as_num_threads(num_threads, num_usable_cores())
-        self._max_pixels = as_whole("max_pixels", max_pixels)
-        if not 1 <= self._max_pixels <= MAX_INDEXABLE_PIXELS:
-            raise ValueError(f"max_pixels={max_pixels} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
+        self._max_pixels = as_max_pixels(max_pixels)
         self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
-        self.schedule = Schedule.of(recipe)
-        self._form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
+        self.schedule = as_schedule(recipe)
+        self._form = OutputFormat(dtype=dtype_name(dtype), layout=layout, framework=framework)
         for each in self.schedule.recipes:
             self._form.check(each)
         if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":
@@ -190,8 +200,9 @@ class Loader(Generic[FrameworkName]):
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        has_options = classes is not None or split is not None
-        self.source: Source = source if is_source(source) and not has_options else _open(source, classes, split)
+        options = {"classes": classes, "split": split, "holdout": holdout, "split_seed": split_seed or None}
+        given = {name: value for name, value in options.items() if value is not None}
+        self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)
         self.drop_last = drop_last
         self.shuffle = shuffle
@@ -221,6 +232,7 @@ class Loader(Generic[FrameworkName]):
         self._cache: PixelCache | None = None
         self._stamps: FileStamps | None = None
         self._process = os.getpid()
+        self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
 
@@ -233,6 +245,22 @@ class Loader(Generic[FrameworkName]):
         raise TypeError(
             "a Loader gives whole batches and has no items: write `for images, labels in loader`, with no DataLoader "
             "around it. Its threads (num_threads=...) do what a DataLoader's workers do."
+        )
+
+    def __repr__(self) -> str:
+        recipe, form = self.recipe, self._form
+        ops = "; ".join(", ".join(op.op for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
+        sizes = dict.fromkeys(view.out_size for view in recipe.all_views)
+        size = " and ".join("each its own size" if one is None else f"{one[0]}x{one[1]}" for one in sizes)
+        device = self._choice.device or "cpu"
+        return "\n".join(
+            [
+                f"Loader: {count(len(self), 'batch')} of {self.batch_size} an epoch",
+                f"  source  {self.source!r}",
+                f"  recipe  {recipe.name or 'unnamed'}: {ops}",
+                f"  images  {size}, {form.dtype} {form.layout}, {form.framework} on {device}",
+                f"  now     epoch {self.epoch} of seed {self.seed}, rank {self.rank} of {self.world_size}",
+            ]
         )
 
     @property
@@ -337,6 +365,10 @@ class Loader(Generic[FrameworkName]):
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
         return self._run(self._hand_out(made, "places"))
 
+    def _start_compiling(self) -> list[Overload]:
+        decodes = self._choice.backend == "native" and stack_of(self.source) is None
+        return start_compiling(self._form, self.schedule.recipes, decodes=decodes)
+
     def _with_makers(self, requests: Iterator[Request]) -> Iterator[tuple[BatchMaker, Request]]:
         makers: dict[int, BatchMaker] = {}
         for request in requests:
@@ -352,6 +384,7 @@ class Loader(Generic[FrameworkName]):
 
     def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
         check_still(self._ranks)
+        background.wait(self._compiling)
         self._progress.started(number)
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
@@ -436,11 +469,11 @@ class Loader(Generic[FrameworkName]):
         self._running = None
 
 
-def _open(path: Any, classes: Sequence[str] | None, split: str | None) -> Source:
+def _open(source: Any, options: dict[str, Any]) -> Source:
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 
-    return open_source(path, classes=classes, split=split)
+    return open_source(source, **options)
 
 
 def _tell_once(level: int, text: str, more: str = "") -> None:

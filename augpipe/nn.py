@@ -1,14 +1,14 @@
 """Augmentation as a torch module in front of a model; this file imports torch, and `import augpipe` does not."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 import torch
 
 from augpipe.augment import Augment
-from augpipe.checks.arguments import as_epoch
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
-from augpipe.output import DType, Layout
+from augpipe.output import DTypeLike, Layout
 from augpipe.recipe import Recipe
 from augpipe.recipes import evaluation_of
 
@@ -20,12 +20,12 @@ class AugmentModule(torch.nn.Module):
     `torch.compile` of a model that holds it compiles the rest and breaks the graph here, so it does not go together
     with `fullgraph=True`. `state_dict` holds its place in training: the epoch and the next image's id.
 
-    Without ids, processes are told apart as by `Augment`: each worker of a DataLoader draws for itself. `set_epoch`
-    reaches only workers that start after it. The replicas of `torch.nn.DataParallel` count together, so no two images
-    are treated alike, but which image gets which id depends on their threads; with ids it does not.
+    Without ids, processes are told apart as by `Augment`: each worker of a DataLoader draws for itself. The
+    replicas of `torch.nn.DataParallel` count together, so no two images are treated alike, but which image gets
+    which id depends on their threads; with ids it does not.
 
     Args:
-        recipe: what is done to each image in training.
+        recipe: what is done to each image in training, as for `Augment`.
         eval_recipe: what is done to each image in evaluation; None for `recipes.evaluation_of(recipe)`.
         seed: 0..2^64 - 1. Where several ranks train, give each its own (seed + rank): they count alike.
         dtype, layout, num_threads: as for `Augment`.
@@ -36,11 +36,11 @@ class AugmentModule(torch.nn.Module):
 
     def __init__(
         self,
-        recipe: Recipe,
-        eval_recipe: Recipe | None = None,
+        recipe: Recipe | str | Path,
+        eval_recipe: Recipe | str | Path | None = None,
         *,
         seed: int = 0,
-        dtype: DType = "float32",
+        dtype: DTypeLike = "float32",
         layout: Layout = "NCHW",
         num_threads: int | None = None,
     ) -> None:
@@ -52,8 +52,7 @@ class AugmentModule(torch.nn.Module):
             "framework": "torch",
         }
         self._train = Augment(recipe, seed, **options)
-        self._eval = Augment(evaluation_of(recipe) if eval_recipe is None else eval_recipe, seed, **options)
-        self._epoch = 0
+        self._eval = Augment(evaluation_of(self.recipe) if eval_recipe is None else eval_recipe, seed, **options)
 
     @property
     def recipe(self) -> Recipe:
@@ -68,19 +67,20 @@ class AugmentModule(torch.nn.Module):
     @property
     def epoch(self) -> int:
         """The epoch that draws are made for."""
-        return self._epoch
+        return self._train.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch, 0..2^32 - 1; images without ids are counted from 0 again."""
-        self._epoch = as_epoch(epoch)
-        self._train.next_id = self._eval.next_id = 0
+        self._train.set_epoch(epoch)
+        self._eval.set_epoch(epoch)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, images: Any, sample_ids: npt.ArrayLike | None = None) -> Any:
         """Augment a batch.
 
         Args:
-            images: a list of (H, W, 3) uint8 tensors, a (B, H, W, 3) tensor, or whatever else `Augment` takes.
+            images: a list of (H, W, 3) or (3, H, W) uint8 tensors, a (B, H, W, 3) or (B, 3, H, W) tensor, or whatever
+                else `Augment` takes.
             sample_ids: (B,) on the CPU: the same id, epoch and seed give the same pixels. None counts on; evaluation
                 counts apart, so that it does not change what training draws.
 
@@ -88,16 +88,17 @@ class AugmentModule(torch.nn.Module):
             As of `Augment`: (B, 3, height, width) on the images' device, a tuple of them for several views.
         """
         augment = self._train if self.training else self._eval
-        return augment(images, sample_ids, self._epoch)
+        return augment(images, sample_ids)
 
     def get_extra_state(self) -> dict[str, int]:
-        return {"epoch": self._epoch, "next_id": self._train.next_id % 2**32}
+        return {"epoch": self.epoch, "next_id": self._train.next_id % 2**32}
 
     def set_extra_state(self, state: Any) -> None:
         if not isinstance(state, dict) or state.keys() != {"epoch", "next_id"}:
             raise ValueError(f"the state of an AugmentModule holds epoch and next_id, and this one is {state!r}.")
-        self._epoch = as_epoch(state["epoch"])
-        self._train.next_id = int(whole_numbers("next_id", state["next_id"], 0, MAX_WORD))
+        next_id = int(whole_numbers("next_id", state["next_id"], 0, MAX_WORD))
+        self.set_epoch(state["epoch"])
+        self._train.next_id = next_id
 
     def extra_repr(self) -> str:
         return f"recipe={self.recipe.name!r}, eval_recipe={self.eval_recipe.name!r}, seed={self._train.seed}"

@@ -1,7 +1,7 @@
 """How finished pixels are held: dtype, layout and framework, checked once and applied to every batch."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,14 @@ from augpipe.checks.arguments import check_choice
 from augpipe.recipe import Recipe
 from augpipe.source import Labels
 
+if TYPE_CHECKING:
+    import torch
+
 Framework = Literal["torch", "numpy"]
 DType = Literal["float32", "float16", "bfloat16", "uint8"]
 Layout = Literal["NCHW", "NHWC", "channels_last"]
+DTypeLike = Union[DType, Literal["fp32", "fp16", "bf16"], np.dtype[Any], type[np.generic], "torch.dtype"]
+"""What `dtype_name` knows."""
 
 _HELD_AS: dict[str, type[np.generic]] = {
     "float32": np.float32,
@@ -20,6 +25,21 @@ _HELD_AS: dict[str, type[np.generic]] = {
     "bfloat16": np.uint16,
     "uint8": np.uint8,
 }
+
+_SHORT: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def dtype_name(value: Any) -> Any:
+    """ "float16" for `torch.float16`, `np.float16`, `np.dtype("float16")` and "fp16"; what is no number type as it is.
+
+    Whether images are made in it is checked by `OutputFormat.check`.
+    """
+    name = value
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        name = np.dtype(value).name
+    elif type(value).__module__ == "torch":  # which is not imported to ask it
+        name = str(value).removeprefix("torch.")
+    return _SHORT.get(name, name) if isinstance(name, str) else name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,8 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from augpipe.checks.models import Checked, FieldError, ListOf, told
+from augpipe.checks.suggest import nearest_file
+from augpipe.checks.written import written
 from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -61,6 +63,9 @@ class View(Checked):
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
 
+    def __repr__(self) -> str:
+        return written(self)
+
     @property
     def crop(self) -> Op | None:
         """The op that decides the output's size; None where the whole image is kept."""
@@ -99,6 +104,9 @@ class TomlFile(Checked):
     def dump(self, path: str | Path) -> None:
         """Write it to a TOML file that `load` reads back as an equal one."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class Recipe(TomlFile):
@@ -190,9 +198,16 @@ class Recipe(TomlFile):
 
         Raises:
             ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
+            FileNotFoundError: there is none; names one that is called like it.
             OSError: the file cannot be read.
         """
-        data = read_toml(path)
+        try:
+            data = read_toml(path)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"there is no file {path}.{nearest_file(Path(path))} augpipe recipe deep_image > my.toml writes one to "
+                "begin with; recipes.deep_image() is one that needs no file."
+            ) from error
         if "stages" in data:
             raise ValueError(
                 f"{path} is a schedule, and one recipe is needed. Schedule.load(path).at(epoch) is that of an epoch; a "
@@ -257,11 +272,28 @@ def _product(counts: Iterable[int | None]) -> int | None:
 
 
 def check_recipe(recipe: object) -> None:
-    """Raise ValueError unless it is a recipe, with where to get one."""
+    """Raise ValueError unless it is a recipe, with what to write instead."""
     if not isinstance(recipe, Recipe):
-        raise ValueError(
-            f"recipe is a {type(recipe).__name__}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
-        )
+        raise ValueError(f"recipe is {_what(recipe)}")
+
+
+def _what(given: object) -> str:
+    """What was given instead of a recipe, and what to write."""
+    library = type(given).__module__.partition(".")[0]
+    name = getattr(given, "__name__", type(given).__name__)
+    if library == "torchvision" or type(given).__module__ == "torch.nn.modules.container":
+        return f"a {name} of torchvision. Write Recipe.from_torchvision(transform), or recipes.deep_image()."
+    if library in ("albumentations", "albumentationsx"):
+        return f"a {name} of albumentations. Write Recipe.from_albumentations(A.to_dict(transform))."
+    if library == "kornia":
+        return f"a {name} of kornia, which is not imported. Write a Recipe(ops=[...]); augpipe.ops has them."
+    if isinstance(given, Op):
+        return f"an op. Write Recipe(ops=[ops.{type(given).__name__}(...)])."
+    if isinstance(given, list | tuple):
+        return f"a {name}. Write Recipe(ops=[...]) around the list."
+    if callable(given):
+        return f"{name} itself. Write {name}() for what it makes, as recipes.deep_image()."
+    return f"a {name}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
 
 
 def refuse_mixing(recipe: Recipe, what: str) -> None:

@@ -1,9 +1,10 @@
 """Recipes ready to use."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from augpipe import policies
+from augpipe.checks.suggest import missing
 from augpipe.ops import (
     CenterCrop,
     ColorCast,
@@ -18,6 +19,24 @@ from augpipe.ops import (
 from augpipe.ops.op import Op, pair
 from augpipe.recipe import Border, Model, Recipe, View
 from augpipe.schedule import Schedule
+
+__all__ = [
+    "BY_NAME",
+    "auto_augment",
+    "deep_image",
+    "evaluation",
+    "evaluation_of",
+    "from_timm",
+    "none",
+    "progressive",
+    "ramp",
+    "rand_augment",
+    "resized",
+    "three_augment",
+    "timm",
+    "trivial_augment_wide",
+    "usual_scale",
+]
 
 BLACK = (0.0, 0.0, 0.0)
 
@@ -112,8 +131,15 @@ def _trained(
     return Recipe.model_validate({"name": name, "border": border, "fill": fill, "ops": ops})
 
 
-def evaluation(size: int = 224, scale: int = 256) -> Recipe:
-    """The centre `size` x `size` pixels of the image with its short side at `scale`, normalised."""
+def evaluation(size: int = 224, scale: int | None = None) -> Recipe:
+    """The centre `size` x `size` pixels of the image with its short side at `scale`, normalised.
+
+    Args:
+        size: output height and width, in pixels.
+        scale: in pixels; None for 256, and for a larger crop `usual_scale(size)`, as 343 for 300.
+    """
+    if scale is None:
+        scale = 256 if max(pair(size)) <= 256 else usual_scale(max(pair(size)))
     return Recipe(name="evaluation", ops=(CenterCrop(size=size, scale=scale), Normalize()))
 
 
@@ -243,3 +269,24 @@ BY_NAME: dict[str, Callable[..., Recipe]] = {
     "none": none,
 }
 """What the command line accepts beside a TOML file."""
+
+_ANSWERS = {
+    **dict.fromkeys(("train", "training", "default", "imagenet"), "recipes.deep_image(224)"),
+    **dict.fromkeys(("eval", "val", "valid", "validation", "test"), "recipes.evaluation(224)"),
+    **dict.fromkeys(("compose", "recipe"), "Recipe(ops=[...])"),
+    **dict.fromkeys(("createtransform", "fromtimmargs"), "recipes.from_timm(input_size=224, ...)"),
+    "fromtorchvision": "Recipe.from_torchvision(transform)",
+    "fromalbumentations": "Recipe.from_albumentations(A.to_dict(transform))",
+    "load": 'Recipe.load("my.toml")',
+}
+"""What is looked for here under other names, as `suggest.plain` gives them -> what to write."""
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        raise missing(__name__, name, __all__, _ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

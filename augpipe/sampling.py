@@ -7,7 +7,7 @@ of (seed, epoch, position in the epoch), so ranks need no list, and a run resume
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,23 @@ import numpy.typing as npt
 from augpipe.alias_table import AliasTable
 from augpipe.checks.arguments import as_count
 from augpipe.checks.plural import count
+from augpipe.checks.suggest import missing
 from augpipe.gpu_ops.random.permutation import MAX_SAMPLES, GroupOrders, permute
 from augpipe.gpu_ops.random.philox import draws
 from augpipe.recipe import Recipe
 from augpipe.source import Ints, Source, classes_of
+
+__all__ = ["ClassBalanced", "Mixture", "Repeated", "Sampler", "Sampling", "Weighted"]
+
+_ANSWERS = {
+    "weightedrandomsampler": "sampling.Weighted(weights)",
+    "distributedsampler": "Loader(..., rank=..., world_size=...); under torchrun they are found",
+    "subsetrandomsampler": "Loader(sources.Subset(source, ids), ...)",
+    "randomsampler": "Loader(..., shuffle=True)",
+    "sequentialsampler": "Loader(..., shuffle=False)",
+    "batchsampler": "Loader(..., batch_size=64, drop_last=False)",
+}
+"""torch's samplers, as `suggest.plain` gives their names -> what to write here."""
 
 WEIGHTED_STREAM = zlib.crc32(b"augpipe.sampling.weighted")
 """The Philox op id under which positions draw by weight, with the position in the sample id's place."""
@@ -300,3 +313,13 @@ def _quotas(shares: Floats, num: int) -> Ints:
     largest_first = np.argsort(-(exact - quotas), kind="stable")
     quotas[largest_first[: num - int(quotas.sum())]] += 1
     return quotas
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        raise missing(__name__, name, __all__, _ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from augpipe.checks.models import Checked, ListOf
+from augpipe.checks.written import written
 from augpipe.gpu_ops.random.philox import MAX_WORD
 from augpipe.recipe import Recipe, TomlFile, check_recipe, read_toml, validated
 
@@ -22,6 +23,9 @@ class Stage(Checked):
     """What happens to every image from then on."""
 
     noun: ClassVar[str] = "a stage"
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class Schedule(TomlFile):

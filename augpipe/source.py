@@ -1,6 +1,6 @@
 """What the loader asks of a place that holds images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -20,7 +20,8 @@ class Source(Protocol):
 
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
     (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are no classes says how many
-    numbers each is (`VectorLabelledSource`), and one that is made of several which sample is of which (`PartedSource`).
+    numbers each is (`VectorLabelledSource`), one with further columns hands them on (`ColumnedSource`), and one that is
+    made of several says which sample is of which (`PartedSource`).
     Names that last (`NamedSource`) and a digest of its content (`DigestedSource`) tell it from another source, and one
     that lies in files can see whether they have changed under it (`WatchedSource`, `StampedSource`).
     """
@@ -88,6 +89,13 @@ class VectorLabelledSource(Source, Protocol):
     @property
     def label_width(self) -> int:
         """k; 0 is as if there were no `label_width`: each label is a class."""
+
+
+class ColumnedSource(Source, Protocol):
+    """Images with further columns, such as a path, a caption or an id of their own, which reach `Batch.columns`."""
+
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """Column -> (B,) values, a list or an array; the same columns for all samples."""
 
 
 class PartedSource(Source, Protocol):
@@ -208,6 +216,13 @@ def as_label_rows(numbers: npt.NDArray[Any]) -> Labels:
     """(N, k) numbers as `VectorLabelledSource` has them: integers as int64, all others as float32."""
     is_whole = numbers.dtype.kind in "iu"
     return numbers.astype(np.int64) if is_whole else numbers.astype(np.float32)
+
+
+def columns_of(source: Source, sample_ids: Ints) -> Mapping[str, Any]:
+    """Column -> (B,) values; empty for a source without further columns."""
+    known = getattr(source, "columns_of", None)
+    found: Mapping[str, Any] = {} if known is None else known(sample_ids)
+    return found
 
 
 def classes_of(source: Source, sample_ids: Ints, what: str) -> Ints:

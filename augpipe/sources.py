@@ -1,20 +1,23 @@
 """Sources made of others: some of a source's samples, and several sources one after the other."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.arguments import as_seed
 from augpipe.checks.plural import count
+from augpipe.checks.suggest import missing
 from augpipe.source import (
     Ints,
     Labels,
     Pixels,
     Source,
     check_unchanged,
+    columns_of,
     content_digest_of,
     has_stored_names,
     is_sized,
@@ -26,6 +29,20 @@ from augpipe.source import (
     stack_of,
     stamp_of,
 )
+
+HOLDOUT_EPOCH = 2**32 - 1
+"""The epoch whose order holds samples out: the last there could be."""
+
+__all__ = ["Concat", "Subset"]
+
+_PATH = 'the path itself: Loader("photos/", recipe, batch_size=64), or augpipe.datasets.open.open_source("photos/")'
+_ANSWERS = {
+    **dict.fromkeys(("imagefolder", "datasetfolder", "foldersource", "folder", "opensource", "filelistsource"), _PATH),
+    **dict.fromkeys(("shardsource", "tarsource", "webdataset", "parquetsource", "csvsource"), _PATH),
+    **dict.fromkeys(("concatdataset", "chaindataset"), "sources.Concat([first, second])"),
+    "arraysource": "augpipe.datasets.formats.arrays.ArraySource(images, labels)",
+}
+"""Other names of sources, as `suggest.plain` gives them -> what to write here."""
 
 
 class Subset:
@@ -134,6 +151,10 @@ class Subset:
     def labels_of(self, sample_ids: Ints) -> Labels:
         """(B,) or (B, k): the samples' labels."""
         return labels_of(self._source, self._inner(sample_ids))
+
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """The whole source's further columns."""
+        return columns_of(self._source, self._inner(sample_ids))
 
     def name(self, sample_id: int) -> str:
         """The sample's name."""
@@ -262,6 +283,16 @@ class Concat:
             labels[where] = labels_of(self._sources[number], inner)
         return labels
 
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """The sources' further columns; None for samples of a source that has no such column."""
+        columns: dict[str, list[Any]] = {}
+        for number, where, inner in self._by_source(sample_ids):
+            for name, values in columns_of(self._sources[number], inner).items():
+                column = columns.setdefault(name, [None] * len(sample_ids))
+                for place, value in zip(where.tolist(), values, strict=True):
+                    column[place] = value
+        return columns
+
     def name(self, sample_id: int) -> str:
         """The sample's name."""
         source, inner = self._find(sample_id)
@@ -310,6 +341,35 @@ class Concat:
         return found
 
 
+def hold_out(source: Source, fraction: float, seed: int = 0) -> tuple[Subset, Subset]:
+    """(the others, the share that is held out): two parts without a common sample, both in the source's order.
+
+    Which samples are held out depends on their ids, how many there are, and `seed`: nothing that is done with a part
+    changes the other. A source that has grown is divided anew.
+
+    Args:
+        source: the whole.
+        fraction: between 0 and 1; of so many samples the nearest whole number is held out.
+        seed: 0..2^64 - 1.
+
+    Raises:
+        ValueError: an argument is out of range, or one of the two would be empty.
+    """
+    _check_source("source", source)
+    total = len(source)
+    if not isinstance(fraction, float | int) or not 0 < fraction < 1:
+        raise ValueError(f"holdout={fraction!r:.50} must lie between 0 and 1, as 0.1 does: the share that is held out.")
+    num = round(total * fraction)
+    if not 0 < num < total:
+        raise ValueError(
+            f"holdout={fraction:g} of {count(total, 'photograph')} is {num}: both parts need some. Give another share."
+        )
+    from augpipe import order  # numba comes with it: not for opening a source
+
+    drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, as_seed(seed), HOLDOUT_EPOCH, True)
+    return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
+
+
 def _check_source(name: str, source: Any) -> None:
     if not is_source(source):
         raise ValueError(
@@ -346,3 +406,13 @@ def _row_index(source: Source, sample_id: int) -> bytes | memoryview:
     known = getattr(source, "row_index", None)
     found: bytes | memoryview = b"" if known is None else known(sample_id)
     return found
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        raise missing(__name__, name, __all__, _ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from augpipe.cpu.workers import num_usable_cores
+
 RESULTS = Path(__file__).parent / "results"
 NUM_DRAWN = 250
 """Images drawn by `augpipe sample` where no real ones are at hand."""
@@ -126,7 +128,7 @@ def machine() -> dict[str, object]:
     return {
         "cpu": cpu,
         "llvm_cpu": get_host_cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": num_usable_cores(),
         "python": platform.python_version(),
         "versions": versions,
     }

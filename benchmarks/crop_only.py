@@ -21,6 +21,7 @@ from common import in_turn, photographs, ratio, save, summary
 from PIL import Image
 
 from augpipe import Loader, recipes
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.shards.encode import encode_jpeg
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.datasets.shards.ustar import sample_key
@@ -33,7 +34,7 @@ ROUNDS = 7
 SETTLE_S = 1.0
 COPIES = 8
 """How often each image is in the source: an epoch's start and end weigh less then."""
-NUM_THREADS = len(os.sched_getaffinity(0))
+NUM_THREADS = num_usable_cores()
 PREFETCH = 2
 """Batches that DALI works ahead: its default."""
 MAX_DEG = 10.0

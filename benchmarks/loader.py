@@ -21,6 +21,7 @@ import torch
 from common import in_turn, photographs, ratio, save, summary
 
 from augpipe import Loader, Recipe, recipes
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.prepare.index_folder import index_folder
 from augpipe.ops import Flip, Normalize, RandomResizedCrop
 
@@ -62,7 +63,7 @@ class Files(torch.utils.data.Dataset):
 
 def main() -> None:
     encoded, origin = photographs()
-    threads = len(os.sched_getaffinity(0))
+    threads = num_usable_cores()
     with tempfile.TemporaryDirectory() as temporary:
         folder, indexed, many = f"{temporary}/plain", f"{temporary}/indexed", f"{temporary}/many"
         os.mkdir(folder)

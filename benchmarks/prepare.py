@@ -20,6 +20,7 @@ import simplejpeg
 from common import in_turn, photographs, ratio, save, summary
 from PIL import Image
 
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
@@ -45,7 +46,7 @@ def bare(paths: list[str]) -> int:
 
 
 def main() -> None:
-    cores = len(os.sched_getaffinity(0))
+    cores = num_usable_cores()
     encoded, origin = photographs()
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from common import save
 
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.shards.manifest import Manifest
 
 
@@ -51,7 +52,7 @@ def main() -> int:
             "prepare_many_files",
             {
                 "files": num,
-                "processes": len(os.sched_getaffinity(0)),
+                "processes": num_usable_cores(),
                 "classes": len(manifest.classes),
                 "shards": len(manifest.scales[0].shards),
                 "rejected": manifest.num_rejected,

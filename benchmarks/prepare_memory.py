@@ -5,7 +5,6 @@ process lives.
 """
 
 import io
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from common import save
 from PIL import Image
+
+from augpipe.cpu.workers import num_usable_cores
 
 NUMS = (2_000, 20_000)
 SIDE_PX = 48
@@ -68,7 +69,7 @@ def measure(source: Path, out: Path, cores: int) -> dict[str, float]:
 
 
 def main() -> None:
-    cores = len(os.sched_getaffinity(0))
+    cores = num_usable_cores()
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)

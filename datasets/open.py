@@ -15,6 +15,14 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.file_list import LIST_EXTENSIONS, FileListSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource, is_hugging_face
+from augpipe.datasets.formats.pairs import (
+    MapStyleSource,
+    PairSource,
+    is_image_folder,
+    is_map_style,
+    is_pairs,
+    open_image_folder,
+)
 from augpipe.datasets.formats.parquet.source import ParquetSource
 from augpipe.datasets.formats.remote_folder import RemoteFolderSource
 from augpipe.datasets.formats.tar.source import TarSource
@@ -28,6 +36,7 @@ from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.source import ShardSource
 from augpipe.first_line import tell_source
 from augpipe.source import Source, is_source
+from augpipe.sources import Subset, hold_out
 
 _MOST_NAMES = 1_000
 """Beside a path that does not exist, among which one like it is looked for."""
@@ -62,8 +71,17 @@ _URL_FILES = (
 )
 
 
-def open_source(path_or_source: Any, *, classes: Sequence[str] | None = None, split: str | None = None) -> Source:
-    """The source for a path, by what it holds, for arrays or a data set of Hugging Face; a source is returned as it is.
+def open_source(
+    path_or_source: Any,
+    *,
+    classes: Sequence[str] | None = None,
+    split: str | None = None,
+    holdout: float | None = None,
+    split_seed: int = 0,
+) -> Source:
+    """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
+
+    A source is returned as it is.
 
     One line of the log (logger "augpipe") says what it holds: see `first_line`.
 
@@ -72,12 +90,21 @@ def open_source(path_or_source: Any, *, classes: Sequence[str] | None = None, sp
         classes: label -> class name, for a kind of source that takes them, as `classes` of its own: those of the
             training set make the labels of another set agree with them.
         split: "train", "val" or another, where a folder holds those of several; or a folder's name in it.
+        holdout: draw a split of one's own instead: split="val" is this share of all samples, drawn by their ids, and
+            split="train" the others; see `sources.hold_out`.
+        split_seed: another one, 0..2^64 - 1, draws other samples.
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
         ValueError: it is none of these, it is damaged, or it holds several splits; says what to give.
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
+    if holdout is not None:
+        return _part(open_source(path_or_source, classes=classes), split, holdout, split_seed)
+    if split_seed:
+        raise ValueError(
+            f'split_seed={split_seed} draws a split, and none is drawn. Give split="train", holdout=0.1, too.'
+        )
     options = {"classes": classes, "split": split}
     if isinstance(classes, str):
         raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
@@ -91,6 +118,15 @@ def open_source(path_or_source: Any, *, classes: Sequence[str] | None = None, sp
                 )
     tell_source(source)
     return source
+
+
+def _part(source: Source, split: str | None, holdout: float, seed: int) -> Source:
+    if split not in ("train", "val"):
+        raise ValueError(
+            f'split={split!r} with holdout={holdout!r:.20} is not known. Choose "val", which is that share of the '
+            'samples, or "train", the others.'
+        )
+    return hold_out(source, holdout, seed)[split == "val"]
 
 
 def _open(path_or_source: Any, options: Options) -> Source:
@@ -107,11 +143,25 @@ def _open(path_or_source: Any, options: Options) -> Source:
         return made(ArraySource, path_or_source, options=options)
     if is_hugging_face(path_or_source):
         return made(HuggingFaceSource, path_or_source, options=options)
+    if is_pairs(path_or_source):
+        return made(PairSource, path_or_source, options=options)
+    if is_image_folder(path_or_source):
+        return made(open_image_folder, path_or_source, options=options)
+    if is_map_style(path_or_source):
+        whole, indices = getattr(path_or_source, "dataset", None), getattr(path_or_source, "indices", None)
+        if whole is not None and indices is not None:  # torch.utils.data.Subset: as of random_split
+            return Subset(whole if is_source(whole) else _open(whole, options), indices)
+        if not isinstance(path_or_source, (list, tuple)) or _is_pair_of_image(path_or_source):
+            return made(MapStyleSource, path_or_source, options=options)
     raise ValueError(
-        f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, an uint8 array "
-        "(N, H, W, C), a list of (H, W, C) arrays, a datasets.Dataset of Hugging Face, or an object with classes, "
-        "__len__, read, label and name (augpipe.source.Source)."
+        f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, a list of (path, "
+        "label), uint8 arrays (N, H, W, C) or a list of (H, W, C), a data set with a length that gives (image, "
+        "label), a datasets.Dataset, or an object with classes, __len__, read, label and name (augpipe.source.Source)."
     )
+
+
+def _is_pair_of_image(items: Sequence[Any]) -> bool:
+    return bool(items) and isinstance(items[0], (list, tuple)) and len(items[0]) == 2
 
 
 def _is_images_and_labels(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The recipe as a transform in a torch Dataset and DataLoader that you own already.
+"""The recipe in a torch Dataset and DataLoader that you own already.
 
 usage: python examples/torch_dataset.py
 """
@@ -13,25 +13,20 @@ from augpipe import Augment, recipes
 
 
 class Images(torch.utils.data.Dataset):
-    """Encoded images in memory; the index is the sample id, so worker processes draw as one process would.
+    """Encoded images in memory, as files would be: path or bytes, label, and the index as sample id.
 
-    The epoch lies in shared memory, so that workers see it change, also those that persist from epoch to epoch.
+    Nothing is decoded here: `Augment.collate` decodes what the recipe looks at. With the index as id, the pixels are
+    those of a Loader, in any number of worker processes.
     """
 
     def __init__(self, encoded: list[bytes]) -> None:
         self.encoded = encoded
-        self.augment = Augment(recipes.deep_image(size=64, scales=(72, 96)), seed=1, framework="torch")
-        self.epoch = torch.tensor(0).share_memory_()
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        image = Image.open(io.BytesIO(self.encoded[index]))
-        return self.augment(image, sample_ids=index, epoch=int(self.epoch))
+    def __getitem__(self, index: int) -> tuple[bytes, int, int]:
+        return self.encoded[index], index % 2, index
 
 
 def main() -> None:
@@ -41,12 +36,14 @@ def main() -> None:
         file = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (90, 120, 3), dtype=np.uint8)).save(file, "JPEG")
         encoded.append(file.getvalue())
-    dataset = Images(encoded)
-    loader = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+    augment = Augment(recipes.deep_image(size=64, scales=(72, 96)), seed=1)
+    loader = torch.utils.data.DataLoader(
+        Images(encoded), batch_size=4, collate_fn=augment.collate, num_workers=2, persistent_workers=True
+    )
     for epoch in range(2):
-        dataset.set_epoch(epoch)
-        for images in loader:
-            print(f"epoch {epoch}: {tuple(images.shape)} {images.dtype}, mean {images.mean():+.3f}")
+        augment.set_epoch(epoch)  # the workers see it, also those that persist from epoch to epoch
+        for images, labels in loader:
+            print(f"epoch {epoch}: {tuple(images.shape)} {images.dtype}, mean {images.mean():+.3f}, {labels.tolist()}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from augpipe.checks.plural import count
+from augpipe.cpu.control_groups import cpu_quota
+from augpipe.cpu.workers import num_usable_cores
 
 EXIT_USAGE, EXIT_FAILURE = 2, 1
 _MOST_CONFIG_BYTES = 2**20
@@ -67,6 +69,8 @@ def launch(path: str, overrides: Iterable[str]) -> int:
     _log_to_stderr()
     if config.servers.mode == "off":
         from augpipe.trainer.loop import run
+
+        keep_torch_to_quota()
     else:
         from augpipe.trainer.servers.run import run
 
@@ -82,6 +86,18 @@ def launch(path: str, overrides: Iterable[str]) -> int:
         )
         print(f"augpipe: {result.out}/metrics.csv; augpipe report {result.out} draws it", file=sys.stderr)
     return 0 if result.signal is None else 128 + result.signal
+
+
+def keep_torch_to_quota(root: Path = Path("/")) -> None:
+    """Give torch no more threads than a container's quota pays for: torch counts the cores of the whole machine.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+    import torch
+
+    if cpu_quota(root) is not None and torch.get_num_threads() > num_usable_cores(root):
+        torch.set_num_threads(num_usable_cores(root))
 
 
 def check_config(path: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.checks.arguments import as_whole
+from augpipe.cpu.control_groups import group_folders, memory_limit_of
 
 MIN_DEVICE_RESERVE_BYTES = 2**30
 DEVICE_RESERVE_FRACTION = 0.1
@@ -77,28 +78,21 @@ def available_host_bytes(root: Path = Path("/")) -> int:
 
 
 def _control_group_rooms(root: Path) -> list[int]:
-    """What each limit on this process leaves; a group's limits hold for those below it too."""
-    listing = root / "proc/self/cgroup"
+    """What each limit on this process leaves."""
     rooms: list[int] = []
-    for line in listing.read_text().splitlines() if listing.is_file() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            mount, limit, usage, droppable = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            mount, limit, usage = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            droppable = "total_inactive_file"
-        else:
-            continue
-        # a container often sees its own group as the root, whatever its path outside is called
-        group = Path(path.lstrip("/"))
-        for folder in (root / mount / part for part in (group, *group.parents)):
-            if not (folder / limit).is_file():
-                continue
-            most = (folder / limit).read_text().strip()
-            if most != "max":
-                taken = int((folder / usage).read_text()) - _fields(folder / "memory.stat").get(droppable, 0)
-                rooms.append(int(most) - taken)
+    for version, folder in group_folders("memory", root):
+        usage, droppable = _USAGE[version]
+        for most in memory_limit_of(version, folder):
+            taken = int((folder / usage).read_text()) - _fields(folder / "memory.stat").get(droppable, 0)
+            rooms.append(most - taken)
     return rooms
+
+
+_USAGE = {
+    1: ("memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.current", "inactive_file"),
+}
+"""By the version of control groups: the file with what is taken, and the field of memory.stat with files in it."""
 
 
 def _fields(file: Path) -> dict[str, int]:

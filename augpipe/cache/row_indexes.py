@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.decoding.jpeg import own_decoder
+from augpipe.decoding.jpeg import decoder_if_compiled
 from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
 from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
 from augpipe.source import Pixels, Source
@@ -52,7 +52,7 @@ class RowIndexes:
         out: Pixels,
     ) -> bool:
         """`decoding.jpeg.decode_region` from the nearest point on; what is found on the way is kept."""
-        decoder = own_decoder()
+        decoder = decoder_if_compiled()
         if decoder is None or out.ctypes.data % 4:
             return False
         codes = np.frombuffer(data, np.uint8)

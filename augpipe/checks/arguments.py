@@ -1,10 +1,14 @@
 """Checking what a user passes: choices, whole numbers, and arguments that there are not."""
 
-import difflib
 import operator
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from augpipe.checks.suggest import nearest
+
+MAX_INDEXABLE_PIXELS = 2**31 - 1
+"""Kernels count an image's pixels in 32 bits."""
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _NO_PROCESSES = "it works in threads of this process, without worker processes. Leave it out"
@@ -70,6 +74,14 @@ def as_num_threads(value: Any, default: int) -> int:
     return default if value is None else as_count("num_threads", value, "Leave it out for one thread a core.")
 
 
+def as_max_pixels(value: Any) -> int:
+    """How many pixels an image may have that is decoded."""
+    most = as_whole("max_pixels", value)
+    if not 1 <= most <= MAX_INDEXABLE_PIXELS:
+        raise ValueError(f"max_pixels={value} must lie in 1..{MAX_INDEXABLE_PIXELS}, what kernels can index.")
+    return most
+
+
 def parse_bytes(text: str) -> int:
     """A number of bytes: `256MB` (10^6), `256MiB` (2^20) or `256000000`.
 
@@ -86,6 +98,6 @@ def unknown_argument(name: str, known: Sequence[str]) -> str:
     """The message for an argument that is none of the `known` ones."""
     if name in _INSTEAD:
         return f"Loader has no {name}: {_INSTEAD[name]}."
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    near = nearest(name, known)
+    hint = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
     return f"Loader has no argument {name}. {hint}"

@@ -1,11 +1,14 @@
 """Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, WrapValidator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
+
+from augpipe.checks.documented import Documented, meanings, summary
+from augpipe.checks.suggest import nearest
 
 if TYPE_CHECKING:
     ListOf = Sequence
@@ -17,30 +20,6 @@ else:
         def __class_getitem__(cls, kind: Any) -> Any:
             return tuple[kind, ...]
 
-
-OTHER_NAMES = {
-    "angle": "max_deg",
-    "batch": "batch_size",
-    "bs": "batch_size",
-    "dataset": "source",
-    "degrees": "max_deg",
-    "folder": "source",
-    "grad_clip": "clip_norm",
-    "image_size": "size",
-    "img_size": "size",
-    "learning_rate": "lr",
-    "max_norm": "clip_norm",
-    "num_workers": "num_threads",
-    "output_dir": "out",
-    "path": "source",
-    "pretrained": "weights",
-    "prob": "p",
-    "probability": "p",
-    "save_dir": "out",
-    "wd": "weight_decay",
-    "workers": "num_threads",
-}
-"""What fields are called elsewhere -> their name here, where difflib finds another one or none."""
 
 _RULES = {
     "bool_parsing": "must be true or false",
@@ -89,7 +68,7 @@ class FieldError(ValueError):
         return type(self), (self.what, self.problems)
 
 
-class Checked(BaseModel):
+class Checked(BaseModel, metaclass=Documented):
     """A frozen description whose fields are checked when it is made.
 
     Raises:
@@ -105,13 +84,23 @@ class Checked(BaseModel):
     def __init__(self, /, *nameless: Any, **fields: Any) -> None:
         kind = type(self)
         if nameless:
-            raise TypeError(
-                f"{kind.__name__} takes each value by its field's name. Its fields: {', '.join(kind.field_names())}."
-            )
+            raise TypeError(_named(kind, nameless, fields))
         try:
             super().__init__(**fields)
         except ValidationError as error:
             raise FieldError(kind.__name__, _problems(error, kind)) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Fields are described by the texts under them."""
+        schema = handler(core_schema)
+        made = handler.resolve_ref_schema(schema)
+        if "description" in made:
+            made["description"] = summary(made["description"])
+        for name, field in made.get("properties", {}).items():
+            if name in meanings(cls):
+                field.setdefault("description", meanings(cls)[name])
+        return schema
 
     # as on pydantic's own: a table within a table is then checked with the outer one, so its place is known
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -122,6 +111,13 @@ class Checked(BaseModel):
         for name in made.__dict__.keys() - type(self).model_fields.keys():
             del made.__dict__[name]
         return made
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Without the kind that a TOML file names: the class says it."""
+        return [(name, value) for name, value in super().__repr_args__() if name != "op"]
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
@@ -157,6 +153,30 @@ class Checked(BaseModel):
         return list(cls.model_fields)
 
 
+def _named(kind: type[Checked], nameless: Sequence[Any], fields: Mapping[str, Any]) -> str:
+    """What to write instead of values without names: each under the first field that takes it, or all in one list."""
+    names = kind.field_names()
+    free = [name for name in names if name not in fields]
+    written: list[str] = []
+    for value in nameless:
+        taking = next((name for name in free if _takes(kind, name, value)), None)
+        if taking is not None:
+            free.remove(taking)
+            written.append(f"{taking}={_shown(value)}")
+    if len(written) < len(nameless):
+        written = [f"{name}=[{', '.join(map(_shown, nameless))}]" for name in free if _takes(kind, name, nameless)][:1]
+    hint = f" Write {kind.__name__}({', '.join(written)})." if written else ""
+    return f"{kind.__name__} takes each value by its field's name.{hint} Its fields: {', '.join(names)}."
+
+
+def _takes(kind: type[Checked], name: str, value: Any) -> bool:
+    try:
+        kind(**{name: value})
+    except ValueError:
+        return False
+    return True
+
+
 def told(rule: str) -> WrapValidator:
     """For `Annotated`: one rule in words for all that a type refuses, as "must be ...: {name}=0.5"."""
 
@@ -185,15 +205,6 @@ def _unknown(name: str, what: str, fields: Sequence[str]) -> str:
     near = nearest(name, fields)
     hint = f" Did you mean {near!r}?" if near else ""
     return f"{name!r} is not a field of {what}.{hint} Its fields: {', '.join(fields)}."
-
-
-def nearest(name: str, fields: Sequence[str]) -> str | None:
-    """The field that is called `name` elsewhere, or that is written most like it; None where there is none near."""
-    other = OTHER_NAMES.get(name)
-    if other in fields:
-        return other
-    cutoff = 0.6 if len(name) > 2 else 0.5  # difflib's own is too much for two letters that changed places
-    return next(iter(difflib.get_close_matches(name, fields, n=1, cutoff=cutoff)), None)
 
 
 def explain(error: ValidationError) -> list[str]:
@@ -229,8 +240,8 @@ def _text(place: str, problem: ErrorDetails) -> str:
         return " is missing, and has no default. Add it."
     rule = _RULES[kind].format(found=found, **context) if kind in _RULES else message
     rule = rule.replace("{name}", place.rpartition(".")[2])
-    near = difflib.get_close_matches(str(problem["input"]), context.get("expected", "").split("'")[1::2], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = nearest(str(problem["input"]), context.get("expected", "").split("'")[1::2])
+    hint = f" Did you mean {near!r}?" if near else ""
     return f"={found} {rule}{'' if rule.endswith('.') else '.'}{hint}"
 
 
@@ -245,5 +256,7 @@ def _joined(above: str, place: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, list | tuple) and any(isinstance(item, BaseModel) for item in value):
+        return f"[{', '.join(map(_shown, value))}]"
     text = f"{type(value).__name__}(...)" if isinstance(value, BaseModel) else repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

@@ -21,6 +21,7 @@ from augpipe.cli.simulate import simulate
 from augpipe.cli.stats import stats
 from augpipe.cli.train import train
 from augpipe.cli.verify import verify
+from augpipe.cli.warm import warm
 
 app = typer.Typer(
     name="augpipe",
@@ -47,6 +48,7 @@ for command in (
     simulate,
     bench,
     doctor,
+    warm,
 ):
     app.command()(command)
 app.add_typer(checkpoint, name="checkpoint")

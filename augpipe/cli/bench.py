@@ -7,6 +7,7 @@ import typer
 from augpipe.checks.plural import count
 from augpipe.cli.common import (
     JsonOption,
+    OnErrorOption,
     RecipeOption,
     ScaleOption,
     SeedOption,
@@ -14,14 +15,15 @@ from augpipe.cli.common import (
     SkipBadOption,
     SourceArgument,
     console,
-    load_recipe,
     one_recipe,
     print_json,
     progress_bar,
     table,
-    telling_of_skip_bad,
+    telling_of_skip,
     warn_of_skipped,
+    with_skip_bad,
 )
+from augpipe.recipe_names import load_recipe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,6 +53,7 @@ def bench(
     seed: SeedOption = 0,
     size: SizeOption = None,
     scale: ScaleOption = None,
+    on_error: OnErrorOption = "raise",
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Measure images a second: decoding alone, whole and what a plan looks at, the fused kernel, and the whole loader.
@@ -63,7 +66,8 @@ def bench(
 
     chosen = load_recipe(one_recipe(recipe), size, scale)
     opened = open_source(source)
-    with telling_of_skip_bad(opened, skip_bad):
+    on_error = with_skip_bad(on_error, skip_bad)
+    with telling_of_skip(opened, on_error):
         report = run(
             opened,
             chosen,
@@ -71,7 +75,7 @@ def bench(
             batch_size=batch_size,
             num_threads=threads,
             seed=seed,
-            on_error="skip" if skip_bad else "raise",
+            on_error=on_error,
         )
     warn_of_skipped(report.skipped)
     if json:

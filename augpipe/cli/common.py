@@ -1,34 +1,23 @@
 """What several commands share: recipes by name or file, places to write to, and how to print."""
 
-import difflib
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from augpipe.recipe_names import RECIPE_NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from augpipe.recipe import Recipe
-    from augpipe.schedule import Schedule
     from augpipe.source import Source
 
-RECIPE_NAMES = (
-    "deep_image",
-    "trivial_augment_wide",
-    "rand_augment",
-    "auto_augment",
-    "three_augment",
-    "evaluation",
-    "none",
-)
-"""Those of `augpipe.recipes.BY_NAME`; written out, so that help does not import it."""
 DEFAULT_RECIPE = "deep_image"
 
 SourceArgument = Annotated[
@@ -69,10 +58,16 @@ ScaleOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same pixels.")]
-SkipBadOption = Annotated[
-    bool,
-    typer.Option("--skip-bad", help="Put the next usable photograph in the place of one that cannot be used."),
+OnError = Literal["raise", "skip"]
+OnErrorOption = Annotated[
+    OnError,
+    typer.Option(
+        "--on-error",
+        help="Of a photograph that cannot be used: raise ends there; skip puts the next usable one in its place.",
+    ),
 ]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]
+"""What --on-error skip was called before; kept for a release."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -90,45 +85,12 @@ def one_recipe(given: list[str] | None) -> str:
     return given[0] if given else DEFAULT_RECIPE
 
 
-def load_recipe(text: str, size: int | None = None, scales: list[int] | None = None) -> "Recipe":
-    """The recipe that a user named: one of ours, or a TOML file.
-
-    Raises:
-        ValueError: there is none such, or size and scales do not go with it.
-    """
-    if text in RECIPE_NAMES:
-        return _named(text, size, tuple(scales or ()))
-    from augpipe.recipe import Recipe
-
-    path = _recipe_file(text, size, scales)
-    recipe = Recipe.load(path)
-    return recipe if recipe.name else recipe.model_copy(update={"name": path.stem})
-
-
-def load_schedule(text: str, size: int | None = None, scales: list[int] | None = None) -> "Schedule":
-    """The schedule that a user named: a TOML file, or a recipe as `load_recipe` takes it, for all epochs.
-
-    Raises:
-        ValueError: there is none such, or size and scales do not go with it.
-    """
-    from augpipe.schedule import Schedule
-
-    if text in RECIPE_NAMES:
-        recipe = _named(text, size, tuple(scales or ()))
-        return Schedule.of(recipe).model_copy(update={"name": recipe.name})
-    path = _recipe_file(text, size, scales)
-    schedule = Schedule.load(path)
-    name = schedule.name or (schedule.recipes[0].name if len(schedule.stages) == 1 else "") or path.stem
-    return schedule.model_copy(update={"name": name})
-
-
-def _recipe_file(text: str, size: int | None, scales: list[int] | None) -> Path:
-    path = Path(text)
-    if not path.is_file():
-        raise ValueError(_unknown_recipe(text, path))
-    if size is not None or scales:
-        raise ValueError(f"--size and --scale are for recipes by name. Change size and scales in {text} itself.")
-    return path
+def with_skip_bad(on_error: Any, skip_bad: bool) -> Any:
+    """What --on-error says, or "skip" by its old name, which a line on stderr tells of."""
+    if not skip_bad:
+        return on_error
+    print("augpipe: --skip-bad is called --on-error skip now, and will be removed", file=sys.stderr)
+    return "skip"
 
 
 def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
@@ -147,6 +109,11 @@ def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise ValueError(f"--out {path} cannot be written: permission denied. Write elsewhere.")
     return path
+
+
+def say(text: str = "") -> None:
+    """A line on stdout, at once: a log holds it before what stderr is told next."""
+    print(text, flush=True)
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -196,7 +163,7 @@ def decimal_bytes(num: int) -> str:
 
 
 @contextmanager
-def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
+def telling_of_skip(source: "Source", on_error: OnError) -> Iterator[None]:
     """Where one image of several cannot be used, say how to go on without it."""
     from augpipe.cli.errors import Failure
     from augpipe.errors import SampleError
@@ -204,7 +171,8 @@ def telling_of_skip_bad(source: "Source", skips_bad: bool) -> Iterator[None]:
     try:
         yield
     except SampleError as problem:
-        hint = "" if skips_bad or len(source) == 1 else " Pass --skip-bad to go on without such photographs."
+        hint = " Pass --on-error skip to go on without such photographs."
+        hint = "" if on_error == "skip" or len(source) == 1 else hint
         raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}.{hint}") from problem
 
 
@@ -221,40 +189,3 @@ def print_json(data: Any) -> None:
     import json
 
     print(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _named(name: str, size: int | None, scales: tuple[int, ...]) -> "Recipe":
-    from augpipe import recipes
-
-    options: dict[str, Any] = {} if size is None else {"size": size}
-    if name == "none":
-        if size is not None or scales:
-            raise ValueError("--size and --scale do not go with the recipe none: it changes nothing. Leave them out.")
-        return recipes.none()
-    if name == "evaluation":
-        if len(scales) > 1:
-            raise ValueError(f"evaluation takes one --scale, and {len(scales)} were given. Keep one.")
-        if scales:
-            options["scale"] = scales[0]
-        return recipes.evaluation(**options)
-    if name != "deep_image" and scales:
-        raise ValueError(f"--scale does not go with the recipe {name}: its crop is of random area. Leave it out.")
-    if scales:
-        options["scales"] = scales
-    return recipes.BY_NAME[name](**options)
-
-
-def _unknown_recipe(text: str, path: Path) -> str:
-    names = ", ".join(RECIPE_NAMES)
-    if path.is_dir():
-        return f"the recipe {text} is a folder. Give a TOML file, or a name: {names}."
-    near: list[str] = []
-    if path.suffix.lower() == ".toml" or path.parent != Path("."):
-        here = [str(path.parent / found.name) for found in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(text, [str(Path(found)) for found in here], n=1)
-        what = f"there is no file {text}"
-    else:
-        near = difflib.get_close_matches(text.lower().replace("-", "_"), RECIPE_NAMES, n=1)
-        what = f"there is no recipe {text!r}"
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"{what}.{hint} Give a name ({names}) or a TOML file (augpipe recipe deep_image > my.toml writes one)."

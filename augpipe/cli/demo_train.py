@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.checks.plural import count
+from augpipe.cli.common import say
 from augpipe.cli.errors import Failure
 
 NUM_RANKS = 2
-EPOCHS = 18
+EPOCHS = 12
 SIZE_PX = 96
 SCALES_PX = (96, 112, 128)
 BATCH_SIZE = 16
@@ -127,7 +128,7 @@ def train_step(
     classes: int,
     states_accuracy: bool,
     parallel: Mapping[str, Any] | None = None,
-) -> list[Path]:
+) -> dict[Path, str]:
     """Train two ranks on `photos`, draw the curves, and hold what they learned to the stated accuracy.
 
     Args:
@@ -137,20 +138,20 @@ def train_step(
         parallel: the `[parallel]` table: how fully connected layers, which the network has then, are split.
 
     Returns:
-        The images that were drawn; none where torch or matplotlib is not installed, which is said.
+        The files to look at, and what each shows; none where torch or matplotlib is not installed, which is said.
 
     Raises:
         Failure: training failed, or the stated accuracy was not beaten.
     """
     if find_spec("torch") is None:
-        print('5. Training is left out, as it needs torch: pip install "augpipe[torch]"')
-        return []
+        say('6. Training is left out, as it needs torch: pip install "augpipe[torch]"')
+        return {}
     num_held = round(num * EVAL_FRACTION)
     config, run = out / "training.toml", out / "run"
     how = "split layers, " if parallel and parallel["model"] > 1 else ""
-    print(f"5. Two ranks train a small network, with {how}lazy updates and 8-bit gradients, as {config} has it")
+    say(f"6. Two ranks (processes) train a small network, with {how}lazy updates and 8-bit gradients: {config}")
     passes = count(EPOCHS, "epoch")
-    print(f"   {count(num - num_held, 'photograph')}, augmented anew in each of {passes}; {num_held:,} more held out")
+    say(f"   {count(num - num_held, 'photograph')}, augmented differently in each of {passes}; {num_held:,} held out")
     write_config(config, photos, run, num=num, parallel=parallel)
     if run.exists():
         shutil.rmtree(run)
@@ -159,16 +160,16 @@ def train_step(
     drawn = _draw(run)
     chance = f"by chance: {1 / classes:.0%}"
     features = f", {outcome.features_mb:.3f} MB of it features and deltas of split layers" if how else ""
-    print(f"   Each rank sent {outcome.sent_mb:.2f} MB a step{features}")
+    say(f"   Each rank sent {outcome.sent_mb:.2f} MB a step{features}")
     if not states_accuracy:
-        print(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
+        say(f"   Held-out photographs: {outcome.accuracy:.1%} right ({chance}; with so few, no more is stated)")
         return drawn
     if outcome.accuracy <= STATED_ACCURACY:
         raise Failure(
             f"{outcome.accuracy:.1%} of the held-out photographs were named rightly, and the demo states more than "
             f"{STATED_ACCURACY:.0%} ({chance}): training does not work here as it should. See {run / 'metrics.csv'}."
         )
-    print(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
+    say(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
     return drawn
 
 
@@ -222,7 +223,6 @@ def _run_ranks(config: Path) -> None:
     """By torchrun, on a free port; rank 0 shows how it goes on."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
     command += ["-m", "augpipe.trainer", str(config)]
-    sys.stdout.flush()
     # threads of torch's own would fight over cores that the ranks and their loaders fill
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
@@ -247,18 +247,17 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             process.wait()
 
 
-def _draw(run: Path) -> list[Path]:
+def _draw(run: Path) -> dict[Path, str]:
     from augpipe.trainer.report.curves import write_curves
     from augpipe.trainer.report.page import write_page
 
     try:
         curves = write_curves(run / "metrics.csv", run / "curves.png")
     except ImportError as error:
-        print(f"   No curves: {error}")
-        return []
+        say(f"   No curves: {error}")
+        return {}
     page = write_page(run, curves)
-    print(f"   The curves: {curves}, and on a page with the config: {page}")
-    return [curves]
+    return {curves: "loss and accuracy", page: "the same on a page, with the config"}
 
 
 def _quoted(path: Path) -> str:

@@ -10,8 +10,19 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from augpipe.cli.common import JsonOption, console, load_recipe, print_json, progress_bar, table, warn_of_skipped
+from augpipe.cli.common import (
+    JsonOption,
+    OnError,
+    SkipBadOption,
+    console,
+    print_json,
+    progress_bar,
+    table,
+    warn_of_skipped,
+    with_skip_bad,
+)
 from augpipe.cli.errors import Failure
+from augpipe.recipe_names import load_recipe
 
 Number = TypeVar("Number", int, float)
 
@@ -75,9 +86,15 @@ def evaluate(
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
     memory: Annotated[int, typer.Option(min=1, metavar="MB", help="What batches may take, by an estimate.")] = 1024,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out photographs that cannot be used, and list them.")
-    ] = False,
+    on_error: Annotated[
+        OnError | None,
+        typer.Option(
+            "--on-error",
+            help="Of a photograph that cannot be used: raise ends there; skip leaves it out and lists it.",
+            show_default="as the run's config says",
+        ),
+    ] = None,
+    skip_bad: SkipBadOption = False,
     json: JsonOption = False,
 ) -> None:
     """Evaluate trained networks: top-1 and top-5 with 95 % intervals, classes, confusion, calibration.
@@ -117,6 +134,7 @@ def evaluate(
     sizes = tuple(_numbers("--scales", scales, int))
     views = Views(scales=sizes, flip=flip, dense=dense, crops=crops, average=average)
     kept = None if out is None else out / "partial"
+    on_error = with_skip_bad(on_error, skip_bad)
     with trainer_on_stderr(), _progress() as tell:
         try:
             found = evaluate_runs(
@@ -128,7 +146,7 @@ def evaluate(
                 weights=_numbers("--weights", weights, float) or None,
                 device=device,
                 memory_mb=memory,
-                on_error="skip" if skip_bad else None,
+                on_error=on_error,
                 tell=tell,
                 keep=kept,
             )
@@ -142,11 +160,11 @@ def evaluate(
                     held_out=held_out,
                     device=device,
                     memory_mb=memory,
-                    on_error="skip" if skip_bad else None,
+                    on_error=on_error,
                     tell=tell,
                 )
         except SampleError as problem:
-            hint = "Pass --skip-bad to leave out such photographs."
+            hint = "Pass --on-error skip to leave out such photographs."
             raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}. {hint}") from problem
     if int(os.environ.get("RANK", "0")):
         return  # rank 0 tells

@@ -11,10 +11,10 @@ from augpipe.cli.common import (
     ScaleOption,
     SizeOption,
     console,
-    load_recipe,
     print_json,
     table,
 )
+from augpipe.recipe_names import load_recipe
 
 if TYPE_CHECKING:
     from rich.table import Table

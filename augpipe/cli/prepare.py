@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import decimal_bytes, progress_bar
+from augpipe.cli.common import OnError, decimal_bytes, progress_bar
 from augpipe.cli.errors import Failure
 
 if TYPE_CHECKING:
@@ -86,9 +86,12 @@ def prepare(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what an earlier run began in OUT.")] = False,
     on_error: Annotated[
-        Literal["skip", "raise"],
-        typer.Option(help="skip: list what cannot be used in rejects.csv; raise: end at the first."),
-    ] = "skip",
+        OnError,
+        typer.Option(
+            help="Of a photograph that cannot be used: raise ends there, and --resume goes on; skip lists it in "
+            "rejects.csv."
+        ),
+    ] = "raise",
     originals: Annotated[
         Literal["auto", "always", "never"] | None,
         typer.Option(

@@ -1,24 +1,26 @@
 """`augpipe preview`: a contact sheet of what a recipe does."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from augpipe.checks.plural import count
 from augpipe.cli.common import (
+    OnErrorOption,
     RecipeOption,
     ScaleOption,
     SeedOption,
     SizeOption,
     SkipBadOption,
     SourceArgument,
-    load_schedule,
     one_recipe,
     output_file,
-    telling_of_skip_bad,
+    telling_of_skip,
     warn_of_skipped,
+    with_skip_bad,
 )
+from augpipe.recipe_names import load_schedule
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 
@@ -34,6 +36,7 @@ def preview(
     by_op: Annotated[bool, typer.Option("--by-op", help="One op a column, then all together, in one epoch.")] = False,
     size: SizeOption = None,
     scale: ScaleOption = None,
+    on_error: OnErrorOption = "raise",
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Draw a contact sheet: each image, and what the recipe makes of it.
@@ -52,8 +55,8 @@ def preview(
     from augpipe.preview import draw_sheet, over_epochs
 
     opened = open_source(source)
-    on_error: Literal["raise", "skip"] = "skip" if skip_bad else "raise"
-    with telling_of_skip_bad(opened, skip_bad):
+    on_error = with_skip_bad(on_error, skip_bad)
+    with telling_of_skip(opened, on_error):
         if by_op:
             contents = contents_by_op(opened, chosen, rows=rows, seed=seed, epoch=epoch, on_error=on_error)
         else:

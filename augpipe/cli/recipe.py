@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import RECIPE_HELP, ScaleOption, SizeOption, load_recipe, print_json
+from augpipe.cli.common import RECIPE_HELP, ScaleOption, SizeOption, print_json
+from augpipe.recipe_names import load_recipe
 
 
 def recipe(

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augpipe.checks.plural import count
-from augpipe.cli.common import JsonOption, SourceArgument, console, decimal_bytes, print_json, progress_bar, table
+from augpipe.cli.common import (
+    JsonOption,
+    OnError,
+    SkipBadOption,
+    SourceArgument,
+    console,
+    decimal_bytes,
+    print_json,
+    progress_bar,
+    table,
+    with_skip_bad,
+)
 from augpipe.cli.errors import FAILURE
 
 if TYPE_CHECKING:
@@ -41,9 +52,13 @@ def stats(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that read and decode.", show_default="one a core")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Exit with 0 even where a photograph cannot be used.")
-    ] = False,
+    on_error: Annotated[
+        OnError,
+        typer.Option(
+            "--on-error", help="Of a photograph that cannot be used: raise exits with 1 at the end; skip with 0."
+        ),
+    ] = "raise",
+    skip_bad: SkipBadOption = False,
 ) -> None:
     """Count and measure images: classes, sizes, files, mean and deviation, duplicates, what cannot be used.
 
@@ -75,7 +90,7 @@ def stats(
 
         for path in write_plots(found, opened, plots):
             print(f"augpipe: wrote {path}", file=sys.stderr)
-    if found.sums.num_unusable and not skip_bad:
+    if found.sums.num_unusable and with_skip_bad(on_error, skip_bad) == "raise":
         raise typer.Exit(FAILURE)
 
 
@@ -90,7 +105,7 @@ def show(found: "Statistics", screen: "Console") -> None:
         # one line however narrow the screen: TOML wants it so
         screen.print(Text(f'{{op = "normalize", mean = [{mean}], std = [{std}]}}', style="cyan"), soft_wrap=True)
     screen.print()
-    for part in (*_sizes(found), *_classes(found), *_unusable(found), *_duplicates(found)):
+    for part in (*_sizes(found), *_classes(found), *_label_numbers(found), *_unusable(found), *_duplicates(found)):
         screen.print(part)
 
 
@@ -124,6 +139,8 @@ def _facts(found: "Statistics") -> "RenderableType":
 def _class_text(found: "Statistics") -> str:
     sizes = sorted(found.class_sizes.values())
     none = f"{count(found.num_unlabelled, 'photograph')} without a label" if found.num_unlabelled else ""
+    if found.label_numbers:
+        return f"none: labels of {count(len(found.label_numbers), 'number')} each"
     if not sizes:
         return f"none: {none}" if none else "none"
     each = f"{sizes[0]:,} to " if sizes[0] < sizes[-1] else ""
@@ -167,6 +184,22 @@ def _classes(found: "Statistics") -> "Iterator[RenderableType]":
         if left_out and number == MOST_LINES:
             made.add_row(f"({left_out:,} between)", "", "")
         made.add_row(Text(name), f"{size:,}", _bar(size, ordered[0][1]))
+    yield made
+
+
+def _label_numbers(found: "Statistics") -> "Iterator[RenderableType]":
+    numbers = found.label_numbers
+    if not numbers:
+        return
+    from rich.text import Text
+
+    made = table("labels", "number", "least", "mean", "deviation", "most", "not 0", left=("number",))
+    for number in numbers[: 2 * MOST_CLASSES]:
+        spread = (f"{value:.4g}" for value in (number.least, number.mean, number.std, number.most))
+        made.add_row(Text(number.name), *spread, f"{number.num_not_zero:,}")
+    more = len(numbers) - 2 * MOST_CLASSES
+    if more > 0:
+        made.add_row(f"and {more:,} more (--json lists them)", *[""] * 5)
     yield made
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
 from augpipe.gpu_ops.image.finish import finish_images
 from augpipe.gpu_ops.image.finish_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
@@ -18,10 +19,6 @@ from augpipe.output import OutputFormat
 from augpipe.source import Pixels
 
 Rows = npt.NDArray[np.void]
-
-
-MAX_INDEXABLE_PIXELS = 2**31 - 1
-"""The kernel counts an image's pixels in 32 bits."""
 
 
 class Scratch(threading.local):

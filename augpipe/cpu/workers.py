@@ -3,11 +3,15 @@
 import atexit
 import heapq
 import itertools
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from augpipe.cpu.control_groups import cpu_quota
 
 _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
@@ -98,11 +102,17 @@ def run_each(work: Callable[[int], None], num: int, num_threads: int) -> None:
             work(position)
 
 
-def num_usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def num_usable_cores(root: Path = Path("/")) -> int:
+    """Cores that this process may keep busy: those that it may run on, and no more than its container's quota pays for.
+
+    A quota of 1.5 cores counts as 2: one thread would leave a third of it unused.
+
+    Args:
+        root: where /proc and /sys are.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota(root)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 def _abandon_all() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from augpipe.checks.arguments import as_epoch, as_num_threads, as_seed, check_choice
 from augpipe.dali.samples import SampleNumbers
-from augpipe.output import Framework, OutputFormat
+from augpipe.output import DTypeLike, Framework, OutputFormat, dtype_name
 from augpipe.recipe import Recipe, check_recipe, refuse_mixing
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def augment(
     sample_ids: "DataNode | None" = None,
     epoch: "int | DataNode" = 0,
     seed: int = 0,
-    dtype: DaliDType = "float32",
+    dtype: DTypeLike = "float32",
     layout: DaliLayout = "NCHW",
     num_threads: int | None = None,
 ) -> "DataNode | tuple[DataNode, ...]":
@@ -44,7 +44,8 @@ def augment(
             a seed of its own), and a resumed run starts from 0.
         epoch: 0..2^32 - 1, of all samples; or one whole number a sample, on the CPU.
         seed: 0..2^64 - 1.
-        dtype: "float32", "float16" or "uint8" (recipes without Normalize). DALI has no bfloat16.
+        dtype: "float32", "float16" or "uint8" (recipes without Normalize), or types of torch and numpy. DALI has no
+            bfloat16.
         layout: "NCHW" gives samples (3, H, W) with the layout "CHW", "NHWC" samples (H, W, 3) with "HWC".
         num_threads: threads on the CPU, which run during a call alone; None for as many as the pipeline has.
 
@@ -130,6 +131,7 @@ def _current_pipeline() -> "Pipeline":
 
 
 def _form(recipe: Recipe, dtype: Any, layout: Any, framework: Framework) -> OutputFormat:
+    dtype = dtype_name(dtype)
     if dtype == "bfloat16":
         raise ValueError(
             'dtype="bfloat16" is no type of DALI. Choose "float16", or convert the tensors that the pipeline gives.'

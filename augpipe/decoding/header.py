@@ -1,7 +1,12 @@
 """What is known of an image before its pixels are decoded, and the limit on how many there may be."""
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
+
+logger = logging.getLogger("augpipe")
+
+_TOLD: set[str] = set()
 
 Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
 
@@ -29,6 +34,8 @@ class Header:
 
     False for the JPEGs that Pillow decodes: CMYK, YCCK, and chroma sampled in an unusual way.
     """
+    loses_bits: bool = False
+    """Whether it holds more than 8 bits a channel, of which the highest 8 are kept."""
     is_progressive: bool = False
     """Whether each of a JPEG's scans tells a little of all pixels, so that all of it has to be read."""
 
@@ -48,6 +55,14 @@ class Header:
     def shape(self, dct_factor: int = 1) -> tuple[int, int, int]:
         """Shape (height, width, 4) of the decoded pixels at 1/`dct_factor`."""
         return -(-self.height // dct_factor), -(-self.width // dct_factor), 4
+
+
+def tell_of_lost_bits(name: str) -> None:
+    """Warn, once a process, of a file whose header says `loses_bits`."""
+    text = "holds more than 8 bits a channel, of which the highest 8 are kept, here and in all such files"
+    if text not in _TOLD:
+        _TOLD.add(text)
+        logger.warning("%s %s. To scale the levels otherwise, convert the files to 8 bits first", name, text)
 
 
 def check_size(height: int, width: int, max_pixels: int) -> None:

@@ -3,12 +3,16 @@
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import simplejpeg
+
+from augpipe.gpu_ops.compiled import background
+from augpipe.gpu_ops.compiled.declared import Overload, overloads
 
 if TYPE_CHECKING:
     from augpipe.gpu_ops.jpeg.workspace import Workspace
@@ -201,9 +205,15 @@ def decode_stored(
     """
     scaled_height, scaled_width = -(-height // dct_factor), -(-width // dct_factor)
     pixels = np.empty(scaled_height * scaled_width * 4, np.uint8) if out is None else out
-    if decode_region(data, height, width, dct_factor, (0, 0, scaled_width, scaled_height), pixels):
-        return pixels.reshape(scaled_height, scaled_width, 4)
-    return decode_by_libjpeg(data, height, width, dct_factor, out)
+    whole = 0, 0, scaled_width, scaled_height
+    if not decode_region(data, height, width, dct_factor, whole, pixels):
+        try:
+            return decode_by_libjpeg(data, height, width, dct_factor, out)
+        except ValueError:
+            own_decoder()  # which may still have been compiled, and decides alike on a cold start and a warm one
+            if not decode_region(data, height, width, dct_factor, whole, pixels):
+                raise
+    return pixels.reshape(scaled_height, scaled_width, 4)
 
 
 def decode_by_libjpeg(
@@ -252,10 +262,10 @@ def decode_region(
         out: flat bytes that exactly hold the result.
 
     Returns:
-        False where the file is damaged or of a kind that it does not decode, or this CPU one on which libjpeg-turbo is
-        as fast; what `out` holds then is undefined.
+        False where the file is damaged or of a kind that it does not decode, this CPU one on which libjpeg-turbo is as
+        fast, or our decoder is still being compiled; what `out` holds then is undefined.
     """
-    decoder = own_decoder()
+    decoder = decoder_if_compiled()
     if decoder is None or out.ctypes.data % 4:
         return False
     left, top, right, bottom = region
@@ -264,12 +274,45 @@ def decode_region(
 
 
 def own_decoder() -> "Workspace | None":
-    """The calling thread's decoder of JPEGs; None where this CPU has none that is faster than libjpeg-turbo."""
+    """The calling thread's decoder of JPEGs, waited for where another process compiles it.
+
+    None where this CPU has none that is faster than libjpeg-turbo.
+    """
     if _local.decoder is None:
         from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS, Workspace
 
-        _local.decoder = Workspace() if HAS_WIDE_VECTORS else None
+        if HAS_WIDE_VECTORS:
+            background.wait(_decoder_parts())
+            _local.decoder = Workspace()
     return _local.decoder
+
+
+def decoder_if_compiled() -> "Workspace | None":
+    """`own_decoder`, or None while another process compiles it: libjpeg-turbo gives the same pixels meanwhile.
+
+    What libjpeg-turbo refuses then is for `own_decoder` to decide: of a file that is damaged below a region it may be
+    able to decode that region.
+    """
+    if _local.decoder is None and any(map(background.is_coming, _decoder_parts())):
+        return None
+    return own_decoder()
+
+
+def decoder_overloads(rendered_as: str | None) -> list[Overload]:
+    """What our decoder is compiled of, nothing where this CPU leaves JPEGs to libjpeg-turbo.
+
+    Args:
+        rendered_as: "float32" or "uint8", where it renders too; None where it does not.
+    """
+    from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS
+
+    wanted = ("any", rendered_as)
+    return [one for one in _decoder_parts() if one.variant in wanted] if HAS_WIDE_VECTORS else []
+
+
+@lru_cache
+def _decoder_parts() -> tuple[Overload, ...]:
+    return tuple(one for one in overloads(["decoder"]) if one.function != "walk")
 
 
 def _decode(data: memoryview, height: int, width: int, out: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:

@@ -15,6 +15,7 @@ _LAYOUT = frozenset(
         *(512, 513, 514, 515, 517, 518, 519, 520, 521, 529, 530, 531, 532, 50674),
     ]
 )
+_SAMPLES, _MOST_CHANNELS = 277, 4
 _PHOTOMETRIC = 262  # the one single-valued tag that Pillow takes several values of
 _STRINGS = (1, 2, 7)  # BYTE, ASCII, UNDEFINED: many bytes are one value
 _BYTES_OF_TYPE = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
@@ -85,6 +86,13 @@ def _read_directory(data: bytes, dialect: _Dialect) -> tuple[list[bytes], int]:
             orientation = orientation_value(order, kind, count, data[at + head_bytes : at + entry_bytes])
         elif tag == _XMP_TAG and kind in _STRINGS and count > value_bytes:
             xmp = data[offset : offset + count]
+        elif tag == _SAMPLES:
+            num_channels = orientation_value(order, kind, count, data[at + head_bytes : at + entry_bytes])
+            if num_channels > _MOST_CHANNELS:
+                raise ValueError(
+                    f"its {num_channels} channels are more than four, which are not read; save it as gray, RGB, "
+                    "RGBA or CMYK"
+                )
         if tag not in _LAYOUT or tag in entries:
             continue
         if kind not in _BYTES_OF_TYPE:

@@ -3,6 +3,7 @@
 import os
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -10,9 +11,13 @@ from pathlib import Path
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from augpipe.cache.budget import available_host_bytes
+from augpipe.cpu.control_groups import cpu_quota, memory_limit
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.doctor.finding import Finding
-from augpipe.gpu_ops.jit import CACHE_VARIABLE, cache_folder
+from augpipe.gpu_ops.compiled.cache import find as find_kernel
+from augpipe.gpu_ops.compiled.cache import prebuilt_problem
+from augpipe.gpu_ops.compiled.declared import overloads
+from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, PREBUILT, host_level, kernels_folder
 from augpipe.measure.machine import cpu_name
 
 _SETS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "neon": "NEON"}
@@ -21,7 +26,7 @@ _GB = 1e9
 
 def system() -> list[Finding]:
     """What this process runs on; all of it is there by necessity."""
-    return [_system(), _python(), processor(), _cores(), memory()]
+    return [_system(), _python(), processor(), cores(), memory()]
 
 
 def processor(
@@ -41,17 +46,23 @@ def processor(
     )
 
 
-def memory(available: Callable[[], int] = available_host_bytes) -> Finding:
-    """What the machine has, and what this process can still take."""
+def memory(
+    available: Callable[[], int] = available_host_bytes, limit: Callable[[], int | None] = memory_limit
+) -> Finding:
+    """What the machine has, a container's limit, and what this process can still take."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         left: int | None = available()
     except ValueError:  # not Linux
         left = None
-    text = f"{total / _GB:.1f} GB" + (
-        f", of which this process can take {left / _GB:.1f} GB" if left is not None else ""
-    )
-    return Finding(name="memory", status="ok", text=text, data={"total_bytes": total, "available_bytes": left})
+    most = limit()
+    text = f"{total / _GB:.1f} GB"
+    if most is not None:
+        text += f", limited to {most / _GB:.1f} GB by a control group"
+    if left is not None:
+        text += f", of which this process can take {left / _GB:.1f} GB"
+    data = {"total_bytes": total, "available_bytes": left, "limit_bytes": most}
+    return Finding(name="memory", status="ok", text=text, data=data)
 
 
 def _system() -> Finding:
@@ -69,10 +80,13 @@ def _python() -> Finding:
     return Finding(name="Python", status="ok", text=text, data={"version": version})
 
 
-def _cores() -> Finding:
-    usable, there = num_usable_cores(), os.cpu_count() or 1
-    text = f"{usable} usable" + (f" of {there}" if there != usable else "")
-    return Finding(name="cores", status="ok", text=text, data={"usable": usable, "all": there})
+def cores(usable: Callable[[], int] = num_usable_cores, quota: Callable[[], float | None] = cpu_quota) -> Finding:
+    """How many this process can keep busy, of all that the machine has, and a container's quota."""
+    num, there, most = usable(), os.cpu_count() or 1, quota()
+    text = f"{num} usable" + (f" of {there}" if there != num else "")
+    if most is not None:
+        text += f"; a control group gives this process the time of {most:g}"
+    return Finding(name="cores", status="ok", text=text, data={"usable": num, "all": there, "quota": most})
 
 
 def kernels() -> list[Finding]:
@@ -80,23 +94,34 @@ def kernels() -> list[Finding]:
     return [_numba(), kernel_cache()]
 
 
-def kernel_cache(find: Callable[[], Path | None] = cache_folder) -> Finding:
-    """Whether compiled kernels can be kept from one start to the next."""
+def kernel_cache(find: Callable[[], Path | None] = kernels_folder) -> Finding:
+    """Which kernels are compiled: those of the wheel, those of this machine, and which are missing."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         folder = find()
-    if folder is None:
+    places = Counter(place[1] if (place := find_kernel(one)) else "missing" for one in overloads())
+    problem = prebuilt_problem() if PREBUILT.is_dir() else None
+    parts = [f"{places['wheel']} from the wheel, for {host_level()}"] if places["wheel"] else []
+    parts += [f"{places['here']} compiled here"] if places["here"] else []
+    parts += [f"{places['missing']} not yet, which `augpipe warm` compiles"] if places["missing"] else []
+    parts += [f"those of the wheel are not used: {problem}"] if problem else []
+    held = "; ".join(parts)
+    data = {
+        "folder": None if folder is None else str(folder),
+        "num_kernels": {place: places[place] for place in ("wheel", "here", "missing")},
+        "wheel_problem": problem,
+        "variable": os.environ.get(CACHE_VARIABLE),
+    }
+    if folder is None and places["missing"]:
         return Finding(
             name="kernel cache",
             status="missing",
-            text=str(caught[-1].message).partition(": they")[0],
-            brings="kernels compile at the first start alone, not at every one",
+            text=f"{str(caught[-1].message).partition(': they')[0]}; {held}",
+            brings="kernels are compiled once, not at every start",
             command=f"export {CACHE_VARIABLE}=/a/folder/that/can/be/written",
+            data=data,
         )
-    num = len(list(folder.glob("**/*.nbi")))
-    held = f"{num} compiled" if num else "empty: the first batch waits for the compiler"
-    data = {"folder": str(folder), "num_kernels": num, "variable": os.environ.get(CACHE_VARIABLE)}
-    return Finding(name="kernel cache", status="ok", text=f"{folder} ({held})", data=data)
+    return Finding(name="kernel cache", status="ok", text=f"{folder or 'no folder is needed'} ({held})", data=data)
 
 
 def _numba() -> Finding:

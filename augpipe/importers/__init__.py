@@ -1,8 +1,22 @@
 """Transforms of torchvision, albumentations and timm as recipes, with what differs; none of them is imported."""
 
+from typing import TYPE_CHECKING
+
 from augpipe.importers.albumentations import from_albumentations
 from augpipe.importers.findings import Imported
 from augpipe.importers.timm import from_timm
 from augpipe.importers.torchvision import from_torchvision
 
 __all__ = ["Imported", "from_albumentations", "from_timm", "from_torchvision"]
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        from augpipe.checks.suggest import missing
+
+        raise missing(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.checks.models import nearest
+from augpipe.checks.suggest import nearest
 from augpipe.importers.findings import Findings, Imported, channels, erase
 from augpipe.policies.timm import read_name
 

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from augpipe.cpu.workers import num_usable_cores
@@ -13,6 +14,7 @@ from augpipe.measure.tasks import Task, decode_task, kernel_task, loader_task, p
 from augpipe.pipeline.blocks import BLOCK_SIZE
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipe import Recipe
+from augpipe.recipe_names import as_recipe
 from augpipe.source import Source, is_sized
 
 NUM_ROUNDS = 7
@@ -103,7 +105,7 @@ class _Contestant:
 
 def measure(
     source: Source,
-    recipe: Recipe,
+    recipe: Recipe | str | Path,
     *,
     seconds: float = 15.0,
     batch_size: int = 64,
@@ -134,6 +136,7 @@ def measure(
         if value is not None and value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
     start = time.perf_counter()
+    recipe = as_recipe(recipe)
     held, skipped = hold(source, recipe, skips_bad=on_error == "skip")
     threads_tried = sorted({1, num_threads or num_usable_cores()})
     images = held[: _num_in_a_slice(held, recipe, seconds / (5 * len(threads_tried) + 1), batch_size)]

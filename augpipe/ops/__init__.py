@@ -1,5 +1,7 @@
 """The ops that a recipe is made of."""
 
+from typing import TYPE_CHECKING
+
 from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
     Brightness,
@@ -68,3 +70,16 @@ __all__ = [
     "Vignette",
     "Zoom",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker says itself which names there are not
+
+    def __getattr__(name):
+        from augpipe.checks.suggest import missing
+        from augpipe.ops.other_names import ANSWERS
+
+        raise missing(__name__, name, __all__, ANSWERS)
+
+
+def __dir__() -> list[str]:
+    return __all__

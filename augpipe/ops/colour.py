@@ -272,9 +272,9 @@ class ColorJitter(Op):
     brightness: Strength = 0.0
     """The factor is drawn from 1 - this (at least 0) to 1 + this, or from a range; 0 leaves brightness alone."""
     contrast: Strength = 0.0
-    """Likewise."""
+    """The factor of the contrast, as for brightness."""
     saturation: Strength = 0.0
-    """Likewise."""
+    """The factor of the saturation, as for brightness."""
     hue: Annotated[
         Annotated[float, Field(ge=0.0, le=0.5)] | Range,
         told(
@@ -335,10 +335,9 @@ class ColorJitter(Op):
             frame.combine_channels(matrices[rows, orders[:, place]], changed[rows, orders[:, place]])
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        values = [drawn[name] for name in self.ranges]
-        if values == [1.0, 1.0, 1.0, 0.0]:
-            return ""
-        return "jitter " + " ".join(f"{value:.2f}" for value in values[:3]) + f" {360 * values[3]:+.0f}°"
+        factors = ("brightness", "contrast", "saturation")
+        texts = [f"{name} {drawn[name]:.2f}" for name in factors if drawn[name] != 1.0]
+        return ", ".join(texts + ([f"hue {360 * drawn['hue']:+.0f}°"] if drawn["hue"] else []))
 
 
 JITTER_ORDERS = np.array(list(permutations(range(4))))

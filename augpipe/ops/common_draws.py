@@ -90,7 +90,7 @@ class FactorOp(RangesOp):
         return f"{self.word} times {self.factor[0]:g} to {self.factor[1]:g}{self.steps_text}"
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{self.word} x{drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
+        return f"{self.word} {drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
 
 
 def is_changed(factors: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

@@ -58,7 +58,7 @@ class MultiResolutionCrop(Op):
     step: Literal[1] | None = 1
     """Offsets in whole pixels of the resized image; None for any offset."""
     p: Probability = 1.0
-    """How often the place is random; else it is the centre."""
+    """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
 
     is_crop: ClassVar[bool] = True
     num_words: ClassVar[int] = 4
@@ -102,7 +102,7 @@ class MultiResolutionCrop(Op):
         crop_resized(frame, drawn["x"], drawn["y"], heights, widths, pair(self.size))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['scale']} px, at {drawn['x']:.0f},{drawn['y']:.0f}"
+        return f"scale {drawn['scale']} px, x {drawn['x']:.0f}, y {drawn['y']:.0f}"
 
 
 class CenterCrop(Op):
@@ -158,7 +158,8 @@ class RandomResizedCrop(Op):
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
     p: Probability = 1.0
-    """How often the rectangle is random; else it is the largest centred one."""
+    """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
+    `ratio`. The image is cropped and resized either way."""
 
     is_crop: ClassVar[bool] = True
     num_tries: ClassVar[int] = 10
@@ -225,4 +226,4 @@ class RandomResizedCrop(Op):
         frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], pair(self.size))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['width']:.0f}x{drawn['height']:.0f} at {drawn['x']:.0f},{drawn['y']:.0f}"
+        return f"crop {drawn['width']:.0f}x{drawn['height']:.0f}, x {drawn['x']:.0f}, y {drawn['y']:.0f}"

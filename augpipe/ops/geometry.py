@@ -121,7 +121,7 @@ class Rotate(Op):
         frame.transform(affine.rotation(drawn["degrees"]))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['degrees']:+.3g}°" if drawn["degrees"] else ""
+        return f"rotated {drawn['degrees']:+.3g}°" if drawn["degrees"] else ""
 
 
 class QuarterTurn(Op):
@@ -275,7 +275,7 @@ class Shear(RangesOp):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         angles = drawn["horizontal_deg"], drawn["vertical_deg"]
-        return f"shear {angles[0]:+.3g}° {angles[1]:+.3g}°" if any(angles) else ""
+        return f"shear x {angles[0]:+.3g}°, y {angles[1]:+.3g}°" if any(angles) else ""
 
 
 class Translate(RangesOp):
@@ -321,4 +321,4 @@ class Translate(RangesOp):
         if not any(ways):
             return ""
         texts = [f"{way:+.3g} px" if self.unit == "px" else f"{way:+.1%}" for way in ways]
-        return f"moved {texts[0]}, {texts[1]}"
+        return f"moved x {texts[0]}, y {texts[1]}"

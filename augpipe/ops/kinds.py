@@ -1,12 +1,12 @@
 """Every kind of op, and how one is read from what a recipe's TOML says."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
 
 from augpipe.checks.models import ListOf, broken
+from augpipe.checks.suggest import elsewhere, nearest
 from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
     Brightness,
@@ -25,6 +25,7 @@ from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
 from augpipe.ops.lens import BrownConrady, LensDistortion
 from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
 from augpipe.ops.op import Op
+from augpipe.ops.other_names import ANSWERS
 from augpipe.ops.output_frame import Erase, Noise
 from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
@@ -99,8 +100,9 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
             f"a value of type {type(value).__name__} is not an op. augpipe.ops has {len(_KINDS)}, as ops.Flip()."
         )
     if name not in _KINDS:
-        near = difflib.get_close_matches(name, _KINDS, n=3)
-        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are {', '.join(_KINDS)}."
+        instead, near = elsewhere(name, ANSWERS), nearest(name, _KINDS)
+        hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(_KINDS)}."
+        hint = f"In Python write {instead}; augpipe recipe NAME shows a recipe's TOML." if instead else hint
         raise ValueError(f"{name!r} is not an op. {hint}")
     if name is value:
         raise ValueError(

@@ -104,7 +104,7 @@ class Posterize(Op):
         frame.look_up_levels(as_tables(LEVELS & kept[:, None]), applied)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"{drawn['bits']} bits" if drawn["bits"] < 8 else ""
+        return f"posterize {drawn['bits']} bits" if drawn["bits"] < 8 else ""
 
 
 class Solarize(Op):
@@ -145,7 +145,7 @@ class Solarize(Op):
         frame.look_up_levels(as_tables(np.where(is_inverted, 255 - LEVELS, LEVELS)), applied)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"solarize {drawn['threshold']}" if drawn["threshold"] < 256 else ""
+        return f"solarize from {drawn['threshold']}" if drawn["threshold"] < 256 else ""
 
 
 class SolarizeAdd(Op):

@@ -1,6 +1,5 @@
 """What mixes a finished image with that of another sample: MixUp and CutMix, each under a probability."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
 from augpipe.checks.models import Checked, ListOf, refuse_unknown
+from augpipe.checks.suggest import nearest
 from augpipe.ops.kinds import is_list
 from augpipe.ops.op import Probability
 
@@ -54,7 +54,8 @@ class MixUp(Mix):
 
     op: Literal["mix_up"] = "mix_up"
     alpha: Alpha = 0.2
-    """As in the paper on ImageNet, where 0.1 to 0.4 were best."""
+    """The weight of the sample's own image is drawn from Beta(alpha, alpha); in the paper 0.1 to 0.4 were best on
+    ImageNet."""
 
 
 class CutMix(Mix):
@@ -66,7 +67,7 @@ class CutMix(Mix):
 
     op: Literal["cut_mix"] = "cut_mix"
     alpha: Alpha = 1.0
-    """As in the paper."""
+    """The share of the sample's own image is drawn from Beta(alpha, alpha): evenly for 1, as in the paper."""
 
     def caption(self, mixed: Mapping[str, Any]) -> str:
         return f"{super().caption(mixed)} pasted"
@@ -86,8 +87,8 @@ def _is_mix(value: Any, validate: Callable[[Any], Any]) -> Any:
     if not isinstance(name, str):
         raise ValueError(f"a value of type {type(value).__name__} does not mix. augpipe.ops has what does: {names}.")
     if name not in _KINDS:
-        near = difflib.get_close_matches(name, _KINDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, _KINDS)
+        hint = f" Did you mean {near!r}?" if near else ""
         raise ValueError(f"{name!r} does not mix.{hint} What does: {', '.join(_KINDS)}.")
     if name is value:
         raise ValueError(f'{name!r} is only a name. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.')

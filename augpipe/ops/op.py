@@ -49,7 +49,7 @@ class Op(Checked):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """TOML has no null: where a field may be None, the file says `continuous`."""
-        schema = handler(core_schema)
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
         for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
             for option in field.get("anyOf", ()):
                 if option == {"type": "null"}:

@@ -36,7 +36,7 @@ class Erase(Op):
     mean: tuple[float, float, float] = IMAGENET.mean
     """Per channel R, G, B, in 0..1; the default is ImageNet's, so that noise is 0 +- 1 after Normalize()."""
     std: tuple[float, float, float] = IMAGENET.std
-    """Likewise."""
+    """The standard deviation per channel R, G, B, in 0..1, of which the noise is made."""
     p: Probability = 0.25
     """How often a rectangle is filled."""
 

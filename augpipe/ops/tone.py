@@ -74,7 +74,11 @@ class ColorCast(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         shift = drawn["shift"]
-        return "cast " + " ".join(f"{value:+.3g}" for value in shift) if np.any(shift) else ""
+        return (
+            "cast " + ", ".join(f"{name} {value:+.3g}" for name, value in zip("RGB", shift, strict=True) if value)
+            if np.any(shift)
+            else ""
+        )
 
 
 class Vignette(Op):
@@ -131,7 +135,7 @@ class Vignette(Op):
         frame.darken_corners(drawn["radius"], drawn["strength"])
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"vignette {drawn['radius']:.2f} -{drawn['strength']:.0%}" if drawn["strength"] else ""
+        return f"vignette radius {drawn['radius']:.2f}, strength {drawn['strength']:.0%}" if drawn["strength"] else ""
 
 
 class Normalize(Op):

@@ -257,6 +257,7 @@ class BatchMaker:
             labels=MixedLabels(*map(wrap, labels)) if isinstance(labels, MixedLabels) else wrap(labels),
             sample_ids=plan.sample_ids,
             plan=plan,
+            columns=batch.columns,
         )
         return made, batch.skipped
 

@@ -8,7 +8,7 @@ import numpy as np
 from augpipe.cache import PixelCache
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import pack_into
-from augpipe.decoding.jpeg import own_decoder
+from augpipe.decoding.jpeg import decoder_if_compiled
 from augpipe.decoding.row_index import FileSum
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.jpeg.workspace import File, View
@@ -78,7 +78,7 @@ class Decoder:
         Returns:
             The others, which are to be decoded by themselves; `decode` names the reason of those that are damaged.
         """
-        workspace = own_decoder()
+        workspace = decoder_if_compiled()
         if workspace is None:
             return list(items)
         found: list[tuple[Item, File, FileSum | None]] = []

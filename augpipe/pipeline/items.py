@@ -1,7 +1,7 @@
 """What goes through the stages: a batch in the making, and its items."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,8 @@ class BatchInProgress:
     """For each view, (n,) `gpu_ops.image.mix.MIX_JOB`, once every item is decoded; none where the recipe mixes not."""
     labels: Labels | MixedLabels | None = None
     """(B,) or (B, k), or mixed, once every item is decoded."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Column -> (B,) values, of the batch's own items."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""
     target: Any = None

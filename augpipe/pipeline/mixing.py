@@ -15,7 +15,7 @@ from augpipe.pipeline.blocks import Block, BlockMixing, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.planning.mixing import MIX_DRAW, draw_mixing, mix_jobs, write_mixing
 from augpipe.recipe import Recipe
-from augpipe.source import Source, labels_of
+from augpipe.source import Source, columns_of, labels_of
 
 
 def mixed_block(
@@ -97,8 +97,9 @@ def is_mixed_first(batch: BatchInProgress) -> list[Item]:
 
 
 def label(source: Source, batch: BatchInProgress, items: Sequence[Item]) -> None:
-    """Look up the labels of a planned batch, and mix them as the images of its first view are."""
+    """Look up labels and columns of a planned batch, and mix the labels as the images of its first view are."""
     assert batch.plan is not None
+    batch.columns = columns_of(source, batch.plan.sample_ids[: batch.num_own])
     labels, mixing = labels_of(source, batch.plan.sample_ids), batch.request.block.mixing
     if mixing is None:
         batch.labels = labels

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from augpipe.cache import PixelCache, Sizes
 from augpipe.cache.file_stamps import REMEDY
 from augpipe.cache.pixels import SeenSizes
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
+from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.stored_image import StoredImage, open_image

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS, render
+from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
+from augpipe.cpu.render import render
 from augpipe.gpu_ops.image.pixels import pack_stack
 from augpipe.pipeline.decode import Decoder
 from augpipe.pipeline.host_output import AT_A_TIME_BYTES, HostOutput

@@ -9,7 +9,8 @@ import numpy as np
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
-from augpipe.decoding.jpeg import decode_by_libjpeg
+from augpipe.decoding.header import tell_of_lost_bits
+from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region, own_decoder
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.located import LocatedPixels
 from augpipe.planning.plan import refusals
@@ -72,13 +73,13 @@ class StoredImage:
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
-    def region(self, factor: int, region: Sequence[int], row_indexes: RowIndexes) -> Decodable:
+    def region(self, factor: int, region: Sequence[int], row_indexes: RowIndexes | None) -> Decodable:
         """A region of it at 1/`factor`, where `may_crop`.
 
         Args:
             factor: 1, 2, 4 or 8.
             region: left, top, right, bottom, in pixels at that scale.
-            row_indexes: the loader's.
+            row_indexes: the loader's; None where there is none.
         """
         left, top, right, bottom = map(int, region)
         decode_part = partial(self._decode_region, row_indexes, factor, (left, top, right, bottom))
@@ -94,14 +95,26 @@ class StoredImage:
         return self._decode_whole(factor, scratch.pixels(height * width * channels))
 
     def _decode_region(
-        self, row_indexes: RowIndexes, factor: int, region: tuple[int, int, int, int], memory: Pixels
+        self, row_indexes: RowIndexes | None, factor: int, region: tuple[int, int, int, int], memory: Pixels
     ) -> Pixels:
         assert self.content is not None and not isinstance(self.content, np.ndarray)
         left, top, right, bottom = region
         pixels = memory.reshape(bottom - top, right - left, 4)
-        if not row_indexes.decode_region(self.sample_id, self.content, *self.size, factor, region, memory):
-            whole = decode_by_libjpeg(memoryview(self.content), *self.size, factor, None)
-            np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
+        where = (*self.size, factor, region, memory)
+        decode_by_ours = (
+            partial(decode_region, self.content, *where)
+            if row_indexes is None
+            else partial(row_indexes.decode_region, self.sample_id, self.content, *where)
+        )
+        if not decode_by_ours():
+            try:
+                whole = decode_by_libjpeg(memoryview(self.content), *self.size, factor, None)
+            except ValueError:
+                own_decoder()  # see `decoder_if_compiled`
+                if not decode_by_ours():
+                    raise
+            else:
+                np.copyto(pixels.view(np.uint32), whole[top:bottom, left:right].view(np.uint32))
         return pixels
 
     def _decode_whole(self, factor: int, memory: Pixels) -> Pixels:
@@ -134,6 +147,8 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
                 )
             header = probe(content, max_pixels=max_pixels)
             size = (header.height, header.width)
+            if header.loses_bits:
+                tell_of_lost_bits(source.name(sample_id))
         reason = refusals(recipe, [size])[0]
         if reason:
             raise ValueError(reason)

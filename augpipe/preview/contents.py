@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.mixing import mixed_block
 from augpipe.recipe import Recipe, View
+from augpipe.recipe_names import as_schedule
 from augpipe.schedule import Schedule
 from augpipe.source import Pixels, Source
 
@@ -67,7 +69,7 @@ class Contents:
 
 def over_epochs(
     source: Source,
-    recipe: Recipe | Schedule,
+    recipe: Recipe | Schedule | str | Path,
     *,
     rows: int = 4,
     cols: int = 5,
@@ -93,7 +95,7 @@ def over_epochs(
         ValueError: an argument is out of range.
     """
     _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
-    schedule = Schedule.of(recipe)
+    schedule = as_schedule(recipe)
     num_views = len(schedule.at(epoch).all_views)
     draws = len(schedule.stages) > 1 or _draws(schedule.at(epoch))
     num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws else 1
@@ -128,7 +130,7 @@ def over_epochs(
 
 def by_op(
     source: Source,
-    recipe: Recipe | Schedule,
+    recipe: Recipe | Schedule | str | Path,
     *,
     rows: int = 4,
     seed: int = 0,
@@ -140,7 +142,7 @@ def by_op(
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
-    schedule = Schedule.of(recipe)
+    schedule = as_schedule(recipe)
     shown = without_normalize(schedule.at(epoch))
     whole, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in whole]

@@ -37,7 +37,7 @@ def draw_sheet(contents: Contents) -> Image.Image:
     pen = ImageDraw.Draw(sheet)
     _header(pen, contents, layout)
     for heading in layout.headings:
-        pen.text((heading.x, heading.y), heading.text, INK, font=text.font(HEADING_PX))
+        text.draw(pen, (heading.x, heading.y), heading.text, INK, HEADING_PX)
     for image in layout.pictures:
         row = contents.rows[image.row]
         _paste(sheet, image, _image(row, image))
@@ -48,11 +48,9 @@ def draw_sheet(contents: Contents) -> Image.Image:
 def _header(pen: ImageDraw.ImageDraw, contents: Contents, layout: Layout) -> None:
     room = layout.width - 2 * MARGIN_PX
     y = MARGIN_PX - 6
-    pen.text(
-        (MARGIN_PX - 1, y), text.shorten(text.legible(contents.title), TITLE_PX, room), INK, font=text.font(TITLE_PX)
-    )
+    text.draw(pen, (MARGIN_PX - 1, y), text.shorten(text.legible(contents.title), TITLE_PX, room), INK, TITLE_PX)
     y += text.line_height_px(TITLE_PX)
-    pen.text((MARGIN_PX, y), text.shorten(text.legible(contents.note), NOTE_PX, room), GREY, font=text.font(NOTE_PX))
+    text.draw(pen, (MARGIN_PX, y), text.shorten(text.legible(contents.note), NOTE_PX, room), GREY, NOTE_PX)
 
 
 def _image(row: Row, picture: SheetImage) -> Image.Image:
@@ -102,8 +100,8 @@ def _caption(pen: ImageDraw.ImageDraw, image: SheetImage) -> None:
     x = image.box[0]
     y = image.caption_y
     if image.name:
-        pen.text((x, y), image.name, INK, font=text.font(NAME_PX))
+        text.draw(pen, (x, y), image.name, INK, NAME_PX)
         y += text.line_height_px(NAME_PX)
     for line in image.caption:
-        pen.text((x, y), line, GREY, font=text.font(CAPTION_PX))
+        text.draw(pen, (x, y), line, GREY, CAPTION_PX)
         y += text.line_height_px(CAPTION_PX)

@@ -119,11 +119,12 @@ def _original_text(row: Row, cell_px: int) -> tuple[str, list[str]]:
 
 def _cell_text(row: Row, cell: int, cell_px: int) -> list[str]:
     # the font's spaces are narrow, and "0 -4" would read as "0-4"
-    captions = [re.sub(r" (?=[+-]\d)", "  ", text.legible(caption)) for caption in row.cells[cell].captions]
+    captions = [re.sub(r"(?<=\d) (?=[+-]\d)", "  ", text.legible(caption)) for caption in row.cells[cell].captions]
     return text.wrap(captions, CAPTION_PX, cell_px)
 
 
 def _least_width(contents: Contents) -> int:
     """What the header needs."""
-    needed = max(text.width_px(contents.title, TITLE_PX), text.width_px(contents.note, NOTE_PX))
+    title, note = text.legible(contents.title), text.legible(contents.note)
+    needed = max(text.width_px(title, TITLE_PX), text.width_px(note, NOTE_PX))
     return min(int(needed) + 1, MAX_WIDTH_PX - 2 * MARGIN_PX)

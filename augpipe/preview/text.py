@@ -1,34 +1,53 @@
-"""Text on a sheet: one font at any size, measured and wrapped to a width."""
+"""Text on a sheet: one font at any size, and those of the machine for letters that it lacks; measured and wrapped."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from typing import cast
 
-from PIL import ImageFont
+from PIL import ImageDraw, ImageFont
 
 SEPARATOR = "  ·  "
 """Between the captions of several ops on one line."""
+FALLBACKS = (
+    *("NotoSans-Regular.ttf", "DejaVuSans.ttf", "segoeui.ttf", "Arial Unicode.ttf"),
+    *("NotoSansCJK-Regular.ttc", "wqy-zenhei.ttc", "DroidSansFallbackFull.ttf", "msyh.ttc", "PingFang.ttc"),
+    *("NotoSansKR-Regular.otf", "malgun.ttf", "AppleSDGothicNeo.ttc", "NotoSansArabic-Regular.ttf"),
+    *("NotoSansHebrew-Regular.ttf", "NotoSansDevanagari-Regular.ttf", "NotoSansThai-Regular.ttf", "Nirmala.ttf"),
+)
+"""Fonts of Linux, Windows and macOS, of which Pillow finds those that are installed: for names in other scripts."""
+OWN = ""
+"""The name of Pillow's own font, of Latin letters."""
 
 
 @cache
-def font(size_px: int) -> ImageFont.FreeTypeFont:
-    """Pillow's own scalable font, so that a sheet looks the same on every machine.
+def font(size_px: int, name: str = OWN) -> ImageFont.FreeTypeFont:
+    """Pillow's own scalable font, so that a sheet looks the same on every machine; or one of `FALLBACKS`.
 
     Raises:
         ImportError: this Pillow was built without FreeType.
+        OSError: that font is not installed.
     """
-    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size_px))
+    return cast(ImageFont.FreeTypeFont, ImageFont.truetype(name, size_px) if name else ImageFont.load_default(size_px))
 
 
 def legible(text: str) -> str:
-    """The text in letters that the font has: without accents where it lacks them, and "?" for the rest."""
+    """The text in letters that can be drawn: without accents where the font lacks them, else as \\uXXXX."""
     return "".join(_letter(letter) for letter in text)
 
 
+def draw(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, colour: tuple[int, int, int], size_px: int) -> None:
+    """Draw one line of `legible` text whose upper left corner is `at`, letters of all fonts on one baseline."""
+    x, baseline = float(at[0]), at[1] + font(size_px).getmetrics()[0]
+    for name, part in _runs(text):
+        pen.text((x, baseline), part, colour, font=font(size_px, name), anchor="ls")
+        x += font(size_px, name).getlength(part)
+
+
 def width_px(text: str, size_px: int) -> float:
-    """How wide one line of text is."""
-    return font(size_px).getlength(text)
+    """How wide one line of `legible` text is."""
+    return sum(font(size_px, name).getlength(part) for name, part in _runs(text))
 
 
 def line_height_px(size_px: int) -> int:
@@ -72,13 +91,38 @@ def _by_words(text: str, size_px: int, limit_px: float) -> list[str]:
 
 @cache
 def _letter(letter: str) -> str:
-    if _is_drawn(letter):
-        return letter
     plain = unicodedata.normalize("NFKD", letter)[:1]
-    return plain if plain and _is_drawn(plain) else "?"
+    if _is_drawn(letter) or not _is_drawn(plain):
+        return letter if _font_of(letter) is not None else letter.encode("unicode_escape").decode()
+    return plain
 
 
-def _is_drawn(letter: str) -> bool:
-    """Whether the font has the letter; for all that it lacks it draws the box of U+FFFF, which is no letter."""
-    drawn, missing = font(16).getmask(letter), font(16).getmask("\uffff")
+def _runs(text: str) -> Iterator[tuple[str, str]]:
+    """(font, letters) of the parts of a text."""
+    for name, letters in groupby(text, lambda letter: _font_of(letter) or OWN):
+        yield name, "".join(letters)
+
+
+@cache
+def _font_of(letter: str) -> str | None:
+    """The first font that has a letter; None where none has it."""
+    return next((name for name in (OWN, *_installed()) if _is_drawn(letter, name)), None) if letter > "~" else OWN
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Those of `FALLBACKS` that Pillow finds."""
+    found = []
+    for name in FALLBACKS:
+        try:
+            font(16, name)
+        except OSError:
+            continue
+        found.append(name)
+    return tuple(found)
+
+
+def _is_drawn(letter: str, name: str = OWN) -> bool:
+    """Whether a font has the letter; for all that it lacks it draws the box of U+FFFF, which is no letter."""
+    drawn, missing = font(16, name).getmask(letter), font(16, name).getmask("\uffff")
     return letter.isspace() or (drawn.size, bytes(drawn)) != (missing.size, bytes(missing))

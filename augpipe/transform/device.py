@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from augpipe.cpu.render import MAX_INDEXABLE_PIXELS
+from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
 from augpipe.cuda.device import require_device
 from augpipe.cuda.render import DeviceRenderer
 from augpipe.output import OutputFormat

@@ -1,5 +1,6 @@
-"""The kinds of images that a caller hands to `Augment`: arrays, tensors, PIL images, and what speaks DLPack."""
+"""The kinds of images that a caller hands to `Augment`: files, arrays, tensors, PIL images, and what speaks DLPack."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cpu.render import check_image
+from augpipe.decoding import probe
+from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.pillow import decode_stored
+from augpipe.errors import SampleError
 from augpipe.output import import_torch
+from augpipe.pipeline.stored_image import StoredImage
 from augpipe.source import Pixels
 
 DEVICE_TYPES: tuple[str, ...] = ("cuda",)
 """Where a tensor lies that is augmented there; tests of simulated kernels put "cpu" here."""
+
+_CHANNELS = (1, 3, 4)
 
 # DLPack's kDLCPU, kDLCUDAHost and kDLCUDAManaged, which numpy reads, and kDLCUDA
 DLPACK_ON_HOST = (1, 3, 13)
@@ -26,7 +33,9 @@ class Images:
     """One call's images, all on the host or all on one device."""
 
     items: list[Any]
-    """On the host, checked arrays (H, W) or (H, W, C); on a device, tensors yet to be checked."""
+    """On the host, `StoredImage`s; on a device, tensors (H, W) or (H, W, C) yet to be checked."""
+    names: list[str]
+    """Of each item on the host: its path, or `image 3`."""
     device: Any
     """The `torch.device`; None for the host."""
     is_single: bool
@@ -39,8 +48,8 @@ class Images:
     """Whether another library owns memory on the device, so that torch's allocator cannot look after it."""
 
 
-def images_of(images: Any) -> Images:
-    """See what the caller gave.
+def images_of(images: Any, max_pixels: int) -> Images:
+    """See what the caller gave; files are read, and not decoded yet.
 
     Raises:
         ValueError: one of them is no image, or they do not lie in one place; the message names it.
@@ -48,17 +57,23 @@ def images_of(images: Any) -> Images:
     is_whole = is_single = False
     if isinstance(images, list | tuple):
         given = [as_known(image, position) for position, image in enumerate(images)]
-        are_borrowed = any(known is not image for known, image in zip(given, images, strict=True))
+        are_borrowed = any(
+            is_tensor(known) and not is_tensor(image) for known, image in zip(given, images, strict=True)
+        )
     else:
         known = as_known(images, 0)
-        are_borrowed = known is not images
+        are_borrowed = is_tensor(known) and not is_tensor(images)
         is_single = getattr(known, "ndim", 3) != 4
         is_whole = not is_single and is_on_device(known)
         given = [known] if is_single or is_whole else list(known)
     are_tensors = bool(given) and is_tensor(given[0])
     device = _common_device(given) if any(is_on_device(image) for image in given) else None
+    names = [_name(image, position) for position, image in enumerate(given)]
+    if device is None:
+        given = [_stored(image, position, names[position], max_pixels) for position, image in enumerate(given)]
     return Images(
-        items=given if device is not None else [as_array(image, position) for position, image in enumerate(given)],
+        items=given,
+        names=names,
         device=device,
         is_single=is_single,
         is_whole=is_whole,
@@ -86,9 +101,12 @@ def is_on_device(image: Any) -> bool:
 def as_known(image: Any, position: int) -> Any:
     """An array for what speaks DLPack on the host, a tensor for what lies on a CUDA device, all else as it is.
 
-    Nothing is copied. What is made on another stream is waited for by torch's current stream, not by the host.
+    Tensors have their channels last then. Nothing is copied.
+    What is made on another stream is waited for by torch's current stream, not by the host.
     """
-    if isinstance(image, np.ndarray) or is_tensor(image) or _is_image(image):
+    if is_tensor(image):
+        return _with_channels_last(image, position)
+    if isinstance(image, np.ndarray) or _is_file(image) or _is_image(image):
         return image
     if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
         kind, index = image.__dlpack_device__()
@@ -103,6 +121,50 @@ def as_known(image: Any, position: int) -> Any:
     if hasattr(image, "__cuda_array_interface__"):
         return _from_cuda_array(image)
     return image
+
+
+def _with_channels_last(tensor: Any, position: int) -> Any:
+    """A view (H, W, C) or (B, H, W, C) of a tensor, which may have its channels first; any other shape as it is."""
+    if tensor.ndim not in (3, 4) or tensor.shape[-3] not in _CHANNELS:
+        return tensor
+    if tensor.shape[-1] not in _CHANNELS:
+        return tensor.movedim(-3, -1)
+    if tensor.shape[-3] == 3:
+        raise ValueError(
+            f"image {position}: the tensor has shape {tuple(tensor.shape)}, which may have its channels first or last. "
+            "Give (H, W, C) as an array, tensor.numpy(), and (C, H, W) as tensor.permute(1, 2, 0).numpy()."
+        )
+    return tensor
+
+
+def _is_file(image: Any) -> bool:
+    return isinstance(image, bytes | bytearray | memoryview | str | os.PathLike)
+
+
+def _name(image: Any, position: int) -> str:
+    return str(image) if isinstance(image, str | os.PathLike) else f"image {position}"
+
+
+def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImage:
+    """An encoded file that was read, or an array."""
+    if not _is_file(image):
+        array = as_array(image, position)
+        size = array.shape[0], array.shape[1]
+        return StoredImage(sample_id=position, content=array, size=size, may_scale=False, header=None)
+    try:
+        if isinstance(image, str | os.PathLike):
+            with open(image, "rb") as file:
+                content = file.read()
+        else:
+            content = bytes(image)
+        header = probe(content, max_pixels=max_pixels)
+        if header.loses_bits:
+            tell_of_lost_bits(name)
+    except (ValueError, OSError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        raise SampleError(name, reason) from problem
+    size = header.height, header.width
+    return StoredImage(sample_id=position, content=content, size=size, may_scale=header.may_scale, header=header)
 
 
 def as_array(image: Any, position: int) -> Pixels:
@@ -121,7 +183,8 @@ def as_array(image: Any, position: int) -> Pixels:
         array = np.asarray(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
     else:
         raise ValueError(
-            f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array or tensor, or a PIL image."
+            f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array, an (H, W, C) or (C, H, W) "
+            "uint8 tensor, a PIL image, or a file: its path or its bytes."
         )
     check_array(array, position)
     return array

@@ -1,7 +1,7 @@
 """A `Dataset` of Hugging Face's library as a source: the encoded files, not decoded by the library."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,42 +30,49 @@ class HuggingFaceSource(LabelledSource):
         label: the column of labels; the first `ClassLabel`, or one named "label", if left out; False for none. A column
             of lists of numbers, of floats or booleans, or several columns of numbers, is named: each label is those
             numbers then, for several classes at once, soft labels or regression.
+        columns: further columns, as a caption, which go along as `Batch.columns`.
 
     Raises:
         ValueError: it is a dictionary of splits or a stream, no column fits, labels do not fit its classes, or a
             column that looks like the label cannot be used.
     """
 
-    def __init__(self, dataset: Any, *, image: str | None = None, label: LabelArgument = None) -> None:
+    def __init__(
+        self, dataset: Any, *, image: str | None = None, label: LabelArgument = None, columns: Sequence[str] = ()
+    ) -> None:
         refuse_other_kinds(dataset)
         features = {name: _as_json(feature) for name, feature in dataset.features.items()}
         images = [name for name, feature in features.items() if _is_image(feature)]
         others = {name: _kind(feature) for name, feature in features.items() if name not in images}
+        if isinstance(columns, str) or not set(columns) <= others.keys():
+            there = listed(others, most=20)
+            raise ValueError(f"{_shown(dataset)}: columns={columns!r:.100} must be a list of names among {there}.")
         try:
             row_columns = _row_columns(features, label)
             named = label if isinstance(label, str) or label is False else None
-            columns = choose_columns(features, images, others, image=image, label=False if row_columns else named)
+            chosen = choose_columns(features, images, others, image=image, label=False if row_columns else named)
         except ValueError as error:
             raise ValueError(f"{_shown(dataset)}: {error}.") from error
         plain = dataset.with_format(None)
-        self._image = columns.image
-        self._rows = plain.select_columns([columns.image])
-        if features[columns.image]["_type"] == "Image":
-            feature = dataset.features[columns.image]
-            self._rows = self._rows.cast_column(columns.image, type(feature)(decode=False))
+        self._image = chosen.image
+        self._others = plain.select_columns(list(columns)) if columns else None
+        self._rows = plain.select_columns([chosen.image])
+        if features[chosen.image]["_type"] == "Image":
+            feature = dataset.features[chosen.image]
+            self._rows = self._rows.cast_column(chosen.image, type(feature)(decode=False))
         self._where = _shown(dataset)
         if not len(self):
             raise ValueError(f"{self._where}: no rows. Give one that holds some.")
         self._labels: npt.NDArray[Any] | None = None
-        self.classes: Sequence[str] = columns.classes or ()
-        self.notes, self.left_out = columns.notes, columns.left_out
+        self.classes: Sequence[str] = chosen.classes or ()
+        self.notes, self.left_out = chosen.notes, chosen.left_out
         if row_columns:
             held = plain.select_columns(list(row_columns))[:]
             self._labels = _rows([held[column] for column in row_columns], self.name)
             self.classes = row_columns if len(row_columns) > 1 else ()
-        elif columns.label is not None:
-            values = plain.select_columns([columns.label])[:][columns.label]
-            self._labels, self.classes = self._numbered(values, columns)
+        elif chosen.label is not None:
+            values = plain.select_columns([chosen.label])[:][chosen.label]
+            self._labels, self.classes = self._numbered(values, chosen)
 
     def _numbered(
         self, values: Sequence[int | str | None], columns: Columns
@@ -103,6 +110,11 @@ class HuggingFaceSource(LabelledSource):
         if not isinstance(value, bytes):
             raise ValueError(f"column {self._image!r} gives a {type(value).__name__}, and an encoded file is wanted")
         return value
+
+    def columns_of(self, sample_ids: npt.NDArray[np.int64]) -> Mapping[str, Any]:
+        """Column -> (B,) values of the columns that were named."""
+        found: dict[str, Any] = {} if self._others is None else self._others[sample_ids.tolist()]
+        return found
 
     def name(self, sample_id: int) -> str:
         """The data set's own name, as far as it has one, and the row."""

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel
 from augpipe.source import Pixels
 
@@ -150,3 +151,12 @@ def _mix(rows, starts, weights, mixed):  # type: ignore[no-untyped-def]
         for i in range(length):
             level = np.int32(sums[i] >> _SHIFT)
             mixed[place, i] = np.uint8(min(max(level, _ZERO), _MOST))
+
+
+def _tables() -> _Weights:
+    return np.zeros(1, np.int64), np.zeros((1, 1), np.int32)
+
+
+declare(__name__, _fill, any=lambda: (1, 1.0, *_tables()))
+declare(__name__, _along_rows, any=lambda: (np.zeros((1, 1), np.uint32), *_tables(), *np.zeros((3, 1, 1), np.uint32)))
+declare(__name__, _along_columns, any=lambda: (np.zeros((1, 1), np.uint8), *_tables(), np.zeros((1, 1), np.uint8)))

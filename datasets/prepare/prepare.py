@@ -47,7 +47,7 @@ def prepare(
     source_name: str | None = None,
     engine: Engine | None = None,
     resume: bool = False,
-    on_error: str = "skip",
+    on_error: str = "raise",
     watcher: Watcher | None = None,
 ) -> Manifest:
     """Write a source's images as shards.
@@ -64,7 +64,7 @@ def prepare(
         source_name: what people call it, for the report; the last part of `source_path` if left out.
         engine: what does the work; one process a core if left out.
         resume: finish what an earlier run began; a finished data set is left as it is.
-        on_error: "skip" lists images that cannot be used in rejects.csv, "raise" ends at the first.
+        on_error: "raise" ends at the first image that cannot be used, "skip" lists them in rejects.csv.
         watcher: told how it goes.
 
     Raises:

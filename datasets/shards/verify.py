@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.check_shard import Fault, ShardCheck, ShardReport
 from augpipe.datasets.shards.index import index_path
@@ -60,7 +61,7 @@ def verify(
                 progress(num_bytes)
 
     checks = [check for scale in manifest.scales for check in _checks(root, scale, manifest, deep, report)]
-    pool = ThreadPoolExecutor(num_threads or os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(num_threads or num_usable_cores())
     try:
         reports = iter(list(pool.map(ShardCheck.run, checks)))
     finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel
 from augpipe.source import Pixels
 
@@ -97,3 +98,6 @@ def _add_up(pixels, totals):  # type: ignore[no-untyped-def]
         totals[4] += green2
         totals[5] += blue2
         totals[6] |= differences
+
+
+declare(__name__, _add_up, any=lambda: (np.zeros(1, _PIXEL), np.zeros(7, np.uint64)))

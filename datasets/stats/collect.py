@@ -16,10 +16,11 @@ from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.stats.chunk import decode_sample, measure_chunk
 from augpipe.datasets.stats.duplicates import find_duplicates
 from augpipe.datasets.stats.fingerprints import has_image_hash, pixel_digest
+from augpipe.datasets.stats.label_numbers import WithoutLabels, label_numbers
 from augpipe.datasets.stats.statistics import Statistics
 from augpipe.datasets.stats.sums import Sums, merge_all
 from augpipe.decoding import MAX_PIXELS
-from augpipe.source import Source, require_classes
+from augpipe.source import Source
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many images of it are done, and of how many."""
@@ -44,7 +45,8 @@ def collect_statistics(
     thread.
 
     Args:
-        source: any source.
+        source: any source. Where its labels are several numbers an image, those are counted instead of classes, and
+            duplicates' labels are not compared.
         name: what the statistics call it.
         duplicates: whether to look for them. Look-alikes are among them where ImageHash is installed.
         num_threads: None for one a core.
@@ -52,10 +54,13 @@ def collect_statistics(
         progress: called after each image, from one thread at a time.
 
     Raises:
-        ValueError: fewer than one thread; labels are no classes.
+        ValueError: fewer than one thread.
         SampleError: while duplicates are compared, an image cannot be read again.
     """
-    require_classes(source, "counting classes", "Give the images without labels, or with class numbers")
+    numbers = label_numbers(source)
+    left_out = tuple(getattr(source, "left_out", ()))
+    if numbers:
+        source = WithoutLabels(source)
     threads = as_num_threads(num_threads, num_usable_cores())
     perceptual = duplicates and has_image_hash()
     if perceptual:
@@ -97,7 +102,8 @@ def collect_statistics(
         classes=tuple(source.classes),
         sums=sums,
         duplicates=found,
-        left_out=tuple(getattr(source, "left_out", ())),
+        left_out=left_out,
+        label_numbers=numbers,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.datasets.stats.duplicates import Duplicates, class_name
+from augpipe.datasets.stats.label_numbers import LabelNumbers
 from augpipe.datasets.stats.sums import Sums
 
 PERCENTS = (0, 5, 25, 50, 75, 95, 100)
@@ -71,6 +72,8 @@ class Statistics:
     """None where they were not looked for."""
     left_out: tuple[str, ...] = ()
     """What lies there and is not among the images: "3 files of .heic ('a.heic')"."""
+    label_numbers: tuple[LabelNumbers, ...] = ()
+    """Of each number, where labels are several numbers an image."""
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:
@@ -86,7 +89,7 @@ class Statistics:
     @property
     def num_unlabelled(self) -> int:
         """Images without a label."""
-        return self.sums.labels.get(-1, 0)
+        return 0 if self.label_numbers else self.sums.labels.get(-1, 0)
 
     @property
     def balance(self) -> float | None:
@@ -124,6 +127,7 @@ class Statistics:
             "usable": sums.num_usable,
             "bytes": sum(kind.total_bytes for kind in sums.formats.values()),
             "classes": {"num": len(self.class_sizes), "balance": self.balance, "sizes": self.class_sizes},
+            "label_numbers": [number.to_json() for number in self.label_numbers],
             "unlabelled": self.num_unlabelled,
             "left_out": list(self.left_out),
             "sizes": {name: _closed(spread.to_json()) for name, spread in self.sizes.items()},

@@ -21,6 +21,7 @@ from augpipe.gpu_ops.codec.memory import (
     store_float,
     store_value,
 )
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
@@ -182,3 +183,8 @@ def decode_nibbles(payload, values, num, block, levels, add):
         if (last - first) & 1:
             value = load_level(levels, first_nibble(np.int32(load_byte(packed, pairs)))) * scale
             store_value(values, last - 1, load_value(values, last - 1) + value if add else value)
+
+
+# addresses and numbers of items
+declare(__name__, encode_nibbles, any=lambda: (1,) * 5)
+declare(__name__, decode_nibbles, any=lambda: (*(1,) * 5, True))

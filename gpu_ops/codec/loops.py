@@ -24,6 +24,7 @@ from augpipe.gpu_ops.codec.memory import (
     store_slot,
     store_value,
 )
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
@@ -155,3 +156,12 @@ def decode_float32(payload, values, num, add):
         if add:
             value = load_value(values, i) + value
         store_value(values, i, value)
+
+
+# addresses and numbers of items
+declare(__name__, encode_codes, any=lambda: (1,) * 8)
+declare(__name__, decode_codes, any=lambda: (*(1,) * 5, True))
+declare(__name__, encode_bfloat16, any=lambda: (1,) * 3)
+declare(__name__, decode_bfloat16, any=lambda: (*(1,) * 3, True))
+declare(__name__, encode_float32, any=lambda: (1,) * 3)
+declare(__name__, decode_float32, any=lambda: (*(1,) * 3, True))

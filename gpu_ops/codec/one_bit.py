@@ -14,6 +14,7 @@ from augpipe.gpu_ops.codec.memory import (
     store_float,
     store_value,
 )
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
@@ -94,3 +95,8 @@ def decode_signs(payload, values, num, block, add):
             if add:
                 value = load_value(values, i) + value
             store_value(values, i, value)
+
+
+# addresses and numbers of items
+declare(__name__, encode_signs, any=lambda: (1,) * 4)
+declare(__name__, decode_signs, any=lambda: (*(1,) * 4, True))

@@ -8,8 +8,6 @@ and its key knows neither the sources of what a kernel calls nor its launch boun
 import ctypes
 import hashlib
 import re
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -24,7 +22,8 @@ from cuda.core import LaunchConfig, Linker, LinkerOptions, ObjectCode, Stream, l
 from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 from numba import cuda
 
-from augpipe.gpu_ops.jit import SOURCES, cache_folder, sources_digest
+from augpipe.gpu_ops.compiled.folder import SOURCES, cache_folder, sources_digest, target_cpu
+from augpipe.gpu_ops.compiled.sealed import read_sealed, write_sealed
 
 Capability = tuple[int, int]
 """(9, 0) of an H100."""
@@ -34,8 +33,6 @@ LEGACY_STREAM = 1
 
 NUM_CONFIGURATIONS = 256
 """Launch configurations kept; a training run has one or two for each view."""
-
-_SEAL_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +111,7 @@ def machine_code(source: Source, capability: Capability) -> MachineCode:
 
 def code_digest(capability: Capability) -> str:
     """Hash of all that decides how a kernel comes out: sources, compilers, linker, compute capability."""
-    made_by = [f"Python {sys.version_info[:2]}", f"numba-cuda {version('numba-cuda')}", f"sm {capability}"]
+    made_by = [target_cpu(), f"numba-cuda {version('numba-cuda')}", f"sm {capability}"]
     return sources_digest(SOURCES, *made_by, _library("nvvm"), _library("nvJitLink"), _driver())
 
 
@@ -154,32 +151,19 @@ def _driver() -> str:
 
 
 def _read(path: Path, identity: str) -> MachineCode | None:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None  # not there, or another user's
-    seal, content = data[:_SEAL_BYTES], data[_SEAL_BYTES:]
-    if seal != _seal(identity, content):
-        return None  # damaged, or another kernel's
+    content = read_sealed(path, identity)
+    if content is None:
+        return None
     entry, _, cubin = content.partition(b"\n")
     return MachineCode(entry=entry.decode(), cubin=cubin)
 
 
 def _write(path: Path, identity: str, code: MachineCode) -> None:
-    """Put a whole file in place in one move: other ranks may read and write it at the same time."""
-    content = code.entry.encode() + b"\n" + code.cubin
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            whole.write_bytes(_seal(identity, content) + content)
-            whole.replace(path)
+        write_sealed(path, identity, code.entry.encode() + b"\n" + code.cubin)
     except OSError as error:
         warnings.warn(
-            f"the kernel {path.stem} cannot be kept in {path.parent} ({error}): it compiles anew at the next start.",
+            f"the kernel {path.stem} cannot be kept in {path.parent} ({error}): it compiles again at the next start.",
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def _seal(identity: str, content: bytes) -> bytes:
-    return hashlib.sha256(identity.encode() + b"\n" + content).digest()

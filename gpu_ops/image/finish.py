@@ -8,9 +8,12 @@ level of half a level, CUDA may take the neighbouring one, as it rounds float32 
 what is promised behind such a step. Everything up to it is within a level of CUDA's.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import types
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.finish_rows import (
     AT_STEPS,
     AT_TABLES,
@@ -86,6 +89,13 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
         if is_in_place and load_whole(at, NUM_STEPS) == 0:
             continue  # it is finished
         _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, scratch, tables)
+
+
+def _finishing(dtype: Any) -> Any:
+    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), np.zeros(1, dtype), 1, 1, True
+
+
+declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), uint8_steps=lambda: _finishing(np.uint8))
 
 
 @subroutine

@@ -6,11 +6,15 @@ the pixels that they draw on, and the sums; then tone, and the write. Between th
 of a few kilobytes. Where the output is not slanted against the image, what rows have in common is worked out once.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import types
 from numba.extending import overload
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.image.sampling import clamp, divisor, first_tap, is_inside, linear, reflect, tap_weight
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
@@ -100,6 +104,13 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     scratch = np.empty((WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width, np.float32)
     for job in range(first_job, last_job):
         _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, scratch.ctypes.data)
+
+
+def _rendering(dtype: Any) -> Any:
+    return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1
+
+
+declare(__name__, run_jobs, float32=lambda: _rendering(np.float32), uint8=lambda: _rendering(np.uint8))
 
 
 @subroutine

@@ -4,9 +4,12 @@ MixUp is a weight over the whole image, CutMix a weight of 0 within a rectangle.
 them, so after normalisation: float32 is rounded once, uint8 to the nearest level (halves upwards) once more.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import types
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.fused import finish
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors
@@ -53,6 +56,13 @@ def mix_images(jobs, batch, height, width, planar):
                 _mix_row(at, 0, own, partner, pixel_items)
             if is_mutual:
                 _mix_row(at, 1, partner, kept, pixel_items)
+
+
+def _mixing(dtype: Any) -> Any:
+    return np.zeros((1, MIX_JOB.itemsize), np.uint8), np.zeros(1, dtype), 1, 1, True
+
+
+declare(__name__, mix_images, float32_mixing=lambda: _mixing(np.float32), uint8_mixing=lambda: _mixing(np.uint8))
 
 
 @subroutine

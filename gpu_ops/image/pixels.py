@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors, store
 
@@ -59,11 +60,27 @@ def pack_rgbx(image, packed):
             packed[y, x, 3] = np.uint8(255)
 
 
+declare(__name__, pack_rgbx, any=lambda: (np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1, 4), np.uint8)))
+
+
 @kernel()
 def pack_stack(stack, ids, packed):
     """Copy the images `ids` (B,) of a uint8 stack (N, H, W, C) into (B, H, W, 4), each as `pack_rgbx` does."""
     for i in range(len(ids)):
         pack_rgbx(stack[ids[i]], packed[i])
+
+
+def _stacking(stack: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.generic], ...]:
+    ids = np.zeros((2, 2), np.int64)[:, 0]  # a column of the plan's records
+    return stack, ids, np.zeros((1, 1, 1, 4), np.uint8)
+
+
+declare(
+    __name__,
+    pack_stack,
+    any=lambda: _stacking(np.zeros((1, 1, 1, 3), np.uint8)),
+    read_only=lambda: _stacking(np.frombuffer(b"\0", np.uint8).reshape(1, 1, 1, 1)),  # as of files in memory
+)
 
 
 @leaf
@@ -78,6 +95,9 @@ def round_to_bfloat16(bits, out):
     """Round float32 numbers, given as (n,) uint32 bits, to bfloat16, as (n,) uint16 bits."""
     for i in range(len(bits)):
         out[i] = bfloat16_bits(bits[i])
+
+
+declare(__name__, round_to_bfloat16, bfloat16=lambda: (np.zeros(1, np.uint32), np.zeros(1, np.uint16)))
 
 
 def narrow(values: npt.NDArray[np.float32], out: npt.NDArray[np.generic]) -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite.binding import get_host_cpu_features
 
+from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.decode import SMALL, decode_region
 from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
 from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HEIGHT, LEFT, MAY_BE_TURNED, TAKEN, WIDTH, read_header
@@ -123,7 +125,7 @@ class Workspace:
         Args:
             file: (n,) uint8, the whole file.
         """
-        if read_header(_read_only(file), *self._header) == LEFT:
+        if read_header(*self._to_read(_read_only(file))) == LEFT:
             return None
         frame = self._header[0].tolist()
         return None if frame[MAY_BE_TURNED] else (frame[HEIGHT], frame[WIDTH])
@@ -161,10 +163,7 @@ class Workspace:
         file = _read_only(file)
         while True:
             self._set_known([known], max_points)
-            points = self._known[0], self._positions[0], self._predictors[0]
-            result = decode_region(
-                file, self._region, self._size, pixels, *points, *self._tables, self._needed, *self._memory
-            )
+            result = decode_region(*self._to_decode(file, pixels))
             if result != SMALL:
                 return bool(result == TAKEN)
             self._grow(self._needed.tolist())
@@ -202,9 +201,7 @@ class Workspace:
         assert all(view.rows.flags.c_contiguous and view.batch.flags.c_contiguous for view in views)
         targets = np.array([(view.rows.ctypes.data, view.batch.ctypes.data, *view[2:]) for view in views], np.int64)
         like = _read_only(files[0].content), views[0].rows, views[0].batch
-        points = self._known, self._positions, self._predictors
-        tables = *self._tables, self._needed, *self._memory
-        render_files(jobs, targets, planar, like, pixels.view(np.uint32), points, tables)
+        render_files(jobs, targets, planar, like, pixels.view(np.uint32), *self._to_render())
         are_taken: list[bool] = (jobs[:, RESULT] == TAKEN).tolist()
         return are_taken
 
@@ -213,6 +210,20 @@ class Workspace:
         row_step, column_step, num_rows, _, points_a_row = self._known[nth, : POINTS_A_ROW + 1].tolist()
         num = -(-num_rows // row_step) * points_a_row if row_step else 0
         return Points(row_step, column_step, num_rows, self._positions[nth][:num], self._predictors[nth][:num])
+
+    def _to_read(self, file: npt.NDArray[np.uint8]) -> tuple[Any, ...]:
+        """The arguments of `read_header`."""
+        return file, *self._header
+
+    def _to_decode(self, file: npt.NDArray[np.uint8], pixels: npt.NDArray[np.uint32]) -> tuple[Any, ...]:
+        """The arguments of `decode_region`."""
+        points = self._known[0], self._positions[0], self._predictors[0]
+        return file, self._region, self._size, pixels, *points, *self._tables, self._needed, *self._memory
+
+    def _to_render(self) -> tuple[Any, Any]:
+        """The last arguments of `render_files`."""
+        points = self._known, self._positions, self._predictors
+        return points, (*self._tables, self._needed, *self._memory)
 
     def _set_known(self, known: Sequence[Points], max_points: int) -> None:
         """Lay the points of files side by side where they are known, and else say how many there may be."""
@@ -256,3 +267,18 @@ def _read_only(file: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     file = file.view()
     file.flags.writeable = False
     return file
+
+
+def _a_file() -> npt.NDArray[np.uint8]:
+    return _read_only(np.zeros(1, np.uint8))
+
+
+def _rendering(dtype: type[np.generic]) -> tuple[Any, ...]:
+    like = _a_file(), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype)
+    jobs, targets = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
+    return jobs, targets, True, like, np.zeros(1, np.uint32), *Workspace()._to_render()
+
+
+declare(__name__, read_header, any=lambda: Workspace()._to_read(_a_file()))
+declare(__name__, decode_region, any=lambda: Workspace()._to_decode(_a_file(), np.zeros(1, np.uint32)))
+declare(__name__, render_files, float32=lambda: _rendering(np.float32), uint8=lambda: _rendering(np.uint8))

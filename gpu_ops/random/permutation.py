@@ -15,6 +15,7 @@ from typing import SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.random.philox import (
     LOW_32_BITS,
@@ -81,6 +82,15 @@ def _walk(positions, num, num_rows, num_columns, keys, ids):
         ids[i] = np.int64(place)
 
 
+declare(
+    __name__,
+    _walk,
+    any=lambda: (
+        np.zeros(1, np.int64), *np.ones(3, np.uint64), np.zeros(NUM_ROUND_KEYS, np.uint32), np.zeros(1, np.int64)
+    ),
+)  # fmt: skip
+
+
 @kernel()
 def _walk_groups(places, groups, passes, nums, num_rows, num_columns, stream, key, ids):
     keys = np.empty(NUM_ROUND_KEYS, np.uint64)
@@ -101,6 +111,19 @@ def _walk_groups(places, groups, passes, nums, num_rows, num_columns, stream, ke
             if place < nums[group]:
                 break
         ids[i] = np.int64(place)
+
+
+declare(
+    __name__,
+    _walk_groups,
+    groups=lambda: (
+        *np.ones((3, 1), np.int64),
+        *np.ones((3, 1), np.uint64),
+        1,
+        np.ones(2, np.uint64),
+        np.ones(1, np.int64),
+    ),
+)
 
 
 def permute(positions: npt.ArrayLike, num: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex) -> Ids:

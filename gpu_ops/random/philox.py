@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel, leaf
 
 Words = npt.NDArray[np.uint32]
@@ -67,6 +68,13 @@ def _fill_draws(key, epoch, sample_ids, op_ids, words):
                 words[i, first + 2] = word2
             if first + 3 < num_words:
                 words[i, first + 3] = word3
+
+
+declare(
+    __name__,
+    _fill_draws,
+    any=lambda: (np.zeros(2, np.uint32), 0, *np.zeros((2, 1), np.uint32), np.zeros((1, 4), np.uint32)),
+)
 
 
 def seed_key(seed: SupportsIndex) -> Words:

@@ -35,6 +35,8 @@ SAME: dict[str, Any] = {
     "PIL RGBX": Image.frombytes("RGBX", (52, 40), np.dstack([RGB, GRAY]).tobytes()),
     "tensor": torch.from_numpy(RGB),
     "tensor with its channels first in memory": torch.from_numpy(RGB.transpose(2, 0, 1).copy()).permute(1, 2, 0),
+    "tensor with its channels first": torch.from_numpy(RGB.transpose(2, 0, 1).copy()),
+    "tensor with a fourth channel first": torch.from_numpy(np.dstack([RGB, GRAY])).permute(2, 0, 1),
     "tensor with a fourth channel": torch.from_numpy(np.dstack([RGB, GRAY])),
 }
 SAME_GRAY: dict[str, Any] = {
@@ -45,6 +47,7 @@ SAME_GRAY: dict[str, Any] = {
     "PIL L": Image.fromarray(GRAY),
     "PIL LA": Image.merge("LA", [Image.fromarray(GRAY), Image.new("L", (52, 40), 9)]),
     "tensor": torch.from_numpy(GRAY.copy()),
+    "tensor with its channel first": torch.from_numpy(GRAY.copy())[None],
 }
 
 
@@ -95,6 +98,8 @@ def test_the_shapes_of_one_and_of_several() -> None:
     assert transform(np.stack([RGB] * 5)).shape == (5, 3, 16, 16)
     assert transform(np.stack([GRAY[..., None]] * 5)).shape == (5, 3, 16, 16)
     assert transform(torch.from_numpy(np.stack([RGB] * 5))).shape == (5, 3, 16, 16)
+    assert transform(torch.from_numpy(RGB).permute(2, 0, 1)).shape == (3, 16, 16)
+    assert transform(torch.from_numpy(np.stack([RGB] * 5)).permute(0, 3, 1, 2)).shape == (5, 3, 16, 16)
     nhwc = Augment(CENTRE, layout="NHWC")
     assert nhwc(RGB).shape == (16, 16, 3)
     assert nhwc([RGB, RGB]).shape == (2, 16, 16, 3)
@@ -276,11 +281,16 @@ def test_it_says_what_it_is() -> None:
 SMALL = Recipe(ops=(CenterCrop(size=50), Normalize()))
 CALL_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
     ([RGB, RGB / 255], {}, r"^image 1: the array is float64, and must be uint8"),
-    (torch.from_numpy(RGB).permute(2, 0, 1), {}, r"^image 0: .*Move its channels last"),
+    (RGB.transpose(2, 0, 1), {}, r"^image 0: .*Move its channels last"),
+    (torch.from_numpy(RGB[:3, :4].copy()), {}, r"^image 0: .*shape \(3, 4, 3\), which may have its channels first or"),
+    ([RGB, torch.zeros(3, 9, 4, dtype=torch.uint8)], {}, r"^image 1: .*shape \(3, 9, 4\), which may have .*numpy\(\)"),
+    (torch.zeros(5, 3, 9, 3, dtype=torch.uint8), {}, r"^image 0: .*shape \(5, 3, 9, 3\), which may have"),
+    (torch.zeros(5, 40, 52, dtype=torch.uint8), {}, r"^image 0: the array has shape \(5, 40, 52\)"),
     (np.zeros((4, 3, 40, 52), np.uint8), {}, r"^image 0: .*Move its channels last"),
     (np.zeros((40, 52, 2), np.uint8), {}, r"^image 0: the array has shape \(40, 52, 2\)"),
     (np.zeros((40, 0, 3), np.uint8), {}, r"^image 0: the array has shape \(40, 0, 3\), which holds no pixels\.$"),
-    (b"\xff\xd8", {}, "^image 0 is a bytes. Give an"),
+    (3, {}, "^image 0 is a int. Give an .* or a file: its path or its bytes"),
+    (torch.zeros(3, 40, 52), {}, "^image 0.*float32.*uint8"),
     ([[RGB]], {}, "^image 0 is a list. Give an"),
     (torch.zeros(40, 52, 3), {}, "^image 0.*float32.*uint8"),
     (torch.zeros(40, 52, 3, dtype=torch.bfloat16, requires_grad=True), {}, "^image 0.*bfloat16.*uint8"),

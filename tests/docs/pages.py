@@ -48,6 +48,14 @@ def photos(num: int) -> Put:
     return put
 
 
+def test_photos(folder: Path, drawn: Path) -> None:
+    """test-photos/CLASS/NAME.jpg, eight of them."""
+    for number, file in _repeated(drawn, 8):
+        link = folder / "test-photos" / file.parent.name / f"{number}.jpg"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, link)
+
+
 def imagenet_tars(folder: Path, drawn: Path) -> None:
     """147 WebDataset tar files of an image each."""
     (folder / "imagenet").mkdir()
@@ -100,14 +108,13 @@ def _repeated(drawn: Path, num: int) -> list[tuple[int, Path]]:
     return [(number, files[number % len(files)]) for number in range(num)]
 
 
-A_SMALL_RUN = {
+AN_EDITED_CONFIG = {
     "augpipe train --example > run.toml": "augpipe train --example | sed 's/^epochs = .*/epochs = 1/; "
     "s/^size = .*/size = 64/; s/^scales = .*/scales = [72]/; s/^batch_size = .*/batch_size = 4/' > run.toml",
-    "--nproc-per-node 4": "--nproc-per-node 2",
 }
 """The reader edits run.toml before training with it."""
-A_RUN_OF_ONE_RANK = A_SMALL_RUN | {"--nproc-per-node 4": "--nproc-per-node 1"}
-"""docs/train.md has the same commands, with two."""
+A_SMALL_RUN = AN_EDITED_CONFIG | {"--nproc-per-node 4": "--nproc-per-node 2"}
+"""And with fewer ranks."""
 TWO_RUNS = """
 import logging
 from augpipe.trainer.config import make_config
@@ -137,20 +144,17 @@ def averages():
 
 PAGES = {
     "README.md": Page(
-        files=(photos(256),),
-        before={"import augpipe.trainer": ONE_RANK + "given = {'model': model, 'averages': averages}"},
-        instead=A_RUN_OF_ONE_RANK,
+        files=(photos(64),),
         then={
             "from augpipe import": (
-                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
-                "labels.shape == (256,) and labels.dtype == torch.int64",
+                "images.shape == (64, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (64,) and labels.dtype == torch.int64",
             ),
-            "augpipe train --example": ("there('runs/first/report.html', 'runs/first/curves.png')",),
-            "import augpipe.trainer": ("averages()",),
         },
-        needs={"make demo": "make", "pip install": "the network", "loader = Loader(": "a GPU"},
+        needs={"make demo": "make"},
     ),
     "CONTRIBUTING.md": Page(needs={"make format": "make"}),
+    "docs/README.md": Page(),
     "docs/cards.md": Page(
         files=(birds, two_columns),
         before={
@@ -233,8 +237,16 @@ PAGES = {
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),
-        instead={"range(90)": "range(2)"},
+        before={
+            "import torch\nfrom augpipe import Augment": "from pathlib import Path\n"
+            "paths = sorted(Path('photos').glob('*/*.jpg')); given = {'paths': paths, 'labels': [0] * 256}"
+        },
+        instead={"range(90)": "range(2)", "num_workers=8": "num_workers=2"},
         then={
+            "import torch\nfrom augpipe import Augment": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
             "from augpipe import Loader": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
@@ -322,6 +334,7 @@ PAGES = {
         needs={"torchrun": "a run of four ranks"},
         then={"import torch": ("report.bytes_sent['activations'] == 0 and 'classifier.6' in str(made)",)},
     ),
+    "docs/release.md": Page(needs={"make check-wheels": "the network"}),
     "docs/remote.md": Page(
         needs={"from augpipe import": "the network", "from augpipe.datasets": "the network"},
         plain=("https://data.example.org",),
@@ -344,6 +357,47 @@ PAGES = {
             ),
             "from augpipe.datasets.formats.tar.source": ("len(loader.source) == 147",),
             "class Mine": ("__import__('augpipe.source').source.is_source(Mine())",),
+        },
+    ),
+    "docs/start.md": Page(
+        files=(photos(64), test_photos),
+        before={
+            # objects of the other libraries, which need not be installed
+            "from augpipe import Recipe, importers": """
+def made(name, **attributes):
+    made = type(name, (), {})()
+    vars(made).update(attributes)
+    return made
+
+crop = made("RandomResizedCrop", size=(224, 224), scale=(0.3, 1.0), ratio=(0.75, 1.33), interpolation=2, antialias=True)
+given["transform"] = made("Compose", transforms=[crop, made("RandomHorizontalFlip", p=0.5), made("ToTensor")])
+""",
+            "recipe = Recipe.from_albumentations": """
+crop = {"__class_fullname__": "RandomResizedCrop", "size": [224, 224], "scale": [0.3, 1], "ratio": [0.75, 1.33], "p": 1}
+given["transform"] = {"transform": {"__class_fullname__": "Compose", "transforms": [crop], "p": 1.0}}
+given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
+""",
+        },
+        instead=AN_EDITED_CONFIG | {"--seconds 5": "--seconds 0.3"},
+        needs={"pip install": "the network"},
+        then={
+            "augpipe stats": ("there('sheet.png')", "'loader, from disk' in output"),
+            "from augpipe import Loader, recipes": (
+                "images.shape == (32, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (32,) and labels.dtype == torch.int64",
+            ),
+            "test_loader": ("next(iter(test_loader)).images.shape == (8, 3, 224, 224)",),
+            "from augpipe import Recipe, ops": ("Recipe.load('mine.toml') == recipe",),
+            "augpipe preview photos/ --recipe": ("there('mine.png')",),
+            "from augpipe import Recipe, importers": (
+                "[op.op for op in recipe.ops] == ['random_resized_crop', 'flip', 'normalize']",
+                "output.startswith('exactly: RandomResizedCrop, RandomHorizontalFlip')",
+            ),
+            "recipe = Recipe.from_albumentations": ("[op.op for op in recipe.ops][0] == 'random_resized_crop'",),
+            "from augpipe import recipes": ("'random_resized_crop' in [op.op for op in recipe.ops]",),
+            "import torch\n\nfrom augpipe import Loader": ("output.count(': loss ') == 2",),
+            "import torch\nfrom PIL": ("Photos(sorted(Path('photos').glob('*/*')), recipe)[3].shape == (3, 224, 224)",),
+            "augpipe train --example": ("there('runs/first/report.html', 'runs/first/curves.png')",),
         },
     ),
     "docs/stats.md": Page(

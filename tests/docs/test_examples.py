@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from augpipe import Augment, recipes
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.distributed.train_processes import as_two_ranks, started
 from tests.docs.blocks import ROOT
@@ -72,11 +73,14 @@ def test_the_example_of_a_dataset_draws_anew_in_each_epoch_whatever_the_workers(
     images = example["Images"]([encoded(scene(80, 100, number), "JPEG") for number in range(4)])
 
     def drawn(**options: Any) -> list[torch.Tensor]:
-        loader: Any = torch.utils.data.DataLoader(images, batch_size=2, timeout=TIMEOUT_S * bool(options), **options)
+        augment = Augment(recipes.deep_image(size=64, scales=(72, 96)), seed=1)
+        loader: Any = torch.utils.data.DataLoader(
+            images, batch_size=2, collate_fn=augment.collate, timeout=TIMEOUT_S * bool(options), **options
+        )
         made = []
         for epoch in (0, 1, 0):
-            images.set_epoch(epoch)
-            made.append(torch.cat(list(loader)))
+            augment.set_epoch(epoch)
+            made.append(torch.cat([batch.images for batch in loader]))
         return made
 
     first, second, again = drawn(num_workers=2, multiprocessing_context="fork", persistent_workers=is_kept)

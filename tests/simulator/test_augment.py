@@ -130,6 +130,7 @@ KINDS: dict[str, tuple[torch.Tensor, bool]] = {
     "a part of a larger one": (torch.from_numpy(np.pad(RGB, ((2, 3), (4, 5), (0, 0))))[2:14, 4:19], True),
     "one of a batch": (torch.from_numpy(np.stack([WIDE[:12, :15], RGB]))[1], True),
     "channels first in memory": (torch.from_numpy(RGB.transpose(2, 0, 1).copy()).permute(1, 2, 0), False),
+    "channels first": (torch.from_numpy(RGB.transpose(2, 0, 1).copy()), False),
     "every other row": (torch.from_numpy(np.repeat(RGB, 2, axis=0))[::2], True),
     "every other column": (torch.from_numpy(np.repeat(RGB, 2, axis=1))[:, ::2], False),
     "three of four channels": (torch.from_numpy(RGBX)[..., :3], False),

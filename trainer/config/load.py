@@ -9,7 +9,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from augpipe.checks.models import OTHER_NAMES, FieldError, nearest
+from augpipe.checks.models import FieldError
+from augpipe.checks.suggest import OTHER_NAMES, nearest
 from augpipe.trainer.config.tables import RunConfig, Section
 
 _WIDTH = 110

@@ -63,8 +63,8 @@ class DataConfig(Section):
     eval_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Share of `source` that is held out for evaluation instead, drawn once by the run's seed."""
     recipe: str = "deep_image"
-    """The augmentation: deep_image, evaluation, or a TOML file of a recipe (augpipe recipe writes one) or of a
-    schedule."""
+    """The augmentation: deep_image, trivial_augment_wide, rand_augment, auto_augment, three_augment, evaluation, or a
+    TOML file of a recipe (augpipe recipe writes one) or of a schedule."""
     size: int = Field(default=224, ge=1)
     """Height and width of the images, in pixels, for recipes by name; a TOML file has its own."""
     scales: tuple[int, ...] = (256, 512)

@@ -2,15 +2,18 @@
 
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from augpipe import Loader, Recipe, Schedule, order, recipes
+from augpipe import Loader, Recipe, Schedule, recipes, sources
 from augpipe.checks.plural import count
+from augpipe.checks.suggest import nearest, nearest_file
 from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.open import open_source
 from augpipe.ops import Normalize
+from augpipe.recipe_names import RECIPE_NAMES, load_recipe
 from augpipe.source import Ints, Source, labels_of, require_classes
 from augpipe.sources import Subset
 from augpipe.trainer.config.tables import DataConfig, RunConfig
@@ -65,10 +68,14 @@ def training_schedule(config: DataConfig) -> Schedule:
         return Schedule.of(recipes.deep_image(config.size, config.scales))
     if config.recipe == "evaluation":
         return Schedule.of(recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size)))
+    names = [name for name in RECIPE_NAMES if name != "none"]
+    if config.recipe in names:
+        return Schedule.of(load_recipe(config.recipe, config.size))
     if not config.recipe.endswith(".toml"):
+        near = nearest(config.recipe, names)
         raise ValueError(
-            f"data.recipe={config.recipe!r} is no recipe for training: deep_image, evaluation, or a TOML file "
-            "(augpipe recipe deep_image > my.toml writes one)."
+            f"data.recipe={config.recipe!r} is no recipe for training: {', '.join(names)}, or a TOML file (augpipe "
+            f"recipe deep_image > my.toml writes one).{f' Did you mean {near}?' if near else ''}"
         )
     return _load("data.recipe", config.recipe)
 
@@ -129,7 +136,8 @@ def _load(field: str, path: str) -> Schedule:
         schedule = Schedule.load(path)
     except FileNotFoundError as error:
         raise ValueError(
-            f"{field}={path!r} does not exist; a relative path is seen from the current folder, which is {os.getcwd()}."
+            f"{field}={path!r} does not exist.{nearest_file(Path(path))} A relative path is seen from the current "
+            f"folder, which is {os.getcwd()}."
         ) from error
     if any(len(recipe.all_views) > 1 or recipe.all_views[0].out_size is None for recipe in schedule.recipes):
         raise ValueError(
@@ -208,9 +216,9 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset
             f"data.eval_fraction={fraction:g} of {count(total, 'photograph')} is {num}: both training and "
             "evaluation need some."
         )
-    drawn = order.sample_ids(np.arange(total, dtype=np.int64), total, seed, 2**32 - 1, True)
-    _warn_of_untrained(source, fraction, trained=drawn[num:], held=drawn[:num])
-    return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
+    rest, held = sources.hold_out(source, fraction, seed)
+    _warn_of_untrained(source, fraction, trained=rest.ids, held=held.ids)
+    return rest, held
 
 
 def _warn_of_untrained(source: Source, fraction: float, *, trained: Ints, held: Ints) -> None:

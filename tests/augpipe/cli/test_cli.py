@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import augpipe
-from augpipe import Recipe, ops, recipes
+from augpipe import Recipe, ops, recipe_names, recipes
 from augpipe.cli import common
 from augpipe.cli.app import app
 from augpipe.cli.errors import explain
@@ -109,9 +109,9 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_the_names_in_help_are_those_that_there_are() -> None:
-    assert tuple(recipes.BY_NAME) == common.RECIPE_NAMES
+    assert tuple(recipes.BY_NAME) == recipe_names.RECIPE_NAMES
     for name, make in recipes.BY_NAME.items():
-        assert common.load_recipe(name) == make()
+        assert recipe_names.load_recipe(name) == make()
 
 
 def test_version() -> None:
@@ -201,8 +201,8 @@ def test_preview_takes_a_list_and_says_what_it_skips(folder: Path) -> None:
     Path("list.csv").write_text("photos/0.jpg,cat\nphotos/text.jpg,dog\n")
     Path("photos/text.jpg").write_text("hello")
     code, line = fail("preview", "list.csv", *SMALL)
-    assert code == 1 and "photos/text.jpg: not a picture" in line and "--skip-bad" in line
-    ended = CliRunner().invoke(app, ["preview", "list.csv", *SMALL, "--skip-bad"])
+    assert code == 1 and "photos/text.jpg: not a picture" in line and "--on-error skip" in line
+    ended = CliRunner().invoke(app, ["preview", "list.csv", *SMALL, "--on-error", "skip"])
     assert ended.exit_code == 0
     assert "augpipe: skipped photos/text.jpg: not a picture" in ended.output and "1 photograph," in ended.output
 

@@ -1,7 +1,10 @@
 """The demo: what it draws and keeps, and its last step, in which two ranks train and are held to an accuracy."""
 
 import importlib
+import re
+import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,7 +58,7 @@ def pretend_to_train(monkeypatch: pytest.MonkeyPatch, *accuracies: float) -> Non
     monkeypatch.setattr(demo_train, "_run_ranks", write)
 
 
-def train(num: int = 1500, *, states_accuracy: bool = True) -> list[Path]:
+def train(num: int = 1500, *, states_accuracy: bool = True) -> dict[Path, str]:
     """The last step alone."""
     return demo_train.train_step(Path("photos"), Path(), num=num, classes=5, states_accuracy=states_accuracy)
 
@@ -63,14 +66,19 @@ def train(num: int = 1500, *, states_accuracy: bool = True) -> list[Path]:
 def test_demo_does_it_all_and_keeps_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 
-    def no_training(photos: Path, out: Path, **options: Any) -> list[Path]:
+    def no_training(photos: Path, out: Path, **options: Any) -> dict[Path, str]:
         calls.append({"photos": photos, "out": out, **options})
-        return [out / "curves.png"]
+        return {out / "run/report.html": "the curves"}
 
     monkeypatch.setattr(demo_module, "train_step", no_training)
     said = run_demo(10)
-    assert "10 photographs in" in said and "decode only" in said
-    assert "Look at demo/preview.png, demo/by_op.png and demo/curves.png." in said
+    assert "10 photographs, " in said and "decode only" in said
+    assert re.search(r"epoch 0: .* images/s\n   epoch 1: .* images/s; it knows", said)
+    assert re.search(
+        r"Look at\n   demo/preview.png      .*\n   demo/by_op.png .*\n   demo/run/report.html   the curves", said
+    )
+    assert "of your own, in a folder of class folders:\n   augpipe preview FOLDER --out sheet.png\n" in said
+    assert said.endswith("   augpipe bench FOLDER\n   augpipe train --example > run.toml\n")
     for name in ("preview.png", "by_op.png"):
         with Image.open(Path("demo", name)) as sheet:
             assert sheet.width > 1000
@@ -93,16 +101,21 @@ def test_two_ranks_train_and_the_curves_are_drawn(capfd: pytest.CaptureFixture[s
     pytest.importorskip("torch")
     pytest.importorskip("matplotlib")
     said = run_demo()
-    assert "16 photographs, augmented anew in each of 2 epochs; 4 more held out" in said
+    assert "16 photographs, augmented differently in each of 2 epochs; 4 held out" in said
     assert "on 2 ranks (cpu), lazy + dynamic-tree, 16 photographs" in capfd.readouterr().err
     rows = read_rows(Path("demo/run/metrics.csv"))
     assert [row["epoch"] for row in rows if row["eval_top1"]] == ["0", "1"]
     last = float(rows[-1]["eval_top1"])
     assert f"Held-out photographs: {last:.1%} right (by chance: 20%;" in said
-    assert "Look at demo/preview.png, demo/by_op.png and demo/run/curves.png." in said
+    assert re.search(
+        r"demo/preview.png .*\n.*demo/by_op.png .*\n.*demo/run/curves.png .*\n.*demo/run/report.html", said
+    )
     with Image.open("demo/run/curves.png") as curves:
         assert curves.width > 1000
     assert "strategy = " in Path("demo/run/report.html").read_text()
+    command = shlex.split(said.splitlines()[-1].replace("FOLDER", "demo/photos"))[1:]  # the last of the next ones
+    ended = subprocess.run([sys.executable, "-m", "augpipe", *command, "--set", "epochs=1"], capture_output=True)
+    assert ended.returncode == 0 and Path("runs/first/metrics.csv").exists(), ended.stderr
 
 
 @pytest.mark.slow  # two processes import torch
@@ -120,7 +133,7 @@ def test_two_ranks_train_split_layers(capfd: pytest.CaptureFixture[str]) -> None
         parallel=demo_train.parallel_table(["model=2"]),
     )
     said, told = capfd.readouterr()
-    assert "5. Two ranks train a small network, with split layers, lazy updates and 8-bit gradients" in said
+    assert "6. Two ranks (processes) train a small network, with split layers, lazy updates and 8-bit gradients" in said
     assert "on 2 ranks (cpu), lazy + dynamic-tree" in told
     trained = [row for row in read_rows(Path("run/metrics.csv")) if row["sent_mb"]]
     features_mb = float(trained[-1]["activations_mb"])
@@ -173,7 +186,7 @@ def test_the_stated_accuracy_must_be_beaten(
     assert Path("run/curves.png").exists(), "to look for the cause"
     assert "right" not in capsys.readouterr().out
     pretend_to_train(monkeypatch, 0.1, demo_train.STATED_ACCURACY + 0.01)
-    assert train() == [Path("run/curves.png")]
+    assert list(train()) == [Path("run/curves.png"), Path("run/report.html")]
     said = capsys.readouterr().out
     assert "Held-out photographs: 41.0% right (stated: more than 40%; by chance: 20%)\n" in said
     assert "Each rank sent 0.25 MB a step" in said
@@ -194,8 +207,8 @@ def test_without_torch_the_step_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert train() == []
-    assert capsys.readouterr().out == ('5. Training is left out, as it needs torch: pip install "augpipe[torch]"\n')
+    assert train() == {}
+    assert capsys.readouterr().out == ('6. Training is left out, as it needs torch: pip install "augpipe[torch]"\n')
     assert list(Path().iterdir()) == []
 
 
@@ -204,7 +217,7 @@ def test_without_matplotlib_there_are_no_curves(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     pretend_to_train(monkeypatch, 0.9)
-    assert train() == []
+    assert train() == {}
     said = capsys.readouterr().out
     assert 'No curves: curves need matplotlib: pip install "augpipe[plots]"' in said and "90.0% right" in said
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,14 +26,17 @@ from augpipe.cuda.facts import Facts, Torch
 from augpipe.cuda.versions import Toolkit
 from augpipe.dali.install import Machine, require_dali
 from augpipe.dali.nvjpeg import Nvjpeg, complaint
-from augpipe.doctor import Finding, examine, is_well
+from augpipe.doctor import Finding, examine, is_well, system
 from augpipe.doctor.clusters import OLDEST, clusters
 from augpipe.doctor.dali import DaliFacts, dali
 from augpipe.doctor.decoders import decoders, jpeg_bytes, picture, tried
 from augpipe.doctor.examine import SECTIONS, Section
 from augpipe.doctor.gpu_queries import Gpu
 from augpipe.doctor.gpus import GpuFacts, gpus, is_nvidia_on_bus
-from augpipe.doctor.system import kernel_cache, memory, processor
+from augpipe.doctor.system import cores, kernel_cache, memory, processor
+from augpipe.gpu_ops.compiled import cache
+from augpipe.gpu_ops.compiled.declared import overloads
+from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, cache_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU = Gpu(name="NVIDIA H200", capability=(9, 0), total_bytes=150 * 10**9, free_bytes=149 * 10**9)
@@ -299,20 +303,35 @@ def test_a_decoder_that_is_wrong_is_broken() -> None:
         assert found.status == "broken" and not is_well([found])
 
 
-def test_the_kernel_cache_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from augpipe.gpu_ops.jit import CACHE_VARIABLE, cache_folder
-
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "kept"))
-    found = kernel_cache()
-    assert found.status == "ok" and str(tmp_path) in found.text and "empty" in found.text
-    folder = cache_folder()
-    assert folder is not None
-    (folder / "one.nbi").touch()
-    assert kernel_cache().data["num_kernels"] == 1
+def test_the_kernel_cache_says_what_is_compiled_and_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num = len(overloads())
+    monkeypatch.setattr(cache, "kernels_folder", lambda: tmp_path)
+    found = kernel_cache(lambda: tmp_path)
+    assert found.status == "ok" and found.text == f"{tmp_path} ({num} not yet, which `augpipe warm` compiles)"
+    one = overloads()[0]
+    (tmp_path / one.kernel._cache._path(tmp_path, one.types).name).touch()
+    found = kernel_cache(lambda: tmp_path)
+    assert found.data["num_kernels"] == {"wheel": 0, "here": 1, "missing": num - 1}
+    assert f"1 compiled here; {num - 1} not yet" in found.text
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
-    found = kernel_cache()
+    monkeypatch.setattr(cache, "kernels_folder", lambda: None)
+    found = kernel_cache(lambda: cache_folder("kernels"))
     assert found.status == "missing" and CACHE_VARIABLE in found.command and "cannot be kept in" in found.text
+
+
+def test_a_wheel_for_something_else_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(system, "PREBUILT", tmp_path)
+    monkeypatch.setattr(cache, "PREBUILT", tmp_path)
+    cache.prebuilt_level.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = kernel_cache()
+    cache.prebuilt_level.cache_clear()
+    assert found.status == "ok" and "those of the wheel are not used: " in found.text
+    assert found.data["wheel_problem"] in found.text
 
 
 def test_the_processor_names_its_vectors() -> None:
@@ -329,6 +348,18 @@ def test_memory_does_without_what_the_system_does_not_say() -> None:
 
     assert memory(lambda: 3 * 10**9).text.endswith("of which this process can take 3.0 GB")
     assert memory(unknown).data["available_bytes"] is None
+
+
+def test_the_limits_of_a_container_are_shown() -> None:
+    found = memory(lambda: 3 * 10**9, lambda: 4 * 10**9)
+    assert found.text.endswith(", limited to 4.0 GB by a control group, of which this process can take 3.0 GB")
+    assert found.data["limit_bytes"] == 4 * 10**9
+    found = cores(lambda: 2, lambda: 1.5)
+    assert found.text.startswith("2 usable")
+    assert found.text.endswith("; a control group gives this process the time of 1.5")
+    assert found.data["quota"] == 1.5
+    assert "control group" not in cores(lambda: 2, lambda: None).text
+    assert "control group" not in memory(lambda: 3 * 10**9, lambda: None).text
 
 
 def write_probe(folder: Path, body: str) -> None:

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import augpipe
 from augpipe import Augment, DeviceError, Loader, Plan, Recipe, SampleError, View, ops, plan, recipes
-from augpipe.checks.models import OTHER_NAMES, FieldError
+from augpipe.checks.models import FieldError
+from augpipe.checks.suggest import OTHER_NAMES
 from augpipe.cli.app import app
 from augpipe.datasets.cards.card import load_card
 from augpipe.datasets.cards.open_card import open_card
@@ -114,7 +115,7 @@ COMMANDS = [
     ("prepare photos out --shard-bytes 1kB", 2, "shard_bytes=1000 must be at least 100000"),
     ("prepare photos out --engine spark", 2, "Invalid value for '--engine': 'spark' is not one of 'local', 'ray'"),
     ("prepare photos out --quality 0", 2, "Invalid value for '--quality'"),
-    ("prepare photos out --on-error ignore", 2, "'ignore' is not one of 'skip', 'raise'"),
+    ("prepare photos out --on-error ignore", 2, "'ignore' is not one of 'raise', 'skip'"),
     ("prepare photos out --ray-address auto", 2, "--ray-address goes with --engine ray"),
     ("prepare photos out --split train", 2, "--split goes with --card NAME"),
     ("prepare photos out --card imagnet", 2, "card 'imagnet' is not known. Did you mean 'imagenet'? Known: aircraft"),
@@ -125,8 +126,14 @@ COMMANDS = [
     ("preview classes/dgo", 2, "Did you mean 'classes/dog'?"),
     ("preview empty", 2, "no photograph in empty: looked for files that end with .jpg", "found nothing at all"),
     ("preview texts", 2, "found 1 other file ('readme.md'). Give a folder of photographs"),
-    ("preview fake", 1, "fake/", "jpg: not a picture: it begins with b'hello'", "Pass --skip-bad to go on without"),
-    ("preview fake --skip-bad", 1, "it cannot be used, nor can the one after it"),
+    (
+        "preview fake",
+        1,
+        "fake/",
+        "jpg: not a picture: it begins with b'hello'",
+        "Pass --on-error skip to go on without",
+    ),
+    ("preview fake --on-error skip", 1, "it cannot be used, nor can the one after it"),
     ("preview zero", 1, "zero/a.jpg: the file is empty (0 bytes)"),
     (
         "preview notes.txt",
@@ -139,7 +146,7 @@ COMMANDS = [
     ("preview shard-*.tar", 2, "'shard-*.tar' matches no file"),
     ("preview shard-{0..2}.tar", 2, "names 3 files, and 3 of them are not there: 'shard-0.tar'"),
     ("bench nowhere", 2, "'nowhere' does not exist"),
-    ("bench fake --seconds 0.1", 1, "not a picture", "Pass --skip-bad"),
+    ("bench fake --seconds 0.1", 1, "not a picture", "Pass --on-error skip"),
     ("stats nowhere", 2, "'nowhere' does not exist"),
     ("stats empty", 2, "no photograph in empty"),
     ("prepare nowhere out", 2, "'nowhere' does not exist"),
@@ -279,7 +286,11 @@ COMMANDS = [
 CALLS = [
     # ops
     ("ops.Flip(p=50)", FieldError, "Flip: p=50 must be a probability in 0..1, as p=0.5"),
-    ("ops.Flip(0.5)", TypeError, "Flip takes each value by its field's name. Its fields: direction, p, alternate."),
+    (
+        "ops.Flip(0.5)",
+        TypeError,
+        "Flip takes each value by its field's name. Write Flip(p=0.5). Its fields: direction, p",
+    ),
     ("ops.Flip(prob=0.5)", FieldError, "'prob' is not a field of Flip. Did you mean 'p'?"),
     ("ops.Flip(p='half')", FieldError, "p='half' must be a probability"),
     ("ops.Flip(direction='left')", FieldError, "direction='left' must be 'horizontal' or 'vertical'"),
@@ -288,7 +299,11 @@ CALLS = [
     ("ops.Rotate(max_deg=-400)", FieldError, "Rotate: max_deg=-400 must be above 0, in degrees, or the smallest and"),
     ("ops.Rotate(max_deg=(10, -10))", FieldError, "max_deg=(10.0, -10.0) is no range: its first number is the larger"),
     ("ops.Rotate(max_deg=10, step=3)", FieldError, "Choose a step that divides the range, or None"),
-    ("ops.RandomResizedCrop(224)", TypeError, "takes each value by its field's name. Its fields: size, scale"),
+    (
+        "ops.RandomResizedCrop(224)",
+        TypeError,
+        "takes each value by its field's name. Write RandomResizedCrop(size=224).",
+    ),
     ("ops.RandomResizedCrop(size='big')", FieldError, "size='big' must be a whole number of pixels", "size=224"),
     ("ops.RandomResizedCrop(size=224.5)", FieldError, "size=224.5 must be a whole number of pixels"),
     ("ops.RandomResizedCrop(size=(224, 224, 3))", FieldError, "or two of them, height and width"),
@@ -315,7 +330,7 @@ CALLS = [
     # recipes
     ("Recipe(ops=[ops.Flip])", FieldError, "ops[0]: Flip is the class. Write Flip() for an op of it"),
     ("Recipe(ops=ops.Flip())", FieldError, "ops=Flip(...) must be a list: ops=[Flip(...)]"),
-    ("Recipe([ops.Flip()])", TypeError, "Recipe takes each value by its field's name. Its fields: name, border"),
+    ("Recipe([ops.Flip()])", TypeError, "Recipe takes each value by its field's name. Write Recipe(ops=[Flip(...)])."),
     ("Recipe(op=[ops.Flip()])", FieldError, "'op' is not a field of a recipe. Did you mean 'ops'?"),
     ("Recipe(ops=['flip'])", FieldError, "'flip' is only the name of an op. Write Flip()"),
     ("Recipe(ops=[{'op': 'flip', 'p': 50}])", FieldError, "ops[0].flip.p=50 must be a probability"),
@@ -335,7 +350,7 @@ CALLS = [
     ("Recipe.model_validate({'ops': [{'op': 'flip', 'p': 50}]})", FieldError, "ops[0].flip.p=50 must be"),
     ("Recipe.load('percent.toml')", ValueError, "percent.toml: not a valid recipe", "p=50 must be"),
     ("recipes.deep_image(scales=256)", FieldError, "scales=256 must be a list of short sides"),
-    ("recipes.evaluation(size=300)", FieldError, "size=300 is larger than scale=256"),
+    ("recipes.evaluation(300, 256)", FieldError, "size=300 is larger than scale=256"),
     # the loader's arguments
     ("make(num_workers=4)", TypeError, "Loader has no num_workers: num_threads=... is how many threads"),
     ("make(collate_fn=None)", TypeError, "Loader has no collate_fn: its batches are made whole"),
@@ -350,7 +365,7 @@ CALLS = [
     ("make(rank=2, world_size=2)", ValueError, "rank=2 must lie in 0..world_size - 1, which is 0..1"),
     ("make(device='gpu')", ValueError, 'device=\'gpu\' is not known. Choose "cpu", "cuda"'),
     ("make(dtype='uint8')", ValueError, 'dtype="uint8" cannot hold normalised values', "Take Normalize out"),
-    ("make(dtype=torch.float32)", ValueError, "dtype=torch.float32 is not known. Choose one of 'float32'"),
+    ("make(dtype=torch.float64)", ValueError, "dtype='float64' is not known. Choose one of 'float32'"),
     ("make(layout='CHW')", ValueError, "layout='CHW' is not known. Choose one of 'NCHW'"),
     ("make(framework='jax')", ValueError, "framework='jax' is not known. Choose one of 'torch', 'numpy'"),
     ("make(shuffle='yes')", ValueError, "shuffle='yes' is not known. Choose one of True, False, 'sticky'"),
@@ -359,11 +374,27 @@ CALLS = [
     ("make(cache_bytes=100)", ValueError, 'Choose cache="device" or cache="host"'),
     ("make(cache='host', cache_bytes='4GB')", ValueError, "cache_bytes='4GB' is a str, and must be a whole number"),
     ("make(seed=-1)", ValueError, "seed=-1 must lie in 0..2^64 - 1"),
-    ("make(recipe='deep_image')", ValueError, "recipe is a str. Give a Recipe, as recipes.deep_image()"),
-    ("make(recipe=recipes.deep_image)", ValueError, "recipe is a function. Give a Recipe, as recipes.deep_image()"),
+    ("make(recipe='deepimage')", ValueError, "there is no recipe 'deepimage'. Did you mean deep_image?"),
+    ("make(recipe='nope.toml')", ValueError, "there is no file nope.toml. Give a name (deep_image, "),
+    ("make(recipe='mispelt.toml')", ValueError, "there is no file mispelt.toml. Did you mean misspelt.toml?"),
+    (
+        "make(recipe=recipes.deep_image)",
+        ValueError,
+        "recipe is deep_image itself. Write deep_image() for",
+    ),
+    ("make(recipe=ops.Flip())", ValueError, "recipe is an op. Write Recipe(ops=[ops.Flip(...)])."),
+    ("make(recipe=[ops.Flip()])", ValueError, "recipe is a list. Write Recipe(ops=[...]) around the list."),
+    ("make(recipe=None)", ValueError, "recipe is a NoneType. Give a Recipe, as recipes.deep_image()"),
+    ("make(recipe=compose('torchvision'))", ValueError, "Compose of torchvision. Write Recipe.from_torchvision("),
+    ("Augment(compose('torchvision'))", ValueError, "Compose of torchvision. Write Recipe.from_torchvision(transform)"),
+    ("make(recipe=compose('albumentations'))", ValueError, "Recipe.from_albumentations(A.to_dict(transform))"),
+    ("make(recipe=compose('kornia'))", ValueError, "of kornia, which is not imported. Write a Recipe(ops=[...])"),
+    ("Augment(torch.nn.Sequential())", ValueError, "recipe is a Sequential of torchvision. Write Recipe.from_torchv"),
     ("make(source='nowhere')", ValueError, "'nowhere' does not exist"),
     ("make(source=None)", ValueError, "a NoneType is not a source of photographs. Accepted: a path or URL"),
     ("make(source=['a.jpg'])", ValueError, "a list is not a source of photographs"),
+    ("make(source=[('a.jpg', 0.5)])", ValueError, "pairs[0] has the label 0.5", "Give all labels as integers"),
+    ("make(holdout=0.1)", ValueError, "split=None with holdout=0.1 is not known", 'Choose "val"'),
     ("make(source=np.zeros((2, 9, 9, 3)))", ValueError, "images has dtype float64, and only uint8 is taken"),
     ("make(source=np.zeros((2, 3, 9, 9), np.uint8))", ValueError, "Its channels come first: pass images.transpose("),
     # the loader in use
@@ -381,9 +412,9 @@ CALLS = [
     ),
     ("make().load_state_dict(make(source='one').state_dict())", ValueError, "of a source of 1 photograph and this one"),
     # arrays in, arrays out
-    ("Augment('deep_image')", ValueError, "recipe is a str. Give a Recipe"),
+    ("Augment('deep-image')", ValueError, "there is no recipe 'deep-image'. Did you mean deep_image?"),
     ("Augment(SMALL, dtype='uint8')", ValueError, 'dtype="uint8" cannot hold normalised values'),
-    ("Augment(SMALL)('one/0.jpg')", ValueError, "image 0 is a str. Give an (H, W, C) uint8 array"),
+    ("Augment(SMALL)('one/nowhere.jpg')", SampleError, "one/nowhere.jpg: No such file"),
     (
         "Augment(SMALL)(np.zeros((50, 50, 3)))",
         ValueError,
@@ -391,7 +422,7 @@ CALLS = [
     ),
     ("Augment(SMALL)(np.zeros((3, 50, 50), np.uint8))", ValueError, "Move its channels last"),
     ("Augment(SMALL)([PIXELS] * 2, sample_ids=[1])", ValueError, "sample_ids holds 1 id for 2 images. Give one each"),
-    ("AugmentModule('deep_image')", ValueError, "recipe is a str. Give a Recipe"),
+    ("AugmentModule('run.toml')", ValueError, "run.toml: not a valid recipe:", "'out' is not a field of a recipe"),
     ("plan('deep_image', [1], sizes=[(3, 3)])", ValueError, "recipe is a str. Give a Recipe"),
     ("plan(SMALL, [1, 2], sizes=[(3, 3)])", ValueError, "Give one (height, width) each"),
     ("plan(SMALL, [1], sizes=3)", ValueError, "sizes has shape (), and (height, width) of each photograph are needed"),
@@ -448,7 +479,43 @@ CALLS = [
     ("make_config({'data': {'source': 3}})", ValueError, "data.source=3 must be a text, in quotes"),
     ("make_config({'data': {}})", ValueError, "data.source is missing, and has no default. Add it"),
     ("RunConfig(data='photos')", FieldError, "RunConfig: data='photos' must be a DataConfig(...)"),
-    ("augpipe.Lodaer", AttributeError, "module 'augpipe' has no attribute 'Lodaer'"),
+    ("Recipe.load('nope.toml')", FileNotFoundError, "there is no file nope.toml. augpipe recipe deep_image > my.toml"),
+    ("Recipe.load('mispelt.toml')", FileNotFoundError, "there is no file mispelt.toml. Did you mean misspelt.toml?"),
+    # names that there are not, or that are elsewhere
+    ("augpipe.Lodaer", AttributeError, "augpipe has no Lodaer. Did you mean Loader?"),
+    ("augpipe.DataLoader", AttributeError, "augpipe has no DataLoader. Write augpipe.Loader(source, recipe, batch_"),
+    ("augpipe.Flip", AttributeError, "augpipe has no Flip. Write augpipe.ops.Flip()."),
+    ("augpipe.deep_image", AttributeError, "augpipe has no deep_image. Write augpipe.recipes.deep_image(...)."),
+    ("augpipe.nothing_of_the_kind", AttributeError, "augpipe has no nothing_of_the_kind. dir(augpipe) lists what it"),
+    ("augpipe.__wrapped__", AttributeError, "module 'augpipe' has no attribute '__wrapped__'"),
+    ("ops.HorizontalFlip", AttributeError, "augpipe.ops has no HorizontalFlip. Write ops.Flip()."),
+    ("ops.RandomVerticalFlip", AttributeError, 'Write ops.Flip(direction="vertical").'),
+    (
+        "ops.RandomCrop",
+        AttributeError,
+        "Write ops.MultiResolutionCrop(size=224, scales=(256,)), which resizes",
+    ),
+    ("ops.Resize", AttributeError, "Write ops.CenterCrop(size=224, scale=256) or ops.RandomResizedCrop(size=224)"),
+    ("ops.ToTensor", AttributeError, "Write nothing: batches are tensors"),
+    ("ops.RandomHue", AttributeError, "Did you mean Hue?"),
+    ("ops.random_resized_crop", AttributeError, "Did you mean RandomResizedCrop?"),
+    ("recipes.deepimage", AttributeError, "augpipe.recipes has no deepimage. Did you mean deep_image?"),
+    ("recipes.imagenet", AttributeError, "Write recipes.deep_image(224)."),
+    ("policies.RandAugment", AttributeError, "augpipe.policies has no RandAugment. Did you mean rand_augment?"),
+    ("sampling.WeightedRandomSampler", AttributeError, "Write sampling.Weighted(weights)."),
+    ("sources.ImageFolder", AttributeError, 'Write the path itself: Loader("photos/", recipe, batch_size=64)'),
+    ("exec('from augpipe.ops import HorizontalFlip')", ImportError, "augpipe.ops has no HorizontalFlip. Write ops.Fl"),
+    (
+        "exec('from augpipe.recipes import deepimage')",
+        ImportError,
+        "augpipe.recipes has no deepimage. Did you mean",
+    ),
+    ("exec('from augpipe import Flip')", ImportError, "augpipe has no Flip. Write augpipe.ops.Flip()."),
+    (
+        "Recipe(ops=[{'op': 'random_horizontal_flip'}])",
+        FieldError,
+        "'random_horizontal_flip' is not an op. In Python",
+    ),
 ]
 
 WITHOUT_A_GPU = [
@@ -472,7 +539,13 @@ def make(source: Any = "classes", recipe: Any = SMALL, **options: Any) -> Loader
     return Loader(source, recipe, **{"batch_size": 2, "num_threads": 1} | options)
 
 
+def compose(library: str) -> object:
+    """A transform of another library, as far as its class says of which."""
+    return type("Compose", (), {"__module__": f"{library}.transforms", "__call__": lambda self, image: image})()
+
+
 NAMES = {
+    "compose": compose,
     "Augment": Augment,
     "ArraySource": ArraySource,
     "AugmentModule": AugmentModule,
@@ -502,8 +575,11 @@ NAMES = {
     "open_source": open_source,
     "ops": ops,
     "plan": plan,
+    "policies": augpipe.policies,
     "prepare": prepare,
     "recipes": recipes,
+    "sampling": augpipe.sampling,
+    "sources": augpipe.sources,
     "strategy": strategy,
     "torch": torch,
 }

@@ -1,14 +1,15 @@
 """Contact sheets: the loader's own pixels and draws, laid out so that they can be read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from augpipe import Loader, Recipe, SampleError, Schedule, View, ops, recipes
 from augpipe.cli.preview import preview
@@ -325,6 +326,43 @@ def test_a_name_that_is_too_long_keeps_its_ends() -> None:
     assert text.shorten("short", 14, 150) == "short"
 
 
-def test_letters_that_the_font_lacks_are_replaced() -> None:
+def ink(words: str) -> int:
+    """How many pixels a line of text darkens, with a check that it stays within its measured width."""
+    sheet = Image.new("RGB", (400, 40), (255, 255, 255))
+    text.draw(ImageDraw.Draw(sheet), (5, 5), words, (0, 0, 0), 20)
+    columns = np.flatnonzero((np.asarray(sheet) < 200).any(axis=(0, 2)))
+    assert columns.min() >= 4 and columns.max() <= 7 + text.width_px(words, 20)
+    return int((np.asarray(sheet) < 200).any(axis=2).sum())
+
+
+@pytest.fixture
+def fallbacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Sets the fonts that are looked for behind Pillow's own."""
+
+    def forget() -> None:
+        for known in (text._letter, text._font_of, text._installed):
+            known.cache_clear()
+
+    def use(*names: str) -> None:
+        monkeypatch.setattr(text, "FALLBACKS", names)
+        forget()
+
+    yield use
+    monkeypatch.undo()
+    forget()
+
+
+def test_letters_that_no_font_has_are_escaped(fallbacks: Any) -> None:
+    fallbacks("no such font.ttf")
     assert text.legible("plain +3° · 20%") == "plain +3° · 20%"
-    assert text.legible("Zoë 漢") == "Zoe ?"
+    assert text.legible("Zoë 漢字.jpg") == "Zoe \\u6f22\\u5b57.jpg"
+    assert ink(text.legible("漢")) > 0
+
+
+def test_letters_of_other_scripts_are_drawn_by_a_font_that_has_them(fallbacks: Any) -> None:
+    font = pytest.importorskip("matplotlib").get_data_path() + "/fonts/ttf/DejaVuSans.ttf"
+    fallbacks("no such font.ttf", font)
+    assert text.legible("Жук 漢 Zoë") == "Жук \\u6f22 Zoe"
+    assert list(text._runs("Жук 7")) == [(font, "Жук"), (text.OWN, " 7")]
+    assert ink("Жук") != ink("Жжж")
+    assert text.shorten("Жук" * 20, 14, 150).startswith("Жук")

@@ -1,5 +1,6 @@
 """`probe`: format, size and orientation by content, without decoding."""
 
+import logging
 import random
 import struct
 import sys
@@ -9,9 +10,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from augpipe import Augment, Loader, recipes
 from augpipe.decoding import MAX_PIXELS, Header, probe
 from augpipe.decoding.orientation import read_orientation
-from tests.augpipe.decoding.image_files import encoded, exif, jpeg_kinds, odd_files, other_kinds, png_chunk, scene, tiff
+from tests.augpipe.decoding.image_files import (
+    encoded,
+    exif,
+    jpeg_kinds,
+    odd_files,
+    other_kinds,
+    png_16_bit_rgb,
+    png_chunk,
+    scene,
+    tiff,
+)
+from tests.augpipe.loader.loader_sources import MemorySource
 
 JPEGS, OTHERS = jpeg_kinds(), other_kinds()
 
@@ -30,6 +43,33 @@ def test_a_plain_jpeg(kind: str) -> None:
     )
     assert probe(JPEGS[kind], max_pixels=MAX_PIXELS) == expected
     assert probe(memoryview(JPEGS[kind]), max_pixels=MAX_PIXELS) == expected
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_more_than_8_bits_a_channel_are_told(kind: str) -> None:
+    assert probe(OTHERS[kind], max_pixels=MAX_PIXELS).loses_bits == any(bits in kind for bits in ("16", "12"))
+
+
+def test_the_first_file_of_more_than_8_bits_is_named_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("augpipe.decoding.header._TOLD", set())
+    deep, plain = png_16_bit_rgb(np.zeros((45, 61, 3), np.uint16)), OTHERS["PNG rgb"]
+    assert probe(tiff(np.zeros((5, 4, 3), np.uint16)), max_pixels=MAX_PIXELS).loses_bits
+    with caplog.at_level(logging.WARNING, "augpipe"):
+        list(Loader(MemorySource([plain, deep, deep]), recipes.none(), batch_size=1, shuffle=False, framework="numpy"))
+        Augment(recipes.none())([plain, deep])
+    found = [record.message for record in caplog.records if "8 bits" in record.message]
+    assert len(found) == 1 and found[0].startswith("photo 1.jpg holds more than 8 bits a channel, of which the highest")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_more_than_four_channels_are_refused_by_name(order: str) -> None:
+    data = tiff(np.zeros((5, 4, 5), np.uint8), order=order, photometric=2)
+    with pytest.raises(
+        ValueError, match="^its 5 channels are more than four, which are not read; save it as gray, RGB"
+    ):
+        probe(data, max_pixels=MAX_PIXELS)
 
 
 @pytest.mark.parametrize(("name", "file"), [*odd_files().items()])

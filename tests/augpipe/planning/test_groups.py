@@ -73,7 +73,7 @@ def test_draws_within_an_op_stay_what_they_are() -> None:
     assert [text for i in range(3) for key, text in made.captions(i) if key == "one_of"] == GOLDEN
 
 
-GOLDEN = ["saturation x0.20, solarize 57", "equalize, equalize"]
+GOLDEN = ["saturation 0.20, solarize from 57", "equalize, equalize"]
 
 
 def test_ops_that_are_not_applied_draw_nothing() -> None:

@@ -128,10 +128,12 @@ def test_plans_in_words() -> None:
     deep_image = plan(recipes.deep_image(), GOLDEN_IDS[:2], sizes=SIZES[:2], seed=2024, epoch=3)
     assert str(deep_image) == (
         "plan of 2 samples, recipe deep_image, seed 2024\n"
-        "  sample 0 epoch 3: cast -2 -19 +0; vignette 0.34 -42%; pincushion 0.100; -2°; flipped; 256 px, at 109,9\n"
-        "  sample 7 epoch 3: cast +14 -15 -3; vignette 0.72 -46%; stretch vertical 0.196; -10°; 512 px, at 200,302"
+        "  sample 0 epoch 3: cast R -2, G -19; vignette radius 0.34, strength 42%; pincushion 0.100; "
+        "rotated -2°; flipped; scale 256 px, x 109, y 9\n"
+        "  sample 7 epoch 3: cast R +14, G -15, B -3; vignette radius 0.72, strength 46%; "
+        "stretch vertical 0.196; rotated -10°; scale 512 px, x 200, y 302"
     )
-    assert list(deep_image.captions(0))[3:5] == [("rotate", "-2°"), ("flip", "flipped")]
+    assert list(deep_image.captions(0))[3:5] == [("rotate", "rotated -2°"), ("flip", "flipped")]
     two = Recipe(views=(View(), View(ops=(ops.Flip(p=1.0),))))
     assert str(plan(two, [5], sizes=[(4, 4)])) == (
         "plan of 1 sample, recipe unnamed, seed 0\n"

@@ -10,6 +10,7 @@ import pytest
 
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource
 from augpipe.datasets.open import open_source
+from augpipe.source import columns_of
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 
@@ -63,6 +64,8 @@ class Dataset:
     def __getitem__(self, key: Any) -> Any:
         assert self.format is None, "rows of another format hold tensors"
         assert not any(isinstance(f, Image) and f.decode for f in self.features.values()), "would decode"
+        if isinstance(key, list):
+            return {name: [self.rows[row][name] for row in key] for name in self.features}
         if isinstance(key, slice):
             return {name: [row[name] for row in self.rows[key]] for name in self.features}
         return self.rows[key]
@@ -95,6 +98,15 @@ def test_images_labels_and_names() -> None:
     assert source.name(3) == "Dataset train, row 3"
     assert repr(source) == "HuggingFaceSource('Dataset train': 5 photographs, 2 classes)"
     assert dataset.features["image"].decode, "the user's own Dataset was changed"
+
+
+def test_further_columns_go_along() -> None:
+    source = HuggingFaceSource(standard(), columns=["id"])
+    assert columns_of(source, np.array([3, 0, 3])) == {"id": [3, 0, 3]}
+    assert columns_of(HuggingFaceSource(standard()), np.array([3])) == {}
+    for columns in ("id", ["id", "caption"], ["image"]):
+        with pytest.raises(ValueError, match="Dataset train: columns=.* must be a list of names among 'id', 'label'"):
+            HuggingFaceSource(standard(), columns=columns)
 
 
 def test_paths_bytes_and_texts(tmp_path: Path) -> None:

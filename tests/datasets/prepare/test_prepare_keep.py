@@ -152,7 +152,8 @@ def test_tar_names_and_notes(kept: Path) -> None:
 def test_what_the_loader_would_refuse_is_rejected_with_its_reason(tmp_path: Path) -> None:
     bad = {f"{number}.jpg": data for number, (data, _) in enumerate(bad_files().values())}
     write_files(tmp_path / "photos", {**bad, "good.png": FILES["odd/palette.png"]})
-    manifest = prepare_inline(tmp_path / "photos", tmp_path / "out", PrepareSettings(keep=True, max_pixels=1_000_000))
+    settings = PrepareSettings(keep=True, max_pixels=1_000_000)
+    manifest = prepare_inline(tmp_path / "photos", tmp_path / "out", settings, on_error="skip")
     assert (manifest.num_samples, manifest.num_rejected) == (1, len(bad))
     assert ShardSource(tmp_path / "out").read(0) == FILES["odd/palette.png"]
 

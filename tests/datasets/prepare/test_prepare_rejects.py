@@ -36,7 +36,7 @@ def odd_source(folder: Path) -> Path:
 
 def test_rejects_are_listed_and_the_rest_is_there(tmp_path: Path) -> None:
     folder = odd_source(tmp_path / "photos")
-    manifest = run(folder, tmp_path / "out")
+    manifest = run(folder, tmp_path / "out", on_error="skip")
     assert manifest.num_samples == len(odd_files()) and manifest.num_rejected == len(bad_files()) + 3
     assert not verify(tmp_path / "out", deep=True)
     assert dict(zip(manifest.classes, manifest.class_counts, strict=True)) == {"bad": 0, "odd": len(odd_files())}
@@ -54,17 +54,17 @@ def test_rejects_are_listed_and_the_rest_is_there(tmp_path: Path) -> None:
 
 def test_on_error_raise_names_the_image_and_skip_goes_on(tmp_path: Path) -> None:
     folder = odd_source(tmp_path / "photos")
-    run(folder, tmp_path / "whole")
+    run(folder, tmp_path / "whole", on_error="skip")
     with pytest.raises(SampleError, match=r"^bad/=1\+1.*\n\.jpg: not a picture"):
-        run(folder, tmp_path / "out", on_error="raise")
-    run(folder, tmp_path / "out", resume=True)
+        run(folder, tmp_path / "out")
+    run(folder, tmp_path / "out", resume=True, on_error="skip")
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
 def test_a_source_of_nothing_else_says_so(tmp_path: Path) -> None:
     write_files(tmp_path / "photos", {f"{number}.jpg": b"hello" for number in range(3)})
     with pytest.raises(ValueError, match="^none of the 3 photographs can be used: 0.jpg: not a picture"):
-        run(tmp_path / "photos", tmp_path / "out")
+        run(tmp_path / "photos", tmp_path / "out", on_error="skip")
     assert (tmp_path / "out/rejects.csv").read_text().count("\n") == 4
     assert not (tmp_path / "out/manifest.json").exists()
 
@@ -73,7 +73,7 @@ def test_a_shard_of_rejects_is_left_out(tmp_path: Path) -> None:
     files = {f"{number:03}.jpg": encoded(scene(40, 40, number), "JPEG") for number in range(NUM)}
     files |= {f"{number:03}.jpg": b"hello" for number in range(32, 64)}
     write_files(tmp_path / "photos", files)
-    manifest = run(tmp_path / "photos", tmp_path / "out")
+    manifest = run(tmp_path / "photos", tmp_path / "out", on_error="skip")
     assert [shard.name for shard in manifest.scales[0].shards] == ["000000.tar", "000002.tar"]
     assert (manifest.num_samples, manifest.num_rejected) == (64, 32)
     assert not verify(tmp_path / "out") and not (tmp_path / "out/32/000001.tar").exists()
@@ -96,7 +96,8 @@ class Moody(ArraySource):
 
 
 def test_what_may_pass_ends_the_run_and_what_stays_is_rejected(tmp_path: Path) -> None:
-    manifest = prepare(Moody(OSError(errno.EACCES, "Permission denied")), tmp_path / "a", engine=InlineEngine())
+    denied = Moody(OSError(errno.EACCES, "Permission denied"))
+    manifest = prepare(denied, tmp_path / "a", engine=InlineEngine(), on_error="skip")
     assert (manifest.num_samples, manifest.num_rejected) == (2, 2)
     rows = (tmp_path / "a/rejects.csv").read_text().splitlines()[1:]
     assert rows == ["images[2],Permission denied", "images[3],its label 7 is none of the source's 2 classes"]

@@ -33,7 +33,7 @@ def test_the_report_is_one_page_and_names_are_text(tmp_path: Path) -> None:
     for name in list(files):  # a slash ends a folder's name
         assert "</" not in name
     write_files(tmp_path / "<i>photos", files)
-    run(tmp_path / "<i>photos", tmp_path / "out")
+    run(tmp_path / "<i>photos", tmp_path / "out", on_error="skip")
     page = Page((tmp_path / "out/report.html").read_text(encoding="utf-8"))
     assert not {"b", "i", "script", "link"} & set(page.tags) - {"i"} and page.tags.count("img") == 24
     for name, value in page.attributes:
@@ -48,7 +48,7 @@ def test_of_many_rejects_the_first_are_shown(tmp_path: Path) -> None:
     files = {f"{number:03}.jpg": b"hello" for number in range(96)}
     files |= {f"{number:03}.jpg": encoded(scene(20, 20), "JPEG") for number in range(0, 96, 32)}
     write_files(tmp_path / "photos", files)
-    manifest = run(tmp_path / "photos", tmp_path / "out")
+    manifest = run(tmp_path / "photos", tmp_path / "out", on_error="skip")
     assert len(manifest.scales[0].shards) == 3 and manifest.num_rejected == 93
     text = Page((tmp_path / "out/report.html").read_text(encoding="utf-8")).text
     rejected = [name for name in sorted(files) if files[name] == b"hello"]

@@ -162,6 +162,28 @@ def test_json_names_the_last_edge_null() -> None:
     json.dumps(told, allow_nan=False)
 
 
+def test_labels_of_several_numbers_are_counted_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).normal(1e6, 3, (7, 3)).astype(np.float32)
+    rows[2:4, 1] = 0
+    images = [scene(5, 9, seed) for seed in (0, 0, 2, 3, 4, 5, 6)]
+    expected = rows.astype(np.float64)
+    for chunk in (100, 3):
+        monkeypatch.setattr("augpipe.datasets.stats.label_numbers._CHUNK", chunk)
+        found = collect_statistics(ArraySource(images, rows, classes=["x", "y", "z"]))
+        assert [number.name for number in found.label_numbers] == ["x", "y", "z"]
+        told = [number.to_json() for number in found.label_numbers]
+        np.testing.assert_array_equal([number["least"] for number in told], expected.min(axis=0))
+        np.testing.assert_array_equal([number["most"] for number in told], expected.max(axis=0))
+        np.testing.assert_allclose([number["mean"] for number in told], expected.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose([number["std"] for number in told], expected.std(axis=0), rtol=1e-9)
+        assert [number["num_not_zero"] for number in told] == [7, 5, 7]
+    assert found.class_sizes == {} and found.num_unlabelled == 0 and found.balance is None
+    assert found.to_json()["label_numbers"] == told
+    assert found.duplicates is not None and found.duplicates.num_extra["same_bytes"] == 1
+    assert not any(group.contradicts for group in found.duplicates.groups)
+    assert [number.name for number in collect_statistics(ArraySource(images, rows)).label_numbers] == ["0", "1", "2"]
+
+
 def test_progress_counts_every_image() -> None:
     seen: list[tuple[str, int, int]] = []
     source = ArraySource([scene(4, 4, number) for number in range(70)])

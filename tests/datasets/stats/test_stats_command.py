@@ -1,6 +1,7 @@
 """`augpipe stats`: tables, JSON, plots, exit codes."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_what_cannot_be_used_is_listed_and_exits_with_1(folder: Path) -> None:
     text = run("photos", code=1)
     assert "13, of which 7 cannot be used" in text and "cat/bad0.jpg" in text and "and 2 more" in text
     assert "not a picture: it begins with b'hello'" in text
-    assert run("photos", "--skip-bad") == text
+    assert run("photos", "--on-error", "skip") == text
     told = json.loads(run("photos", "--json", code=1))
     assert told["unusable"]["num"] == 7 == len(told["unusable"]["listed"])
 
@@ -114,3 +115,14 @@ def test_plots_are_refused_before_the_work(folder: Path, monkeypatch: pytest.Mon
     ended = CliRunner().invoke(app, ["stats", "photos", "--plots", "plots"])
     assert ended.exit_code == 1
     assert ended.output == 'augpipe: plots need matplotlib: pip install "augpipe[plots]"\n'
+
+
+def test_labels_of_several_numbers_are_a_table(folder: Path) -> None:
+    names = ["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]
+    lines = ["path,label_x,label_[y]", *(f"photos/{name},{place / 2},{place}" for place, name in enumerate(names))]
+    Path("list.csv").write_text("\n".join(lines))
+    shown = run("list.csv", "--plots", "plots")
+    assert "none: labels of 2 numbers each" in shown
+    assert re.search(r" x\W+0\W+0.5\W+0.4082\W+1\W+2\W", shown) and "[y]" in shown
+    assert not Path("plots/classes.png").exists()
+    assert [number["most"] for number in json.loads(run("list.csv", "--json"))["label_numbers"]] == [1, 2]

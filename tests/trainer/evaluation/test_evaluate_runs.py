@@ -245,8 +245,8 @@ def test_the_command(trained: tuple[Path, Result], damaged: Path, tmp_path: Path
     plain = CliRunner().invoke(app, ["evaluate", str(out), "--json"])
     assert json.loads(plain.stdout)["results"][0]["top1"]["value"] == result.evaluation.top1
     bad = CliRunner().invoke(app, ["evaluate", str(out), "--source", str(damaged)])
-    assert bad.exit_code == 1 and "Pass --skip-bad" in bad.output
-    skipped = CliRunner().invoke(app, ["evaluate", str(out), "--source", str(damaged), "--skip-bad"])
+    assert bad.exit_code == 1 and "Pass --on-error skip" in bad.output
+    skipped = CliRunner().invoke(app, ["evaluate", str(out), "--source", str(damaged), "--on-error", "skip"])
     assert skipped.exit_code == 0 and skipped.output.count("augpipe: skipped") == 3
     alone = CliRunner().invoke(app, ["evaluate", str(out), "--compare"])
     assert alone.exit_code == 2 and "--compare takes two runs, and here are 1" in alone.output

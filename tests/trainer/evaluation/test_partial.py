@@ -123,7 +123,7 @@ def _files(folder: Path) -> tuple[Any, list[list[str]]]:
 
 @pytest.mark.slow
 def test_ranks_share_the_images(trained: tuple[Path, Result], damaged: Path, tmp_path: Path) -> None:
-    options = ["--source", str(damaged), "--dense", "--scales", "18,25", "--skip-bad", "--device", "cpu"]
+    options = ["--source", str(damaged), "--dense", "--scales", "18,25", "--on-error", "skip", "--device", "cpu"]
     alone = CliRunner().invoke(app, ["evaluate", str(trained[0]), *options, "--out", str(tmp_path / "alone")])
     assert alone.exit_code == 0, alone.output
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "augpipe"]

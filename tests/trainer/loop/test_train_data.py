@@ -127,7 +127,7 @@ def test_a_recipe_that_is_not_there_is_named_with_the_folder_that_was_looked_in(
     field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=rf"data\.{field}='mine.toml' does not exist; .*current folder.*{tmp_path}"):
+    with pytest.raises(ValueError, match=rf"data\.{field}='mine.toml' does not exist\..*current folder.*{tmp_path}"):
         evaluation_recipe(DataConfig.model_validate({"source": "photos", field: "mine.toml"}))
 
 

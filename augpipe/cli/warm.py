@@ -1,0 +1,48 @@
+"""`augpipe warm`: all kernels compiled ahead of the first batch."""
+
+from typing import Annotated
+
+import typer
+
+from augpipe.checks.plural import count
+from augpipe.cli.common import JsonOption, print_json, progress_bar
+
+
+def warm(
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Compile all kernels for this CPU, as for a Docker image or the nodes of a cluster; takes up to a minute, once.
+
+    They are kept below $AUGPIPE_CACHE_DIR, else in the user's cache
+    folder. What a wheel brought with it is not compiled again.
+    """
+    from rich.progress import MofNCompleteColumn
+
+    from augpipe.cpu.workers import num_usable_cores
+    from augpipe.gpu_ops.compiled.cache import find
+    from augpipe.gpu_ops.compiled.declared import overloads
+    from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_folder
+    from augpipe.gpu_ops.compiled.warm import warm
+
+    num_before = sum(find(one) is not None for one in overloads())
+    folder = kernels_folder()
+    if folder is None and num_before < len(overloads()):
+        raise ValueError(f"there is no folder to keep kernels in. Set {CACHE_VARIABLE} to one that can be written.")
+    with progress_bar(MofNCompleteColumn()) as bar:
+        task = bar.add_task("compiling kernels", total=len(overloads()))
+        made = []
+        for one in warm(num_usable_cores()):
+            made.append(one)
+            bar.update(task, advance=1)
+    num_now = len(made) - num_before
+    if json:
+        kept = None if folder is None else str(folder)
+        kernels = {one.name: str(place[0]) if (place := find(one)) else None for one in made}
+        print_json({"folder": kept, "num_compiled": num_now, "kernels": kernels})
+    elif not quiet:
+        num_wheel = sum(place is not None and place[1] == "wheel" for place in map(find, made))
+        of_wheel = f", {num_wheel} of them from the wheel" if num_wheel else ""
+        print(f"{count(len(made), 'kernel')}: {num_now} compiled now, {num_before} before{of_wheel}")
+        if folder is not None:
+            print(f"kept in {folder}")

@@ -1,0 +1,85 @@
+"""What torchvision, albumentations, timm and kornia call their transforms -> what to write here."""
+
+_STORED = "no op here does it: change such images before they are stored, or the batches in your loop"
+_SIZE = (
+    "ops.CenterCrop(size=224, scale=256) or ops.RandomResizedCrop(size=224): a crop resizes, and keeps the proportions"
+)
+_NOTHING = "nothing: batches are tensors of the dtype and layout that the Loader is asked for"
+_FRAME = "ops.Rotate(), ops.Translate(), ops.Zoom() or ops.Shear()"
+_POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"
+
+ANSWERS = {
+    # crops and sizes
+    "crop": "ops.MultiResolutionCrop(size=224, scales=(256,)), which resizes the short side to 256 pixels first",
+    "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
+    "sizedcrop": "ops.RandomResizedCrop(size=224)",
+    **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
+    **dict.fromkeys(
+        ("resize", "scale", "rescale", "smallestmaxsize", "longestmaxsize", "shortsize", "resizekeepratio"), _SIZE
+    ),
+    **dict.fromkeys(
+        ("pad", "padifneeded", "padto", "cropandpad"), 'border="constant" of the Recipe, where a crop looks beyond'
+    ),
+    # geometry
+    **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
+    **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
+    **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
+    **dict.fromkeys(("rotate90", "rot90", "transpose", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
+    **dict.fromkeys(
+        ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
+    ),
+    **dict.fromkeys(("opticaldistortion", "fisheye", "barrel"), "ops.LensDistortion()"),
+    **dict.fromkeys(
+        ("elastictransform", "elastic", "griddistortion", "piecewiseaffine", "thinplatespline"),
+        "ops.Perspective() or ops.LensDistortion(): no op here bends an image freely",
+    ),
+    # colours and levels
+    "brightnesscontrast": "ops.ColorJitter(brightness=0.2, contrast=0.2)",
+    "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
+    "huesaturationvalue": "ops.Hue(), ops.Saturation() and ops.Brightness()",
+    "adjustsharpness": "ops.Sharpness()",
+    **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),
+    **dict.fromkeys(("fancypca", "pcajitter"), "ops.Lighting()"),
+    **dict.fromkeys(("togray", "gray", "tosepia"), "ops.Grayscale()"),
+    **dict.fromkeys(("invertimg", "negative"), "ops.Invert()"),
+    **dict.fromkeys(("channelpermutation", "rgbpermutation"), "ops.ChannelShuffle()"),
+    **dict.fromkeys(("clahe", "histogramequalization"), "ops.Equalize()"),
+    **dict.fromkeys(("tonecurve", "adjustgamma"), "ops.Gamma()"),
+    # blur, noise, rectangles
+    **dict.fromkeys(("gaussianblur", "medianblur", "motionblur", "boxblur", "defocus"), "ops.Blur()"),
+    **dict.fromkeys(
+        ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
+    ),
+    **dict.fromkeys(("erasing", "coarsedropout", "cutout", "griddropout", "mask"), "ops.Erase()"),
+    **dict.fromkeys(("sharpen", "unsharpmask", "emboss"), "ops.Sharpness(factor=(1.0, 2.0))"),
+    **dict.fromkeys(
+        ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),
+        _STORED,
+    ),
+    # what holds others
+    **dict.fromkeys(
+        ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"
+    ),
+    **dict.fromkeys(("choice",), "ops.OneOf(ops=[...])"),
+    **dict.fromkeys(("apply", "order"), "ops.AllOf(ops=[...], p=0.5)"),
+    "noop": "ops.Identity()",
+    "lambda": "a change of the batch in your loop: a recipe holds descriptions and no functions",
+    # policies and mixing
+    "randaugment": _POLICY.format("rand_augment"),
+    "autoaugment": _POLICY.format("auto_augment"),
+    **dict.fromkeys(("trivialaugment", "trivialaugmentwide"), _POLICY.format("trivial_augment_wide")),
+    "augmix": f"{_POLICY.format('trivial_augment_wide')}: no op here blends several versions of an image",
+    "threeaugment": _POLICY.format("three_augment"),
+    **dict.fromkeys(("mixupv2", "mixup"), "mixing=[ops.MixUp()] of the Recipe"),
+    **dict.fromkeys(("cutmixv2", "cutmix"), "mixing=[ops.CutMix()] of the Recipe"),
+    "createtransform": "recipes.from_timm(input_size=224, ...)",
+    # what changes the container alone
+    **dict.fromkeys(
+        (
+            *("totensor", "totensorv2", "toimage", "topilimage", "piltotensor", "topuretensor", "todtype", "tofloat"),
+            *("convertimagedtype", "rgb", "fromfloat", "clampboundingboxes"),
+        ),
+        _NOTHING,
+    ),
+}
+"""Names as `suggest.plain` gives them, without "random" in front."""

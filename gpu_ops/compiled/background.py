@@ -1,0 +1,71 @@
+"""Kernels are compiled by processes of their own, while this one goes on with what it can do without them."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from augpipe.gpu_ops.compiled.cache import PATIENCE_S, find, say_compiling
+from augpipe.gpu_ops.compiled.declared import Overload, overloads
+from augpipe.gpu_ops.compiled.folder import kernels_folder
+from augpipe.gpu_ops.compiled.lock import POLL_S
+
+_ROOT = Path(__file__).parents[3]
+"""What stands on the path of modules where this package is found; see `_start`."""
+
+_processes: dict[str, "subprocess.Popen[bytes]"] = {}
+"""Overload -> the process that compiles it, or did."""
+_lock = threading.Lock()
+
+
+def start(groups: Sequence[Sequence[Overload]]) -> None:
+    """Have those that are not compiled yet compiled, each group by a process of its own, which outlives this one.
+
+    Nothing is started where compiled kernels cannot be kept: this process then compiles what it calls.
+    """
+    with _lock:
+        for group in groups:
+            missing = [one for one in group if one.name not in _processes and find(one) is None]
+            if missing and sys.executable and kernels_folder() is not None:
+                process = _start(missing)
+                _processes.update((one.name, process) for one in missing)
+
+
+def is_coming(overload: Overload) -> bool:
+    """Whether another process is about to have compiled it; else calling it loads it, or compiles it here."""
+    process = _processes.get(overload.name)
+    return process is not None and find(overload) is None and process.poll() is None
+
+
+def wait(wanted: Sequence[Overload]) -> None:
+    """Until none `is_coming`; a line in the log says so where it takes long."""
+    until = time.monotonic() + PATIENCE_S
+    while coming := [one for one in wanted if is_coming(one)]:
+        time.sleep(POLL_S)
+        if time.monotonic() > until:
+            say_compiling("kernels" if len(coming) > 1 else "a kernel")
+
+
+def _start(wanted: Sequence[Overload]) -> "subprocess.Popen[bytes]":
+    groups, names = sorted({one.group for one in wanted}), [one.name for one in wanted]
+    # numba leaves one thread to compile in a process; the package is found as it was here, whatever is installed
+    program = (
+        f"import sys; sys.path.append({str(_ROOT)!r}); "
+        "from augpipe.gpu_ops.compiled.background import compile_named; compile_named(*sys.argv[1:])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program, ",".join(groups), *names],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # what cannot be compiled there is tried again here, and says why
+        start_new_session=True,
+    )
+
+
+def compile_named(groups: str, *names: str) -> None:
+    """Compile declared overloads of some groups, "render,order" say; what such a process runs."""
+    by_name = {one.name: one for one in overloads(groups.split(","))}
+    for name in names:
+        by_name[name].compile()

@@ -1,0 +1,239 @@
+"""Where numba finds a kernel's machine code: in the wheel, else in the user's folder, else it compiles and keeps it.
+
+numba's own cache is not used. Its key holds this very machine's CPU, so that nothing can be shipped; it does not notice
+a damaged file, nor a change in what a kernel calls; and it imports a second's worth of modules before it reads a file.
+"""
+
+import hashlib
+import inspect
+import json
+import logging
+import pickle
+import threading
+import warnings
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
+
+from augpipe.gpu_ops.compiled.declared import Overload, is_declared, name_of
+from augpipe.gpu_ops.compiled.folder import (
+    LEVELS,
+    PREBUILT,
+    SOURCES,
+    compilers,
+    host_level,
+    kernels_digest,
+    kernels_folder,
+    target_cpu,
+)
+from augpipe.gpu_ops.compiled.lock import Lock
+from augpipe.gpu_ops.compiled.sealed import read_sealed, write_sealed
+
+logger = logging.getLogger("augpipe")
+
+MANIFEST = "manifest.json"
+"""Lies beside a level's kernels: the compilers and the digest of the sources that they were made of."""
+
+PATIENCE_S = 2.0
+"""How long a wait is silent."""
+
+_is_said = False
+
+_under_way: list["KernelCache"] = []
+"""Kernels that are being compiled, each for the one before it; numba compiles under a lock of its own."""
+
+
+class KernelCache(_Cache):  # type: ignore[misc]
+    """The cache of one kernel, as numba's dispatcher asks for it."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._name = name_of(kernel)
+        self._lock: Lock | None = None
+        self._patience: threading.Timer | None = None
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder in which kernels of this machine are kept."""
+        folder = kernels_folder()
+        return None if folder is None else str(folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What numba needs to call the kernel for these types of arguments, or None: then it compiles."""
+        _forget_failed()
+        found = self._load(sig, target_context)
+        if found is None and not _under_way and (folder := kernels_folder()) is not None:
+            say = partial(say_compiling, "a kernel")
+            lock = Lock(self._path(folder, sig).with_suffix(".lock"), say, PATIENCE_S)
+            found = self._load(sig, target_context)  # another process may have compiled it meanwhile
+            if found is None:
+                self._lock = lock
+            else:
+                lock.release()
+        if found is None:
+            if not _under_way:
+                self._patience = threading.Timer(PATIENCE_S, say_compiling, ["a kernel"])
+                self._patience.daemon = True
+                self._patience.start()
+            _under_way.append(self)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, but for what is a part of another kernel alone."""
+        _forget_failed()
+        _under_way.remove(self)
+        folder = kernels_folder()
+        try:
+            if folder is not None and (not _under_way or is_declared(self._name)):
+                self._keep(folder, sig, data)
+        finally:
+            self._end_waiting()
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether numba compiles this kernel now."""
+        return bool(self._kernel.is_compiling)
+
+    def enable(self) -> None:
+        """As numba has it; this cache is always on."""
+
+    def disable(self) -> None:
+        """As numba has it; this cache is always on."""
+
+    def flush(self) -> None:
+        """As numba has it; files whose sources have changed lie in another folder."""
+
+    def find(self, sig: Any) -> tuple[Path, str] | None:
+        """The file that would be loaded, by its name alone, and "wheel" or "here"."""
+        level = prebuilt_level()
+        if level is not None and not _under_way and (path := self._path(PREBUILT / level, sig)).is_file():
+            return path, "wheel"
+        folder = kernels_folder()
+        if folder is not None and (path := self._path(folder, sig)).is_file():
+            return path, "here"
+        return None
+
+    def _end_waiting(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        if self._patience is not None:
+            self._patience.cancel()
+        self._lock = self._patience = None
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        found = self.find(sig)
+        if found is None:
+            return None
+        path, where = found
+        content = read_sealed(path, self._identity(sig, _cpu_of(where)))
+        if content is None and where == "wheel":
+            logger.warning("%s is damaged or another kernel's: it is compiled on this machine instead", path)
+            folder = kernels_folder()
+            where = "here"
+            if folder is not None:
+                content = read_sealed(self._path(folder, sig), self._identity(sig, _cpu_of(where)))
+        if content is None:
+            return None
+        # what machine code needs of numba; the rest of `refresh` is for compiling, and takes half a second
+        rtsys.initialize(target_context)
+        return CompileResult._rebuild(target_context, *pickle.loads(content))
+
+    def _keep(self, folder: Path, sig: Any, data: Any) -> None:
+        assert not data.lifted and not data.library.has_dynamic_globals, f"{self._name} cannot be kept"
+        path = self._path(folder, sig)
+        try:
+            write_sealed(path, self._identity(sig, target_cpu()), dumps(data._reduce()))
+        except OSError as error:
+            warnings.warn(
+                f"the compiled kernel {self._name} cannot be kept in {folder} ({error}): it is compiled again at the "
+                "next start.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _path(self, folder: Path, sig: Any) -> Path:
+        types = hashlib.sha256(str(sig).encode()).hexdigest()[:16]
+        return folder / f"{self._name}-{types}.kernel"
+
+    def _identity(self, sig: Any, cpu: str) -> str:
+        return f"{kernels_digest(cpu)} {_file_digest(inspect.getfile(self._kernel.py_func))} {self._name} {sig}"
+
+
+def say_compiling(what: str) -> None:
+    """Log, once a process, what takes so long."""
+    global _is_said
+    if not _is_said:
+        _is_said = True
+        kept = kernels_folder()
+        again = f"this happens once: it is kept in {kept}" if kept is not None else "this happens at every start"
+        logger.warning(
+            "compiling %s for this CPU; %s. `augpipe warm` compiles all kernels ahead of the first batch", what, again
+        )
+
+
+def _forget_failed() -> None:
+    """Forget kernels that could not be compiled: numba keeps nothing of them, and so says nothing."""
+    for cache in [cache for cache in _under_way if not cache.is_compiling]:
+        _under_way.remove(cache)
+        cache._end_waiting()
+
+
+def find(overload: Overload) -> tuple[Path, str] | None:
+    """The file of a declared kernel, and "wheel" or "here"; None where it is not compiled yet."""
+    cache: KernelCache = overload.kernel._cache
+    return cache.find(overload.types)
+
+
+@lru_cache
+def prebuilt_level() -> str | None:
+    """The level of CPU whose kernels the wheel has for this machine; None, and a line in the log, where none fit."""
+    if numba_compiles_for_another_cpu() or not PREBUILT.is_dir():
+        return None
+    problem = prebuilt_problem()
+    if problem is not None:
+        logger.warning("the compiled kernels of this wheel are not used: %s. They are compiled here, once", problem)
+    return host_level() if problem is None else None
+
+
+def prebuilt_problem() -> str | None:
+    """Why the wheel's kernels are not for this machine or installation; None where they are."""
+    level = host_level()
+    if level is None:
+        return f"they are for Linux on a CPU of the level {' or '.join(reversed(LEVELS))}"
+    return why_not_prebuilt(level)
+
+
+def why_not_prebuilt(level: str) -> str | None:
+    """What of a level's kernels does not fit this installation; None where all does."""
+    try:
+        manifest = json.loads((PREBUILT / level / MANIFEST).read_text())
+        made_by, made_of = manifest["compilers"], manifest["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"its list of kernels cannot be read ({error})"
+    if made_by != compilers():
+        return f"they were made by {made_by}, and this is {compilers()}"
+    return None if made_of == kernels_digest(level) else "they were made of other sources than those installed"
+
+
+def numba_compiles_for_another_cpu() -> bool:
+    """Whether the user has named a CPU (NUMBA_CPU_NAME): then nothing but what is compiled for it is loaded."""
+    from numba import config
+
+    return bool(config.CPU_NAME)
+
+
+def _cpu_of(where: str) -> str:
+    return str(prebuilt_level()) if where == "wheel" else target_cpu()
+
+
+@lru_cache
+def _file_digest(file: str) -> str:
+    """Of a kernel outside `SOURCES`, whose text the folder's name says nothing of."""
+    if Path(file).resolve().is_relative_to(SOURCES.resolve()):
+        return ""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

@@ -1,0 +1,407 @@
+"""Compiled kernels on disk: a second start compiles nothing, and nothing is loaded but what was asked for, whole."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+
+from augpipe.gpu_ops import jit
+from augpipe.gpu_ops.compiled import background, cache, declared, folder
+from augpipe.gpu_ops.compiled.cache import KernelCache
+from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
+from tests.augpipe.loader.loader_sources import ROOT, run_python
+
+USE = """
+import json, sys, warnings
+caught = []
+warnings.simplefilter("always")
+warnings.showwarning = lambda message, *_: caught.append(str(message))
+import augpipe, augpipe.loader  # which takes all of it
+import numba, numpy as np
+from augpipe.gpu_ops.compiled import declared
+rng = np.random.default_rng(0)
+from augpipe.datasets.formats.arrays import ArraySource
+source = ArraySource(rng.integers(0, 256, (4, 40, 50, 3), np.uint8))
+"""
+LOAD = """
+recipe = augpipe.recipes.deep_image(16, (20, 40))
+loader = augpipe.Loader(source, recipe, batch_size=2, framework="numpy", dtype="float16")
+total = sum(float(batch.images.astype(np.float64).sum()) for batch in loader)
+"""
+ORDER = "total = int(augpipe.order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
+REPORT = """
+kernels = {name: kernel for name, (_, kernel, _) in declared._DECLARED.items() if kernel.signatures}
+hits = {name: sum(kernel.stats.cache_hits.values()) for name, kernel in kernels.items()}
+misses = {name: sum(kernel.stats.cache_misses.values()) for name, kernel in kernels.items()}
+print(json.dumps(dict(total=total, hits=hits, misses=misses, messages=caught, cache_dir=numba.config.CACHE_DIR)))
+"""
+
+
+def started(work: str, **environment: str) -> dict[str, Any]:
+    """What a new interpreter reports of its kernels after `work`."""
+    ended = run_python(USE + work + REPORT, options=(), **environment)
+    assert ended.returncode == 0, ended.stderr
+    report: dict[str, Any] = json.loads(ended.stdout)
+    return report
+
+
+def files_in(folder: Path) -> dict[str, int]:
+    """File -> time of its last change, of the kernels below a folder."""
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*.kernel")}
+
+
+def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
+    first = started(LOAD, AUGPIPE_CACHE_DIR=str(tmp_path))
+    kept = files_in(tmp_path)
+    assert len(kept) >= 4  # the chain, packing, draws, the order
+    second = started(LOAD, AUGPIPE_CACHE_DIR=str(tmp_path))
+    assert sum(second["misses"].values()) == 0 and sum(second["hits"].values()) >= 4
+    assert second["total"] == first["total"]
+    assert files_in(tmp_path) == kept
+    assert first["messages"] == second["messages"] == []
+
+
+def test_the_cache_lies_where_it_is_told_to_and_nowhere_else(tmp_path: Path) -> None:
+    places = {"AUGPIPE_CACHE_DIR": tmp_path / "chosen", "XDG_CACHE_HOME": tmp_path / "xdg", "HOME": tmp_path / "home"}
+    for place in places.values():
+        place.mkdir()
+    everything = {name: str(place) for name, place in places.items()}
+    below = [tmp_path / "chosen", tmp_path / "xdg" / "augpipe", tmp_path / "home" / ".cache" / "augpipe"]
+    for name, found in zip(places, below, strict=True):
+        started(ORDER, **everything)
+        (kernels,) = found.iterdir()
+        assert kernels.name == f"kernels-{kernels_digest(target_cpu())}"
+        assert files_in(kernels)
+        shutil.rmtree(places[name])
+        places[name].mkdir()
+        assert not [path for place in places.values() for path in place.rglob("*.kernel")]
+        everything[name] = ""  # set and empty is not set
+
+
+def test_a_chosen_folder_is_made(tmp_path: Path) -> None:
+    started(ORDER, AUGPIPE_CACHE_DIR=str(tmp_path / "not" / "there yet"))
+    assert files_in(tmp_path / "not" / "there yet")
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("in the way")  # root may write into folders that are closed to others
+    report = started(ORDER, AUGPIPE_CACHE_DIR=str(tmp_path / "a file" / "below"))
+    (message,) = report["messages"]
+    assert message.startswith(f"compiled kernels cannot be kept in {tmp_path / 'a file' / 'below'}")
+    assert "they are compiled at every start" in message and "Set AUGPIPE_CACHE_DIR to a folder" in message
+    assert report["total"] == started(ORDER)["total"]
+    assert sum(report["hits"].values()) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["a file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    report = started(ORDER, AUGPIPE_CACHE_DIR=str(tmp_path))
+    tmp_path.chmod(0o700)
+    assert len(report["messages"]) == 1 and "Permission denied" in report["messages"][0]
+
+
+def test_no_home_folder_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(*_: Any) -> Path:
+        raise RuntimeError("Could not determine home directory.")  # as for a user id that no account has
+
+    monkeypatch.delenv("AUGPIPE_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    with pytest.warns(RuntimeWarning, match="Set AUGPIPE_CACHE_DIR to a folder that can be written") as told:
+        assert cache_folder("kernels") is None
+    assert len(told) == 1
+
+
+def test_a_folder_that_can_be_written_brings_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = cache_folder("kernels")
+    assert made is not None and made.parent == tmp_path
+    assert list(made.iterdir()) == []  # the trial left nothing
+
+
+def test_the_digest_changes_with_every_source(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "gpu_ops", tmp_path / "gpu_ops", ignore=shutil.ignore_patterns("__pycache__"))
+    copy = tmp_path / "gpu_ops"
+    before = sources_digest(copy)
+    assert before == sources_digest(ROOT / "gpu_ops")
+    sources = sorted(copy.rglob("*.py"))
+    assert len({path.parent for path in sources}) > 1 and len(sources) > 8
+    digests = {before}
+    for path in sources:
+        text = path.read_text()
+        path.write_text(text + "\n")
+        digests.add(sources_digest(copy))
+        path.write_text(text)
+    assert len(digests) == len(sources) + 1
+    assert sources_digest(copy) == before
+    (copy / "image" / "tone.py").rename(copy / "image" / "tones.py")
+    assert sources_digest(copy) not in digests
+
+
+@pytest.mark.parametrize("part", ["numba.__version__", "llvmlite.__version__", "platform.python_version_tuple"])
+def test_the_digest_changes_with_the_compiler(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    before = sources_digest(ROOT / "gpu_ops")
+    other: Any = "other" if part.endswith("__") else lambda: ("3", "99", "1")
+    monkeypatch.setattr(f"augpipe.gpu_ops.compiled.folder.{part}", other)
+    assert sources_digest(ROOT / "gpu_ops") != before
+    assert kernels_digest("one CPU") != kernels_digest("another")
+
+
+def test_the_users_own_numba_cache_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    report = started(ORDER, NUMBA_CACHE_DIR=str(tmp_path / "theirs"), AUGPIPE_CACHE_DIR=str(tmp_path / "ours"))
+    assert report["cache_dir"] == str(tmp_path / "theirs")
+    assert files_in(tmp_path / "ours")
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+def test_kernels_are_plain_python_where_numba_is_told_so() -> None:
+    ended = run_python(
+        "from augpipe.gpu_ops.compiled.declared import overloads; print(len(overloads(['order'])))\n"
+        "from augpipe.gpu_ops.jit import kernel\nprint(kernel()(lambda one: one + 1)(2))",
+        options=(),
+        NUMBA_DISABLE_JIT="1",
+    )
+    assert ended.stdout.split() == ["0", "3"], ended.stderr
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for kernels, in this process alone."""
+    monkeypatch.setattr(cache, "kernels_folder", lambda: tmp_path)
+    monkeypatch.setattr(background, "kernels_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def ratio_kernel() -> Any:
+    """A new kernel, which nothing has compiled."""
+
+    def ratio(one: Any, other: Any) -> Any:
+        return one / other
+
+    return jit.kernel()(ratio)
+
+
+def test_kernels_compile_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "kernels_folder", lambda: None)
+    ratio = ratio_kernel()
+    assert ratio(1.0, 0.0) == float("inf")  # as IEEE 754 has it
+    assert ratio.stats.cache_path is None
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "empty", "another's"])
+def test_a_file_that_is_not_whole_is_compiled_again(kept: Path, harm: str) -> None:
+    ratio_kernel()(1.0, 2.0)
+    (file,) = kept.glob("*.kernel")
+    whole = file.read_bytes()
+    if harm == "another's":
+        ratio_kernel()(1, 2)
+        (other,) = (path for path in kept.glob("*.kernel") if path != file)
+        file.write_bytes(other.read_bytes())
+    else:
+        changed = whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:]
+        file.write_bytes({"cut": whole[:-1], "changed": changed, "empty": b""}[harm])
+    again = ratio_kernel()
+    assert again(1.0, 2.0) == 0.5
+    assert sum(again.stats.cache_misses.values()) == 1
+    third = ratio_kernel()
+    assert third(1.0, 2.0) == 0.5 and sum(third.stats.cache_hits.values()) == 1
+
+
+def test_other_options_of_the_same_code_lie_in_no_file_of_its(kept: Path) -> None:
+    identity = KernelCache(ratio_kernel())._identity("(float64,)", "a CPU")
+    assert kernels_digest("a CPU") in identity and "(float64,)" in identity and "ratio" in identity
+    assert cache._file_digest(__file__) != "" and cache._file_digest(jit.__file__) == ""
+
+
+def test_a_part_of_another_kernel_is_not_kept_by_itself(kept: Path) -> None:
+    ratio = ratio_kernel()
+
+    def twice(one: Any) -> Any:
+        return ratio(one, 2.0) + ratio(one, 4.0)
+
+    assert jit.kernel()(twice)(8.0) == 6.0
+    (file,) = kept.glob("*.kernel")
+    assert "twice" in file.name
+
+
+def test_a_kernel_that_cannot_be_compiled_leaves_the_others_as_they_were(kept: Path) -> None:
+    def wrong(one: Any) -> Any:
+        return one.missing
+
+    with pytest.raises(TypingError, match="missing"):
+        jit.kernel()(wrong)(1.0)
+    assert ratio_kernel()(1.0, 2.0) == 0.5 and len(list(kept.glob("*.kernel"))) == 1
+
+
+COMPILE = """
+import sys, time
+from pathlib import Path
+from augpipe.gpu_ops.compiled import declared
+one = declared.overloads(["order"])[0]
+Path(sys.argv[1], f"ready-{sys.argv[2]}").touch()
+one.compile()
+print(sum(one.kernel.stats.cache_misses.values()))
+"""
+
+
+def test_two_processes_compile_once(tmp_path: Path) -> None:
+    environment = os.environ | {"AUGPIPE_CACHE_DIR": str(tmp_path)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", COMPILE, tmp_path, str(nth)], stdout=subprocess.PIPE, env=environment)
+        for nth in range(2)
+    ]
+    misses = [int(process.communicate(timeout=120)[0]) for process in both]
+    assert sorted(misses) == [0, 1]
+
+
+def test_a_process_that_is_killed_leaves_nothing_half_made(tmp_path: Path) -> None:
+    environment = os.environ | {"AUGPIPE_CACHE_DIR": str(tmp_path)}
+    program = COMPILE.replace("one.compile()", "from augpipe.gpu_ops.compiled import cache\none.compile()").replace(
+        "one = ", "import os, signal\none = "
+    )
+    slow = program.replace(
+        "cache\n", "cache\ncache.write_sealed = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )  # compiled, and not kept yet: the lock is held
+    killed = subprocess.run([sys.executable, "-c", slow, tmp_path, "0"], env=environment, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert not files_in(tmp_path) and list(tmp_path.rglob("*.lock"))
+    began = time.monotonic()
+    again = subprocess.run([sys.executable, "-c", COMPILE, tmp_path, "1"], env=environment, capture_output=True)
+    assert int(again.stdout) == 1 and len(files_in(tmp_path)) == 1, again.stderr
+    assert time.monotonic() - began < 100  # no lock was left
+
+
+CALLED = """
+import io
+import numpy as np
+import torch
+from PIL import Image
+from augpipe import Augment, Loader, Recipe, ops, recipes
+from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.datasets.prepare.lanczos import lanczos
+from augpipe.datasets.stats.channels import ChannelSums
+from augpipe.decoding.jpeg import check_codes
+from augpipe.gpu_ops.compiled import declared
+from augpipe.sampling import ClassBalanced
+from augpipe.trainer.codecs import codec, names
+
+rng = np.random.default_rng(0)
+
+class Files:
+    labels, classes = np.arange(8) % 2, ("a", "b")
+    def __init__(self, kind): self.kind = kind
+    def __len__(self): return 8
+    def name(self, i): return str(i)
+    def label(self, i): return int(self.labels[i])
+    def read(self, i):
+        file = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (80, 90, 3), np.uint8)).save(file, self.kind)
+        return file.getvalue()
+
+stack = ArraySource(rng.integers(0, 256, (8, 40, 50, 3), np.uint8), np.arange(8) % 2)
+normal, mixing = [ops.RandomResizedCrop(size=32), ops.Normalize()], [ops.MixUp()]
+for source in (Files("JPEG"), Files("PNG"), stack):
+    for dtype in ("float32", "uint8", "bfloat16"):
+        some = normal[:1] if dtype == "uint8" else normal
+        for steps in ([], [ops.Gamma(), ops.Sharpness()]):
+            for mix in ([], mixing):
+                recipe = Recipe(ops=[*some[:1], *steps, *some[1:]], mixing=mix)
+                for batch in Loader(source, recipe, batch_size=4, dtype=dtype): pass
+for batch in Loader(stack, Recipe(ops=normal), batch_size=4, sampler=ClassBalanced()): pass
+Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
+lanczos(rng.integers(0, 256, (40, 50, 4), np.uint8), 20, 30)
+ChannelSums.of(rng.integers(0, 256, (40, 50, 4), np.uint8))
+for name in names():
+    one, x = codec(name), torch.randn(100)
+    one.decode(one.encode(x))
+
+declared_types = {}
+for one in declared.overloads():
+    declared_types.setdefault(one.name.rpartition(":")[0], set()).add(one.types)
+called = {name: set(kernel.signatures) for name, (_, kernel, _) in declared._DECLARED.items()}
+print(sorted(name for name, types in called.items() if types - declared_types[name]))
+print(sorted(name for name, types in called.items() if not types))
+"""
+
+
+def test_what_is_declared_is_what_is_called() -> None:
+    """After `warm` nothing that people do waits for a compiler: kernels are called with the types that they declare."""
+    ended = run_python(CALLED, options=())
+    assert ended.returncode == 0, ended.stderr
+    with_others, not_called = ended.stdout.splitlines()[-2:]
+    assert with_others == "[]"
+    assert not_called == "['gpu_ops.jpeg.walk.walk']"  # for samplings that are rare: see test_jpeg_walk
+
+
+def test_a_prebuilt_level_is_used_only_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    level = host_level()
+    if level is None:
+        pytest.skip("no wheel carries kernels for this CPU")
+    monkeypatch.setattr(cache, "PREBUILT", tmp_path)
+    manifest = {"compilers": folder.compilers(), "digest": kernels_digest(level), "kernels": []}
+    place = tmp_path / level
+    place.mkdir()
+
+    def reason(**changes: str) -> str | None:
+        (place / cache.MANIFEST).write_text(json.dumps(manifest | changes))
+        return cache.why_not_prebuilt(level)
+
+    assert reason() is None
+    assert "made by numba 0.1" in str(reason(compilers="numba 0.1"))
+    assert "other sources" in str(reason(digest="0"))
+    (place / cache.MANIFEST).write_text("{")
+    assert "cannot be read" in str(cache.why_not_prebuilt(level))
+
+
+def test_a_damaged_kernel_of_the_wheel_is_compiled_here(
+    kept: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = "x86-64-v3"
+    prebuilt = tmp_path_factory.mktemp("prebuilt")
+    monkeypatch.setattr(cache, "PREBUILT", prebuilt)
+    monkeypatch.setattr(cache, "prebuilt_level", lambda: level)
+    (prebuilt / level).mkdir()
+    ratio_kernel()(1.0, 2.0)
+    (file,) = kept.glob("*.kernel")
+    shutil.move(file, prebuilt / level / file.name)  # made for this CPU, and not for the level: another identity
+    again = ratio_kernel()
+    assert again(1.0, 2.0) == 0.5 and sum(again.stats.cache_misses.values()) == 1
+    assert len(list(kept.glob("*.kernel"))) == 1
+    third = ratio_kernel()
+    assert third(1.0, 2.0) == 0.5 and sum(third.stats.cache_hits.values()) == 1
+
+
+def test_levels_are_ordered_and_this_cpu_has_what_its_level_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = list(folder.LEVELS)
+    assert levels == ["x86-64-v4", "x86-64-v3"] and set(folder.LEVELS[levels[1]]) < set(folder.LEVELS[levels[0]])
+    for has, level in ((folder.LEVELS[levels[0]], levels[0]), (folder.LEVELS[levels[1]], levels[1]), (("sse2",), None)):
+        monkeypatch.setattr(folder, "get_host_cpu_features", lambda has=has: dict.fromkeys(has, True))
+        monkeypatch.setattr(folder.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(folder.sys, "platform", "linux")
+        assert host_level() == level
+    monkeypatch.setattr(folder.sys, "platform", "win32")
+    assert host_level() is None
+
+
+def test_every_declared_overload_has_a_name_of_its_own() -> None:
+    every = declared.overloads()
+    assert len({one.name for one in every}) == len(every) >= 31
+    assert len({(one.kernel, one.types) for one in every}) == len(every)
+    assert np.all([one.group in declared.MODULES for one in every])
