@@ -61,9 +61,13 @@ format: .venv/.installed ## Let ruff mend what it can
 
 .PHONY: bench
 bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compare with (an environment of their own)
-	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v /gpu_check); do \
+	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v -e /gpu_check -e /wheels); do \
 		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
 	done
+
+.PHONY: check-wheels
+check-wheels: .venv/.installed ## Ask the package index which wheels the pinned dependencies have, by Python and system
+	@.venv/bin/python benchmarks/wheels.py
 
 .PHONY: wheel
 wheel: .venv/.installed ## A wheel with compiled kernels for this Python, for x86-64-v3 and v4 (into dist/); takes a minute

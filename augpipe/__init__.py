@@ -2,6 +2,12 @@
 
 import os
 
+if os.name == "nt":
+    raise ImportError(
+        "augpipe runs on Linux and macOS, and this is Windows, which lacks the file locks and maps that it uses. WSL 2 "
+        "is a Linux within Windows: wsl --install, and there pip install augpipe."
+    )
+
 __path__ = [os.path.realpath(folder) for folder in __path__]  # an editable install names a link: one name for a file
 
 TYPE_CHECKING = False  # what type checkers take for typing's own, whose import would be most of this file's time

@@ -350,11 +350,16 @@ class Loader(Generic[FrameworkName]):
         batch comes. Epoch and state of the loader stay as they are. A running pass is ended, as by a new `iter`.
 
         Raises:
+            TypeError: `places` cannot be iterated.
             ValueError: this process is a worker of torch's DataLoader.
             ValueError: as the batches come, of a place without one: it begins behind the epoch, is cut short with
                 drop_last, or with shuffle="sticky" does not begin at a multiple of its world size.
         """
         refuse_torch_worker()
+        if not isinstance(places, Iterable):
+            raise TypeError(
+                f"places={places!r} is not iterable. Give several: loader.batches([Place(epoch=0, first=0)])."
+            )
         wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
         self._end_running("batches(places)")
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)

@@ -63,9 +63,11 @@ def check_state(state: Any, own: dict[str, Any], world_size: int) -> tuple[int, 
     if missing:
         raise ValueError(f"the state lacks {', '.join(missing)}. {_GIVE}")
     if state.get("sampler") != own.get("sampler"):
-        theirs, ours = (one.get("sampler", "no sampler") for one in (state, own))
+        # "classes, 26 of 16, ba5c0acf": the checksums tell machines what people are told in words
+        theirs, ours = (", ".join(str(one.get("sampler", "none")).split(", ")[:2]) for one in (state, own))
+        ours = "one of the same kind, by other weights or labels" if ours == theirs else ours
         raise ValueError(
-            f"the state was taken with another sampler ({theirs}; this loader has {ours}): samples would be lost and "
+            f"the state was taken with another sampler ({theirs}; this loader's: {ours}): samples would be lost and "
             "repeated. Resume with the same sampler and the same source."
         )
     num = own["num_samples"]

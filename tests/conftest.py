@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.messages import MessagesPlugin
+
 # started in the background, as by nohup, pytest would ignore Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,6 +63,14 @@ SLOW = (
 )
 """Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
 first in `make test`, whose last minutes would else be one worker's."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate-messages", action="store_true", help="write tests/golden/messages")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(MessagesPlugin(config))
 
 
 def belongs_to_run(path: Path) -> bool:

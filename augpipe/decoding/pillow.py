@@ -155,6 +155,8 @@ def _reason(kind: str, error: Exception) -> ValueError:
     text = str(error).strip() or type(error).__name__
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return ValueError(f"too many pixels for Pillow: {text}")
+    if isinstance(error, struct.error):
+        return ValueError(f"truncated {kind}: it ends within its header")
     if isinstance(error, EOFError) or "truncated" in text.lower():
         return ValueError(f"truncated {kind}: {text}")
     return ValueError(f"damaged {kind}: {text}")

@@ -37,9 +37,9 @@ def hold(source: Source, recipe: Recipe, *, skips_bad: bool = False) -> tuple[li
                 raise
             skipped[sample_id] = str(problem)
     if not held:
-        raise SampleError(
-            source.name(0), f"neither it nor any of the {count(num_tried, 'photograph')} looked at can be used"
-        )
+        first, text = next(iter(skipped.items()))
+        name, tried = source.name(first), count(num_tried, "photograph")
+        raise SampleError(name, f"{text.removeprefix(f'{name}: ')}; and none of the {tried} tried can be used")
     return held, skipped
 
 

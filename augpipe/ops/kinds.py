@@ -96,7 +96,9 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     if isinstance(value, Mapping) and name is None:
         raise ValueError('every op names its kind, as in op = "color_cast".')
     if not isinstance(name, str):
-        raise ValueError(f"a {type(value).__name__} is no op. augpipe.ops has {len(_KINDS)} of them, as ops.Flip().")
+        raise ValueError(
+            f"a value of type {type(value).__name__} is not an op. augpipe.ops has {len(_KINDS)}, as ops.Flip()."
+        )
     if name not in _KINDS:
         instead, near = elsewhere(name, ANSWERS), nearest(name, _KINDS)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(_KINDS)}."

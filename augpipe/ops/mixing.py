@@ -85,7 +85,7 @@ def _is_mix(value: Any, validate: Callable[[Any], Any]) -> Any:
         raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for one of it.")
     name = value.get("op") if isinstance(value, Mapping) else getattr(value, "op", value)
     if not isinstance(name, str):
-        raise ValueError(f"a {type(value).__name__} does not mix. augpipe.ops has what does: {names}.")
+        raise ValueError(f"a value of type {type(value).__name__} does not mix. augpipe.ops has what does: {names}.")
     if name not in _KINDS:
         near = nearest(name, _KINDS)
         hint = f" Did you mean {near!r}?" if near else ""

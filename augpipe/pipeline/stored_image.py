@@ -129,6 +129,7 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
 
     Raises:
         SampleError: it cannot be read, is no image, is too large, or cannot be used with the recipe.
+        TypeError: the source returned neither bytes nor an array.
         ConnectionError: remote storage does not answer.
         SourceChangedError: a file of the source is another one than when it was opened.
     """
@@ -139,6 +140,11 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
             check_image(content)
             size = (content.shape[0], content.shape[1])
         else:
+            if not isinstance(content, bytes | bytearray | memoryview):
+                raise TypeError(
+                    f"read({sample_id}) of the source returned a value of type {type(content).__name__}. Return the "
+                    "encoded file as bytes, as Path(path).read_bytes(), or an uint8 array of shape (H, W, 3)."
+                )
             header = probe(content, max_pixels=max_pixels)
             size = (header.height, header.width)
             if header.loses_bits:

@@ -98,9 +98,10 @@ class Plan:
                 recipe = Recipe.model_validate(header["recipe"])
                 views = tuple(arrays[f"view_{i}"] for i in range(len(recipe.all_views)))
         except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            reason = (
-                "it is no .npz file" if "pickle" in str(error) else error
-            )  # numpy would advise to run what is in it
+            # of a pickle, numpy would advise to run what is in it
+            is_other = isinstance(error, TypeError) or "pickle" in str(error)
+            lacks = f"it has no {error.args[0].split()[0]}" if isinstance(error, KeyError) else error
+            reason = "it is no .npz file" if is_other else lacks
             raise ValueError(f"{path}: not a saved plan ({reason}). Give a file that Plan.save wrote.") from error
         for rows, expected in zip(views, plan(recipe, [], sizes=[]).views, strict=True):
             if rows.dtype != expected.dtype:

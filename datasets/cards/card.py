@@ -294,7 +294,8 @@ def _read_card(path: Path) -> Card:
     try:
         card = Card.model_validate(data)
     except ValidationError as error:
-        raise ValueError(f"card {shown!r} is not valid: {' '.join(explain(error))} Fix it there.") from None
+        problems = "\n".join(f"  {line}" for line in explain(error))
+        raise ValueError(f"card {shown!r} is not valid:\n{problems}") from None
     if card.name != path.stem:
         raise ValueError(f"card {shown!r} calls itself {card.name!r}. Give both the same name.")
     return card

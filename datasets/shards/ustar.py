@@ -82,7 +82,7 @@ def parse_header(block: bytes | memoryview) -> Member:
         raise ValueError("no tar header of ours stands there")
     member = Member(name.decode("ascii"), int(digits, 8))
     if block != header(*member):
-        raise ValueError(f"the tar header of {member.name!r} is not as it was written")
+        raise ValueError(f"the tar header of {member.name.partition(chr(0))[0]!r} is not as it was written")
     return member
 
 

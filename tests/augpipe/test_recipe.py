@@ -75,7 +75,7 @@ def test_mixing_is_a_list_of_its_own(tmp_path: Path) -> None:
         ({"mixing": ({"op": "mixup"},)}, "'mixup' does not mix. Did you mean 'mix_up'?"),
         ({"mixing": (ops.MixUp,)}, r"MixUp is the class. Write MixUp\(\) for one of it."),
         ({"mixing": ("cut_mix",)}, r"'cut_mix' is only a name. Write CutMix\(\), in TOML {op = \"cut_mix\"}."),
-        ({"mixing": (3,)}, "a int does not mix. augpipe.ops has what does: MixUp, CutMix."),
+        ({"mixing": (3,)}, "a value of type int does not mix. augpipe.ops has what does: MixUp, CutMix."),
         ({"mixing": ops.MixUp()}, r"must be a list: mixing=\[MixUp\(...\)\]"),
         ({"mixing": ({"op": "mix_up", "alpha": 0.0},)}, "alpha=0.0 must be above 0"),
         ({"mixing": ({"op": "mix_up", "alpha": float("nan")},)}, "alpha=nan must be"),

@@ -334,6 +334,7 @@ PAGES = {
         needs={"torchrun": "a run of four ranks"},
         then={"import torch": ("report.bytes_sent['activations'] == 0 and 'classifier.6' in str(made)",)},
     ),
+    "docs/release.md": Page(needs={"make check-wheels": "the network"}),
     "docs/remote.md": Page(
         needs={"from augpipe import": "the network", "from augpipe.datasets": "the network"},
         plain=("https://data.example.org",),

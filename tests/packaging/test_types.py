@@ -24,6 +24,8 @@ OTHERS = {
 """Pages whose Python does not pass, and why."""
 GIVEN = {
     "README.md": "from torch.nn import Linear, parallel\nmodel = parallel.DistributedDataParallel(Linear(3, 1))",
+    "docs/loader.md": "from typing import Any\npaths: Any = ['1.jpg']\nlabels: Any = [0]",
+    "docs/start.md": "from typing import Any\ntransform: Any = 1\nA: Any = 1\nmodel: Any = 1",
     "docs/parallel.md": "from augpipe import Loader, recipes\nloader = Loader('photos/', recipes.none(), batch_size=4)",
     "docs/recipes.md": "from typing import Any\ncompose: Any = 1\nA: Any = 1\ntransform: Any = 1",
     "docs/sync.md": "from torch.nn import Linear, parallel\nddp = parallel.DistributedDataParallel(Linear(3, 1))",
@@ -34,8 +36,16 @@ CHECKERS: dict[str, tuple[str, ...]] = {
     "mypy": ("mypy", "--strict", "--no-error-summary", "--cache-dir", ".mypy", "--python-executable"),
     "pyright": ("pyright", "--pythonpath"),
 }
-IGNORED = ("no-untyped-def", "no-untyped-call", "import-untyped", "import-not-found", "reportUnusedExpression")
-"""What guides leave out: annotations of their functions; and stubs of other libraries."""
+IGNORED = (
+    "no-untyped-def",
+    "no-untyped-call",
+    "type-arg",
+    "import-untyped",
+    "import-not-found",
+    "reportUnusedExpression",
+    "reportPossiblyUnbound",
+)
+"""What guides leave out: annotations of their functions, stubs of other libraries, loops that might not run."""
 
 Check = Callable[[str], list[tuple[str, int, str]]]
 
@@ -120,7 +130,8 @@ def test_what_users_write_has_its_types(checker: str, found: Check) -> None:
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_the_pages_code_passes(checker: str, found: Check, user: User) -> None:
     assert len(list(user.folder.glob("page_*.py"))) > 12
-    assert [error for error in found(checker) if error[0].startswith("page_")] == []
+    wrong = [": ".join(map(str, error)) for error in found(checker) if error[0].startswith("page_")]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("checker", CHECKERS)

@@ -130,7 +130,11 @@ class TensorFile:
                 header = parse_json(file.read(length))
                 parts = header.pop(_METADATA, {})
                 found = [_entry(name, about, parts, self._start) for name, about in header.items()]
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except KeyError as error:
+                raise self._damaged(f"its header lacks {error}, or names a dtype that is not known") from error
+            except (TypeError, AttributeError) as error:
+                raise self._damaged("its header is not one of safetensors: it is not a table of tensors") from error
+            except ValueError as error:
                 raise self._damaged(f"its header is not one of safetensors: {error}") from error
         place = self._start
         for name, entry in sorted(found, key=lambda item: (item[1].start, item[1].num_bytes)):

@@ -35,6 +35,7 @@ from augpipe.datasets.shards.source import ShardSource
 from augpipe.nn import AugmentModule
 from augpipe.trainer import butterfly_hook, codec, model, strategy
 from augpipe.trainer.config import RunConfig, make_config
+from tests.messages import note
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST_LINES, LONGEST_LINE = 3, 300
@@ -341,9 +342,9 @@ CALLS = [
     (
         "Recipe(ops=[torch.nn.Flatten()])",
         FieldError,
-        "ops[0]: a Flatten is no op. augpipe.ops has 40 of them, as ops.Flip().",
+        "ops[0]: a value of type Flatten is not an op. augpipe.ops has 40, as ops.Flip().",
     ),
-    ("Recipe(ops=[None])", FieldError, "ops[0]: a NoneType is no op"),
+    ("Recipe(ops=[None])", FieldError, "ops[0]: a value of type NoneType is not an op"),
     ("Recipe(views=[[ops.Flip()]])", FieldError, "views[0]=[", "must be a View(...)"),
     ("Recipe(views=View())", FieldError, "views=View(...) must be a list: views=[View(...)]"),
     ("Recipe(views=[View(ops=[ops.Flip])])", FieldError, "View: ops[0]: Flip is the class. Write Flip()"),
@@ -652,6 +653,7 @@ def test_commands(row: tuple[Any, ...], home: Path) -> None:
     assert isinstance(ended.exception, SystemExit), ended.exception
     assert ended.exit_code == code and ended.stdout == ""
     assert ended.stderr.startswith("augpipe: ")
+    note(f"augpipe {command}", ended.stderr)
     check(ended.stderr, tuple(words), home)
 
 
