@@ -334,6 +334,6 @@ def test_our_own_decoder_says_of_a_header_what_the_other_way_does(kind: str, mon
             changed[chance.randrange(2, end)] = chance.randrange(256)
         damaged.append(bytes(changed[: chance.choice([len(changed), chance.randrange(end)])]))
     found = [verdict(data) for data in damaged]
-    monkeypatch.setattr(sys.modules["augpipe.decoding.probe"], "own_decoder", lambda: None)
+    monkeypatch.setattr(sys.modules["augpipe.decoding.probe"], "decoder_if_compiled", lambda: None)
     assert found == [verdict(data) for data in damaged]
     assert isinstance(found[0], Header) and any(isinstance(one, str) for one in found)

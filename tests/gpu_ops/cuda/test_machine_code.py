@@ -16,7 +16,6 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.codec.cuda import launch as codec_launch
 from augpipe.gpu_ops.cuda import machine_code
 from augpipe.gpu_ops.cuda.machine_code import Kernel, MachineCode, Source
@@ -109,7 +108,7 @@ def other_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A line more in a file below the top folder, of a function that kernels call."""
     before = machine_code.code_digest(H100)
     sources = tmp_path / "gpu_ops"
-    shutil.copytree(jit.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(machine_code.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(machine_code, "SOURCES", sources)
     assert machine_code.code_digest(H100) == before  # where they lie does not matter
     path = sources / "image" / "cuda" / "pixels.py"
