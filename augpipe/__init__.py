@@ -9,6 +9,7 @@ if os.name == "nt":
     )
 
 __path__ = [os.path.realpath(folder) for folder in __path__]  # an editable install names a link: one name for a file
+__path__.append(os.path.join(__path__[0], "deprecated"))  # where modules are found by their old names
 
 TYPE_CHECKING = False  # what type checkers take for typing's own, whose import would be most of this file's time
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from augpipe.errors import SampleError as SampleError
     from augpipe.loader import Loader as Loader
     from augpipe.mixed_labels import MixedLabels as MixedLabels
-    from augpipe.order import Place as Place
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
-    from augpipe.recipe import Recipe as Recipe
-    from augpipe.recipe import View as View
-    from augpipe.schedule import Schedule as Schedule
-    from augpipe.source import Source as Source
+    from augpipe.recipes.recipe import Recipe as Recipe
+    from augpipe.recipes.recipe import View as View
+    from augpipe.recipes.schedule import Schedule as Schedule
+    from augpipe.sampling.epoch_order import Place as Place
+    from augpipe.sources.protocol import Source as Source
 
 __version__ = "0.1.0.dev0"
 
@@ -40,13 +41,13 @@ _PLACES = {
     "DeviceError": "augpipe.errors",
     "Loader": "augpipe.loader",
     "MixedLabels": "augpipe.mixed_labels",
-    "Place": "augpipe.order",
+    "Place": "augpipe.sampling.epoch_order",
     "Plan": "augpipe.planning.plan",
-    "Recipe": "augpipe.recipe",
+    "Recipe": "augpipe.recipes.recipe",
     "SampleError": "augpipe.errors",
-    "Schedule": "augpipe.schedule",
-    "Source": "augpipe.source",
-    "View": "augpipe.recipe",
+    "Schedule": "augpipe.recipes.schedule",
+    "Source": "augpipe.sources.protocol",
+    "View": "augpipe.recipes.recipe",
     "plan": "augpipe.planning.plan",
 }
 """Where each name lives. It is looked for there when it is first asked for: importing numba takes most of a second, in
@@ -86,8 +87,8 @@ if not TYPE_CHECKING:  # the names above are all that there are to a type checke
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # it is there, and lacks something itself
-        from augpipe.checks.suggest import missing
         from augpipe.top_names import answers
+        from augpipe.validation.suggest import missing
 
         raise missing(__name__, name, __all__, {} if name.startswith("_") else answers())
 

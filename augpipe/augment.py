@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
+from augpipe.augment_call.host_images import HostTransform
+from augpipe.augment_call.inputs import Images, images_of
+from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
-from augpipe.checks.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed
-from augpipe.checks.plural import count
-from augpipe.checks.torch_worker import torch_worker_seed
-from augpipe.cpu.kernels import start_compiling
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
-from augpipe.output import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
+from augpipe.native.compile_ahead import start_compiling
+from augpipe.native.workers import num_usable_cores
+from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe, refuse_mixing
-from augpipe.recipe_names import as_recipe
-from augpipe.transform.collate import as_labels, content_ids, taken_apart
-from augpipe.transform.host import HostTransform
-from augpipe.transform.inputs import Images, images_of
-from augpipe.transform.worker_seed import worker_seed
+from augpipe.recipes.names import as_recipe
+from augpipe.recipes.recipe import Recipe, refuse_mixing
+from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed
+from augpipe.validation.plural import count
+from augpipe.validation.torch_worker import torch_worker_seed
 
 if TYPE_CHECKING:
-    from augpipe.transform.device import DeviceTransform
+    from augpipe.augment_call.device_images import DeviceTransform
 
 Sizes = list[tuple[int, int]]
 
@@ -193,7 +193,7 @@ class Augment:
         return self._host.render(given, made, form, num_threads)
 
     def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
-        from augpipe.transform.device import DeviceTransform, device_pixels
+        from augpipe.augment_call.device_images import DeviceTransform, device_pixels
 
         if self._framework == "numpy":
             raise ValueError(

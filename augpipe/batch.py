@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeVar
 
-from augpipe.checks.written import array_text
 from augpipe.mixed_labels import MixedLabels
 from augpipe.planning.plan import Plan
+from augpipe.validation.written import array_text
 
 Array = TypeVar("Array", default=Any)
 """What type checkers take images and labels for: a `torch.Tensor`, or an array where framework="numpy"."""

@@ -16,7 +16,31 @@ from augpipe.cache import CacheStatistics, PixelCache
 from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
-from augpipe.checks.arguments import (
+from augpipe.decoding import MAX_PIXELS
+from augpipe.errors import SampleError
+from augpipe.gpu_ops.compiled import background
+from augpipe.gpu_ops.compiled.declared import Overload
+from augpipe.native.compile_ahead import start_compiling
+from augpipe.native.workers import num_usable_cores
+from augpipe.pipeline.batches import BatchMaker, make_ahead
+from augpipe.pipeline.blocks import Request
+from augpipe.pipeline.choose import BackendName, CacheName, choose
+from augpipe.pipeline.epochs import Epochs
+from augpipe.pipeline.items import Settings
+from augpipe.pipeline.passes import Pass, Progress
+from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name
+from augpipe.recipes.names import as_schedule
+from augpipe.recipes.recipe import PIXELS, Recipe
+from augpipe.recipes.schedule import Schedule
+from augpipe.sampling import Sampler
+from augpipe.sampling.epoch_order import Place
+from augpipe.sampling.own_rank import check_still, ranks_of
+from augpipe.sampling.samplers import bind, check_alternation
+from augpipe.sampling.state import STATE_VERSION, check_state, recipe_text
+from augpipe.sources.identity import identity_of
+from augpipe.sources.log_line import tell_source
+from augpipe.sources.protocol import Source, check_unchanged, is_source, stack_of
+from augpipe.validation.arguments import (
     as_count,
     as_epoch,
     as_max_pixels,
@@ -26,31 +50,8 @@ from augpipe.checks.arguments import (
     check_choice,
     unknown_argument,
 )
-from augpipe.checks.plural import count
-from augpipe.checks.torch_worker import refuse_torch_worker
-from augpipe.cpu.kernels import start_compiling
-from augpipe.cpu.workers import num_usable_cores
-from augpipe.decoding import MAX_PIXELS
-from augpipe.errors import SampleError
-from augpipe.first_line import tell_source
-from augpipe.gpu_ops.compiled import background
-from augpipe.gpu_ops.compiled.declared import Overload
-from augpipe.loader_state import STATE_VERSION, check_state, recipe_text
-from augpipe.order import Place
-from augpipe.output import DTypeLike, Framework, Layout, OutputFormat, dtype_name
-from augpipe.passes import Pass, Progress
-from augpipe.pipeline.batches import BatchMaker, make_ahead
-from augpipe.pipeline.blocks import Request
-from augpipe.pipeline.choose import BackendName, CacheName, choose
-from augpipe.pipeline.epochs import Epochs
-from augpipe.pipeline.items import Settings
-from augpipe.ranks import check_still, ranks_of
-from augpipe.recipe import PIXELS, Recipe
-from augpipe.recipe_names import as_schedule
-from augpipe.sampling import Sampler, bind, check_alternation
-from augpipe.schedule import Schedule
-from augpipe.source import Source, check_unchanged, is_source, stack_of
-from augpipe.source_identity import identity_of
+from augpipe.validation.plural import count
+from augpipe.validation.torch_worker import refuse_torch_worker
 
 if TYPE_CHECKING:
     from torch import Tensor

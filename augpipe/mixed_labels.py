@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Never
 
 import numpy as np
 
-from augpipe.source import Ints, Labels
+from augpipe.sources.protocol import Ints, Labels
 
 _REMEDY = (
     "the recipe mixes, so they are MixedLabels(labels, other_labels, weights). Take labels.soft(num_classes), or "

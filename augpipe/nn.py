@@ -8,9 +8,9 @@ import torch
 
 from augpipe.augment import Augment
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
-from augpipe.output import DTypeLike, Layout
-from augpipe.recipe import Recipe
+from augpipe.planning.output_format import DTypeLike, Layout
 from augpipe.recipes import evaluation_of
+from augpipe.recipes.recipe import Recipe
 
 
 class AugmentModule(torch.nn.Module):

@@ -1,6 +1,6 @@
 """What is looked for at the top of the package, and where it is."""
 
-from augpipe.checks.suggest import plain
+from augpipe.validation.suggest import plain
 
 _ANSWERS = {
     "dataloader": "augpipe.Loader(source, recipe, batch_size=64)",

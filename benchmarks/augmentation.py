@@ -36,7 +36,7 @@ from robustness import FIGURE, curves_of, draw, table_of
 
 from augpipe import Recipe, ops, policies, recipes
 from augpipe.datasets.synthetic.generate import generate
-from augpipe.order import sample_ids
+from augpipe.sampling.epoch_order import sample_ids
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import run
 

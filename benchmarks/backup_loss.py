@@ -33,7 +33,7 @@ from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.slices import FlatWeights
 from augpipe.trainer.servers.specs import DispatcherSpec, ServerSpec, WorkerSpec
 from augpipe.trainer.servers.worker import Worker
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.server_run import VirtualRun, play
 
 BATCH_SIZE = 32

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from augpipe.cpu.workers import num_usable_cores
+from augpipe.native.workers import num_usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 NUM_DRAWN = 250

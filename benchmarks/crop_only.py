@@ -21,12 +21,12 @@ from common import in_turn, photographs, ratio, save, summary
 from PIL import Image
 
 from augpipe import Loader, recipes
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.shards.encode import encode_jpeg
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding import MAX_PIXELS, probe
+from augpipe.native.workers import num_usable_cores
 
 SHORT_SIDE, CROP, QUALITY = 512, 224, 90
 BATCH_SIZE = 256

@@ -17,7 +17,7 @@ from ptx_on_cpu import PtxOnCpu
 from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.ptx import KernelSpec, compile_ptx_of
-from augpipe.gpu_ops.image.finish_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 
 from augpipe import Loader, Plan, Recipe, ops, policies, recipes
-from augpipe.cuda.render import DeviceRenderer
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import launch
-from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.planning.mixing import mix_jobs
+from augpipe.planning.mixing_draws import mix_jobs
+from augpipe.planning.output_format import OutputFormat
 from augpipe.trainer import codecs
-from augpipe.trainer.strategies import build
+from augpipe.trainer.strategies import build_strategy
 
 SPIN_CYCLES = 100_000_000
 """For `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
@@ -207,7 +207,7 @@ def registered() -> dict[str, list[str]]:
     """What there is to be covered, by name."""
     kinds = [getattr(ops, name) for name in ops.__all__ if name != "Op"]
     found = {"op": [kind.model_fields["op"].default for kind in kinds], "policy": policies.__all__}
-    found |= {"codec": codecs.names(), "strategy": build.NAMES}
+    found |= {"codec": codecs.names(), "strategy": build_strategy.NAMES}
     return {kind: sorted(names) for kind, names in found.items()}
 
 

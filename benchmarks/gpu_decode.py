@@ -18,11 +18,11 @@ from gpu_common import Findings, Run, make_loader, synchronize
 
 import augpipe.dali
 from augpipe import Plan, plan, recipes
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.cuda.versions import written
 from augpipe.dali import decoder
 from augpipe.dali.nvjpeg import Nvjpeg, loaded_nvjpeg
 from augpipe.decoding import MAX_PIXELS, probe
+from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline import choose
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions

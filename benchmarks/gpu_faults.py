@@ -18,7 +18,7 @@ import torch
 from gpu_common import NO_FILES, Findings, OnDevice, Run, form, on_device
 
 from augpipe import Augment, Recipe, ops, plan
-from augpipe.cuda.device import require_device
+from augpipe.cuda.device_name import require_device
 from augpipe.cuda.failures import KernelError
 
 

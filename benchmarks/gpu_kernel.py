@@ -20,8 +20,8 @@ from PIL import Image
 
 from augpipe import Recipe, ops, plan, policies, recipes
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
-from augpipe.gpu_ops.image.finish_rows import first_parts
 from augpipe.gpu_ops.image.mix import MIX_JOB
+from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 

@@ -15,7 +15,7 @@ from augpipe import Augment, Loader, Plan, Recipe, ops, plan, policies, recipes
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.recipe import View
+from augpipe.recipes.recipe import View
 
 ROUNDING = {"float32": 0.0, "float16": 2**-9 * 255, "bfloat16": 2**-6 * 255, "uint8": 0.0}
 """The levels by which a number type rounds normalised values of at most 4: allowed on top."""

@@ -14,11 +14,11 @@ from gpu_common import NO_DEVICE, Findings, OnDevice, Run, decoded, form, pixels
 
 import augpipe
 from augpipe import Augment, Loader, plan, recipes
-from augpipe.cpu.workers import num_usable_cores
-from augpipe.cuda.device import require_device
+from augpipe.cuda.device_name import require_device
 from augpipe.cuda.facts import THIS_MACHINE
 from augpipe.cuda.versions import installed, written
 from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.native.workers import num_usable_cores
 
 PACKAGES = (
     *("torch", "numba", "numba-cuda", "llvmlite", "cuda-bindings", "cuda-core", "triton", "torchvision", "kornia"),

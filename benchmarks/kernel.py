@@ -15,9 +15,9 @@ import numpy as np
 from common import imagenet_sized, in_turn, photographs, ratio, save, summary
 
 from augpipe import plan, recipes
-from augpipe.cpu.render import pixel_table
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
-from augpipe.located import LocatedPixels
+from augpipe.native.cpu_render import pixel_table
 from augpipe.planning.kernel_rows import kernel_rows
 
 SIZE = 224

@@ -21,8 +21,8 @@ import torch
 from common import in_turn, photographs, ratio, save, summary
 
 from augpipe import Loader, Recipe, recipes
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.prepare.index_folder import index_folder
+from augpipe.native.workers import num_usable_cores
 from augpipe.ops import Flip, Normalize, RandomResizedCrop
 
 SIZE = 224

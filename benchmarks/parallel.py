@@ -59,7 +59,7 @@ def alexnet_bytes(num_ranks: int, batch: int, codec_name: str) -> tuple[float, f
     from augpipe.trainer.models import build
     from augpipe.trainer.parallel.forward import ForwardPass
     from augpipe.trainer.parallel.layers import SplitLayer
-    from augpipe.trainer.parallel.network import choose_layers, find_chains, replace_chains
+    from augpipe.trainer.parallel.split_choice import choose_layers, find_chains, replace_chains
     from augpipe.trainer.strategies import butterfly_bytes
 
     used = codec(codec_name)

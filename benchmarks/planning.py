@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from common import in_turn, save, summary
 
-from augpipe import order, plan, recipes
-from augpipe.output import OutputFormat
+from augpipe import plan, recipes
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block
 from augpipe.pipeline.items import BatchInProgress, Settings
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.regions import source_regions
+from augpipe.sampling import epoch_order
 
 NUM_AT_A_TIME = (32, 256, 1024)
 BATCH_SIZES = (32, 128)
@@ -43,7 +44,7 @@ class Sizes:
 
 def by_function(num: int, parts: int) -> Callable[[], int]:
     """The first `parts` of: the plan, the kernel's table, the regions."""
-    ids, sizes = order.sample_ids(np.arange(num), num, 0, 0, shuffle=True), [SIZE] * num
+    ids, sizes = epoch_order.sample_ids(np.arange(num), num, 0, 0, shuffle=True), [SIZE] * num
 
     def work() -> int:
         for epoch in range(EPOCH_SIZE // num):
@@ -74,7 +75,7 @@ def in_the_loader(batch_size: int, block_size: int) -> Callable[[], int]:
 
     def work() -> int:
         for first in range(0, EPOCH_SIZE, block_size):
-            ids = order.sample_ids(np.arange(first, first + block_size), EPOCH_SIZE, 0, 0, shuffle=True)
+            ids = epoch_order.sample_ids(np.arange(first, first + block_size), EPOCH_SIZE, 0, 0, shuffle=True)
             for request in Block(0, ids).requests(0, block_size // batch_size, batch_size):
                 batch = BatchInProgress.of(request)
                 samples.look_up(batch, batch.items)

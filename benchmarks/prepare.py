@@ -20,11 +20,11 @@ import simplejpeg
 from common import in_turn, photographs, ratio, save, summary
 from PIL import Image
 
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.native.workers import num_usable_cores
 
 COPIES = 12
 ROUNDS = 2

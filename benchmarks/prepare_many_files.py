@@ -13,8 +13,8 @@ from pathlib import Path
 
 from common import save
 
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.shards.manifest import Manifest
+from augpipe.native.workers import num_usable_cores
 
 
 def unpack(archive: Path, folder: Path) -> int:

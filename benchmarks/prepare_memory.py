@@ -15,7 +15,7 @@ import numpy as np
 from common import save
 from PIL import Image
 
-from augpipe.cpu.workers import num_usable_cores
+from augpipe.native.workers import num_usable_cores
 
 NUMS = (2_000, 20_000)
 SIDE_PX = 48

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from common import in_turn, save, summary
 
-from augpipe import order
 from augpipe.pipeline.blocks import BLOCK_SIZE
-from augpipe.sampling import ClassBalanced, Mixture, Repeated, Sampler, Weighted
-from augpipe.source import Source
+from augpipe.sampling import ClassBalanced, Mixture, Repeated, Sampler, Weighted, epoch_order
 from augpipe.sources import Concat
+from augpipe.sources.protocol import Source
 
 NUM, NUM_CLASSES = 1_000_000, 1_000
 ROUNDS = 25
@@ -60,7 +59,7 @@ def positions_of(sampler: Sampler | None, source: Source) -> Callable[[], int]:
         for first in range(0, 8 * BLOCK_SIZE, BLOCK_SIZE):
             positions = np.arange(first, first + BLOCK_SIZE)
             if bound is None:
-                order.sample_ids(positions, NUM, 1, 3, shuffle=True)
+                epoch_order.sample_ids(positions, NUM, 1, 3, shuffle=True)
             else:
                 bound.sample_ids(positions, 1, 3)
         return 8 * BLOCK_SIZE

@@ -41,11 +41,11 @@ from typing import Any
 import numpy as np
 from common import save
 
-from augpipe import order
 from augpipe.datasets.files.descriptors import FileSet, most_descriptors
 from augpipe.datasets.shards.index import HEADER, HEADER_BYTES, MAGIC, RECORD, VERSION, index_path, pack_index
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
+from augpipe.sampling import epoch_order
 
 NUM_SHARDS, PER_SHARD = 10_000, 100_000
 PHOTO_BYTES = 100_000
@@ -197,15 +197,15 @@ def descriptors(folder: str) -> dict[str, Any]:
     return report
 
 
-def epoch_order(num_samples: str) -> dict[str, Any]:
+def order_of_a_rank(num_samples: str) -> dict[str, Any]:
     """The ids of one rank: the first batch, a stretch, and from the middle of the epoch."""
     total = int(num_samples)
 
     def batch(number: int, kind: str, first: int = 0) -> np.ndarray[Any, Any]:
-        positions = order.rank_positions(first + number * BATCH * WORLD_SIZE, total, BATCH, RANK, WORLD_SIZE)
+        positions = epoch_order.rank_positions(first + number * BATCH * WORLD_SIZE, total, BATCH, RANK, WORLD_SIZE)
         if kind == "sticky":
-            return order.sticky_sample_ids(positions, total, SEED, 3, RANK, WORLD_SIZE)
-        return order.sample_ids(positions, total, SEED, 3, True)
+            return epoch_order.sticky_sample_ids(positions, total, SEED, 3, RANK, WORLD_SIZE)
+        return epoch_order.sample_ids(positions, total, SEED, 3, True)
 
     start = time.perf_counter()
     batch(0, "plain")
@@ -302,7 +302,7 @@ def resident_pages(paths: list[str]) -> int:
     return total
 
 
-PARTS = {part.__name__: part for part in (opening, few_files, answers, descriptors, epoch_order, all_labels)}
+PARTS = {part.__name__: part for part in (opening, few_files, answers, descriptors, order_of_a_rank, all_labels)}
 
 
 def measured(part: str, argument: object) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def main() -> None:
             "few_files": measured("few_files", holes),
             "answers": measured("answers", links),
             "descriptors": measured("descriptors", holes),
-            "epoch_order": measured("epoch_order", options.shards * options.samples),
+            "epoch_order": measured("order_of_a_rank", options.shards * options.samples),
             "all_labels (of a twentieth)": measured("all_labels", Path(temporary, "fewer")),
         }
     if options.dry:

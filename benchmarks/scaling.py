@@ -19,7 +19,7 @@ from common import RESULTS, save
 
 from augpipe.trainer.config.load import make_config
 from augpipe.trainer.report.curves import BLUE, ORANGE, frame
-from augpipe.trainer.simulate.card import Card, load_card
+from augpipe.trainer.simulate.cluster_card import Card, load_card
 from augpipe.trainer.simulate.draw import GRAY, GREEN
 from augpipe.trainer.simulate.prediction import Prediction, predict, subject_of
 

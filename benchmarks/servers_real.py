@@ -30,7 +30,7 @@ from sized_cluster import Costs, Setting, Sizes, measure, rates
 from augpipe.trainer.codecs import codec
 from augpipe.trainer.config import make_config
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
-from augpipe.trainer.servers.build import Specs
+from augpipe.trainer.servers.from_config import Specs
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied, Fence, Grant, Part, Peer
 from augpipe.trainer.servers.ray_cluster import RayCluster, WorkerActor
@@ -38,7 +38,7 @@ from augpipe.trainer.servers.slices import FlatWeights, Slice
 from augpipe.trainer.servers.specs import DispatcherSpec, ServerSpec
 from augpipe.trainer.servers.work import work
 from augpipe.trainer.servers.worker import Computed
-from augpipe.trainer.simulate.network import log_normal
+from augpipe.trainer.simulate.nics import log_normal
 
 JITTER = 0.05
 """How much computing varies, as in benchmarks/servers.py."""

@@ -23,7 +23,7 @@ from torch import nn
 from augpipe.trainer.config.load import make_config
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.models import build
-from augpipe.trainer.simulate.card import Card, load_card
+from augpipe.trainer.simulate.cluster_card import Card, load_card
 from augpipe.trainer.simulate.layers import Layer, network_of
 from augpipe.trainer.simulate.prediction import subject_of
 from augpipe.trainer.simulate.step import play_steps

@@ -18,7 +18,7 @@ from augpipe.trainer.servers.messages import Applied, Hand, LeaseName, Part, Upd
 from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.slices import FlatWeights
 from augpipe.trainer.servers.specs import Compensation, DispatcherSpec, ServerSpec
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.server_run import VirtualRun, play
 from augpipe.trainer.simulate.sized_parts import SizedServer, SizedWorker, Sizes
 

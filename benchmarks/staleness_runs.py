@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer import model as build
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
 from augpipe.trainer.servers.dispatcher import Dispatcher
@@ -24,7 +24,7 @@ from augpipe.trainer.servers.work import work
 from augpipe.trainer.servers.worker import Computed, Worker
 from augpipe.trainer.simulate.clock import run_virtual
 from augpipe.trainer.simulate.cluster import Cluster
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.peers import VirtualPeer
 
 JITTER = 0.1
@@ -127,8 +127,10 @@ class TensorBatches:
         """(images, labels) of each of its batches."""
         num, taken = self._plan.num_samples, []
         for place in self._plan.places(lease):
-            positions = order.rank_positions(place.first, num, self._plan.batch_size, place.rank, place.world_size)
-            ids = torch.from_numpy(order.sample_ids(positions, num, self._seed, place.epoch, True))
+            positions = epoch_order.rank_positions(
+                place.first, num, self._plan.batch_size, place.rank, place.world_size
+            )
+            ids = torch.from_numpy(epoch_order.sample_ids(positions, num, self._seed, place.epoch, True))
             taken.append((self._images[ids], self._labels[ids]))
         return taken
 

@@ -12,12 +12,12 @@ from augpipe.datasets.files.splits import chosen
 from augpipe.datasets.formats.cifar import CifarSource, kind_in, refuse_pickle
 from augpipe.datasets.formats.container import refuse_compressed
 from augpipe.datasets.formats.idx import IdxSource
-from augpipe.datasets.formats.parquet.source import ParquetSource
-from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
+from augpipe.datasets.formats.tfrecord.tfrecord_source import TFRecordSource, is_tfrecord
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.shards.half_made import refuse_unfinished
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 _TAR_MAGIC = slice(257, 262)
 _SNIFFED_BYTES = 512

@@ -23,9 +23,9 @@ from augpipe.datasets.formats.pairs import (
     is_pairs,
     open_image_folder,
 )
-from augpipe.datasets.formats.parquet.source import ParquetSource
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
 from augpipe.datasets.formats.remote_folder import RemoteFolderSource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.patterns import is_remote_pattern
@@ -33,12 +33,13 @@ from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, is_http, name_of, shown
 from augpipe.datasets.shards.half_made import refuse_lost_manifest, refuse_lost_manifest_at, refuse_unfinished
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
-from augpipe.datasets.shards.source import ShardSource
-from augpipe.first_line import tell_source
-from augpipe.recipe import Recipe
-from augpipe.schedule import Schedule
-from augpipe.source import Source, is_source
-from augpipe.sources import Subset, hold_out
+from augpipe.datasets.shards.shard_source import ShardSource
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.schedule import Schedule
+from augpipe.sources import Subset
+from augpipe.sources.combined import hold_out
+from augpipe.sources.log_line import tell_source
+from augpipe.sources.protocol import Source, is_source
 
 _MOST_NAMES = 1_000
 """Beside a path that does not exist, among which one like it is looked for."""
@@ -161,7 +162,7 @@ def _open(path_or_source: Any, options: Options) -> Source:
     raise ValueError(
         f"a {type(path_or_source).__name__} is not a source of photographs. Accepted: a path or URL, a list of (path, "
         "label), uint8 arrays (N, H, W, C) or a list of (H, W, C), a data set with a length that gives (image, "
-        "label), a datasets.Dataset, or an object with classes, __len__, read, label and name (augpipe.source.Source)."
+        "label), a datasets.Dataset, or an object with classes, __len__, read, label and name (augpipe.Source)."
     )
 
 

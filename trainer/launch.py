@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from augpipe.checks.plural import count
-from augpipe.cpu.control_groups import cpu_quota
-from augpipe.cpu.workers import num_usable_cores
+from augpipe.native.control_groups import cpu_quota
+from augpipe.native.workers import num_usable_cores
+from augpipe.validation.plural import count
 
 EXIT_USAGE, EXIT_FAILURE = 2, 1
 _MOST_CONFIG_BYTES = 2**20

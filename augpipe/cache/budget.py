@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from augpipe.checks.arguments import as_whole
-from augpipe.cpu.control_groups import group_folders, memory_limit_of
+from augpipe.native.control_groups import group_folders, memory_limit_of
+from augpipe.validation.arguments import as_whole
 
 MIN_DEVICE_RESERVE_BYTES = 2**30
 DEVICE_RESERVE_FRACTION = 0.1

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from augpipe.source import Source, stamp_of
+from augpipe.sources.protocol import Source, stamp_of
 
 CHECK_S = 0.05
 """How long files are looked at as a pass begins; some 20,000 on a local disk. Those left come in the next passes."""

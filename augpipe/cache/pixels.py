@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from augpipe.cache.arena import Arena, Place, aligned
 from augpipe.cache.statistics import CacheStatistics
-from augpipe.located import LocatedPixels
+from augpipe.decoding.decoded_pixels import LocatedPixels
 
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from augpipe.decoding.jpeg import decoder_if_compiled
 from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
 from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
-from augpipe.source import Pixels, Source
+from augpipe.sources.protocol import Pixels, Source
 
 DEFAULT_BYTES = 256 * 2**20
 """What they may take in memory unless told otherwise: all points of 125,000 photographs of 500x375 pixels, and every

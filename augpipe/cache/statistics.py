@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from augpipe.checks.plural import count
+from augpipe.validation.plural import count
 
 
 @dataclass(frozen=True, kw_only=True)

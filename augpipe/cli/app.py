@@ -8,8 +8,8 @@ from augpipe.cli.bench import bench
 from augpipe.cli.checkpoint import checkpoint
 from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
-from augpipe.cli.errors import Group
 from augpipe.cli.evaluate import evaluate
+from augpipe.cli.exit_codes import Group
 from augpipe.cli.index import index
 from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare

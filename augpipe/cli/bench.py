@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import (
     JsonOption,
     OnErrorOption,
@@ -23,14 +22,15 @@ from augpipe.cli.common import (
     warn_of_skipped,
     with_skip_bad,
 )
-from augpipe.recipe_names import load_recipe
+from augpipe.recipes.names import load_recipe
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from augpipe.measure import Report
-    from augpipe.recipe import Recipe
-    from augpipe.source import Source
+    from augpipe.bench import Report
+    from augpipe.recipes.recipe import Recipe
+    from augpipe.sources.protocol import Source
 
 NAMES = {
     "decode": "decode only, whole",
@@ -97,7 +97,7 @@ def run(
     """Measure behind a progress bar, which goes to stderr and only where that is a terminal."""
     from rich.progress import TimeRemainingColumn
 
-    from augpipe.measure import measure
+    from augpipe.bench import measure
 
     # drawing takes time from what is measured
     with progress_bar(TimeRemainingColumn(), refresh_per_second=2) as bar:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.errors import Group
+from augpipe.cli.exit_codes import Group
 
 checkpoint = typer.Typer(cls=Group, help="Write a run's checkpoint in another form.")
 

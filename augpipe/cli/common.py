@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from augpipe.recipe_names import RECIPE_NAMES
+from augpipe.recipes.names import RECIPE_NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from augpipe.source import Source
+    from augpipe.sources.protocol import Source
 
 DEFAULT_RECIPE = "deep_image"
 
@@ -165,7 +165,7 @@ def decimal_bytes(num: int) -> str:
 @contextmanager
 def telling_of_skip(source: "Source", on_error: OnError) -> Iterator[None]:
     """Where one image of several cannot be used, say how to go on without it."""
-    from augpipe.cli.errors import Failure
+    from augpipe.cli.exit_codes import Failure
     from augpipe.errors import SampleError
 
     try:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import console, progress_bar, say
 from augpipe.cli.demo_train import parallel_table, train_step
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from augpipe.loader import Loader, Numpy
-    from augpipe.recipe import Recipe
-    from augpipe.source import Source
+    from augpipe.recipes.recipe import Recipe
+    from augpipe.sources.protocol import Source
 
 NUM_IMAGES = 1200
 NUM_CLASSES = 5
@@ -39,9 +39,9 @@ def demo(
     """
     from augpipe import recipes
     from augpipe.cli import bench, sample
-    from augpipe.cpu.kernels import start_compiling
     from augpipe.datasets.open import open_source
-    from augpipe.output import OutputFormat
+    from augpipe.native.compile_ahead import start_compiling
+    from augpipe.planning.output_format import OutputFormat
     from augpipe.preview import by_op, draw_sheet, over_epochs
 
     if out.exists() and not out.is_dir():

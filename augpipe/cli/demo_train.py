@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import say
-from augpipe.cli.errors import Failure
+from augpipe.cli.exit_codes import Failure
+from augpipe.validation.plural import count
 
 NUM_RANKS = 2
 EPOCHS = 12

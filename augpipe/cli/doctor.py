@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from augpipe.cli.common import JsonOption, console, print_json
-from augpipe.cli.errors import FAILURE
+from augpipe.cli.exit_codes import FAILURE
 
 if TYPE_CHECKING:
     from rich.console import Console

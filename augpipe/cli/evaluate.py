@@ -21,8 +21,8 @@ from augpipe.cli.common import (
     warn_of_skipped,
     with_skip_bad,
 )
-from augpipe.cli.errors import Failure
-from augpipe.recipe_names import load_recipe
+from augpipe.cli.exit_codes import Failure
+from augpipe.recipes.names import load_recipe
 
 Number = TypeVar("Number", int, float)
 

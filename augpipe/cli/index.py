@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import JsonOption, decimal_bytes, print_json, progress_bar
+from augpipe.validation.plural import count
 
 
 def index(

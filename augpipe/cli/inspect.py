@@ -14,13 +14,13 @@ from augpipe.cli.common import (
     print_json,
     table,
 )
-from augpipe.recipe_names import load_recipe
+from augpipe.recipes.names import load_recipe
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from augpipe.ops import Op
-    from augpipe.recipe import Recipe, View
+    from augpipe.recipes.recipe import Recipe, View
 
 CONTINUOUS = "any number"
 
@@ -92,7 +92,7 @@ def _table(title: str, view: "View") -> "Table":
 
 
 def _fields(op: "Op") -> "Table":
-    from augpipe.checks.documented import given_fields, meanings, value_text
+    from augpipe.validation.documented import given_fields, meanings, value_text
 
     made = table(op.op, "field", "value", "what it means", left=("field", "value", "what it means"))
     for name in given_fields(type(op)):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import OnError, decimal_bytes, progress_bar
-from augpipe.cli.errors import Failure
+from augpipe.cli.exit_codes import Failure
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from augpipe.datasets.prepare.run_plan import RunPlan
     from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
-    from augpipe.source import Source
+    from augpipe.sources.protocol import Source
 
 SourceArgument = Annotated[
     Path,
@@ -109,9 +109,9 @@ def prepare(
     The same source and settings give the same bytes, whatever the workers. A
     run that was stopped, even by kill -9, is finished with --resume.
     """
-    from augpipe.checks.arguments import parse_bytes
     from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales, refuse_with_keep
     from augpipe.datasets.remote.urls import as_url
+    from augpipe.validation.arguments import parse_bytes
 
     changes = {
         "scales": None if scales is None else parse_scales(scales),
@@ -191,7 +191,7 @@ def make_engine(name: EngineName, workers: int | None, ray_address: str | None) 
     Raises:
         ImportError: Ray, and it is not installed.
     """
-    from augpipe.cpu.workers import num_usable_cores
+    from augpipe.native.workers import num_usable_cores
 
     if name == "ray":
         from augpipe.datasets.prepare.ray_engine import RayEngine

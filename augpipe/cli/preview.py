@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import (
     OnErrorOption,
     RecipeOption,
@@ -20,7 +19,8 @@ from augpipe.cli.common import (
     warn_of_skipped,
     with_skip_bad,
 )
-from augpipe.recipe_names import load_schedule
+from augpipe.recipes.names import load_schedule
+from augpipe.validation.plural import count
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from augpipe.cli.common import RECIPE_HELP, ScaleOption, SizeOption, print_json
-from augpipe.recipe_names import load_recipe
+from augpipe.recipes.names import load_recipe
 
 
 def recipe(
@@ -25,6 +25,6 @@ def schema() -> None:
 
     augpipe schema > recipe.schema.json
     """
-    from augpipe.recipe import Recipe
+    from augpipe.recipes.recipe import Recipe
 
     print_json(Recipe.json_schema())

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import SeedOption, progress_bar
-from augpipe.cli.errors import Failure
+from augpipe.cli.exit_codes import Failure
+from augpipe.validation.plural import count
 
 
 def sample(

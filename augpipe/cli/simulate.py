@@ -39,7 +39,7 @@ def simulate(
     numbers = None if ranks is None else _numbers(ranks)
     require_torch("simulating")
     from augpipe.trainer.config.load import load_config
-    from augpipe.trainer.simulate.card import load_card
+    from augpipe.trainer.simulate.cluster_card import load_card
     from augpipe.trainer.simulate.prediction import predict, subject_of, table
 
     run, cluster = load_config(config, overrides or ()), load_card(card)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import (
     JsonOption,
     OnError,
@@ -22,7 +21,8 @@ from augpipe.cli.common import (
     table,
     with_skip_bad,
 )
-from augpipe.cli.errors import FAILURE
+from augpipe.cli.exit_codes import FAILURE
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

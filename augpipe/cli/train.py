@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.errors import Failure
+from augpipe.cli.exit_codes import Failure
 
 
 def train(
@@ -55,7 +55,7 @@ def train(
         else:
             code = launch(str(config), overrides or ())
     except RuntimeError as error:
-        from augpipe.trainer.exchange.errors import SyncError
+        from augpipe.trainer.exchange.exchange_errors import SyncError
         from augpipe.trainer.loop import NotFiniteError, SaveError
         from augpipe.trainer.servers.dispatcher import RunFailed
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import JsonOption, print_json, progress_bar
-from augpipe.cli.errors import FAILURE
+from augpipe.cli.exit_codes import FAILURE
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from augpipe.datasets.shards.manifest import Manifest

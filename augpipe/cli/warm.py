@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from augpipe.checks.plural import count
 from augpipe.cli.common import JsonOption, print_json, progress_bar
+from augpipe.validation.plural import count
 
 
 def warm(
@@ -19,11 +19,11 @@ def warm(
     """
     from rich.progress import MofNCompleteColumn
 
-    from augpipe.cpu.workers import num_usable_cores
     from augpipe.gpu_ops.compiled.cache import find
     from augpipe.gpu_ops.compiled.declared import overloads
     from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_folder
     from augpipe.gpu_ops.compiled.warm import warm
+    from augpipe.native.workers import num_usable_cores
 
     num_before = sum(find(one) is not None for one in overloads())
     folder = kernels_folder()

@@ -9,8 +9,8 @@ import torch
 from augpipe.cache import PixelCache, Reservation
 from augpipe.cuda.failures import allocate
 from augpipe.cuda.streams import Event, Streams
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
-from augpipe.located import LocatedPixels
 
 
 class CacheWriter:

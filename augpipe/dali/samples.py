@@ -9,7 +9,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.recipe import Recipe
+from augpipe.recipes.recipe import Recipe
 
 Numbers = npt.NDArray[Any]
 

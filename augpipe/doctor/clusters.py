@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from augpipe.checks.ray_address import require_ray
 from augpipe.doctor.finding import Finding
+from augpipe.validation.ray_address import require_ray
 
 BRINGS = "training through parameter servers ([servers] of a run's config), and augpipe prepare --engine ray"
 INSTALL = 'pip install "augpipe[ray]"'

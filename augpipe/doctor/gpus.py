@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from augpipe.cuda.device import DeviceError, check_capability, require_device
+from augpipe.cuda.device_name import DeviceError, check_capability, require_device
 from augpipe.cuda.driver import LIBRARY
 from augpipe.cuda.facts import THIS_MACHINE, Facts
 from augpipe.cuda.versions import Version, install_command, supported_capabilities, written

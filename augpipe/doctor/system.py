@@ -10,15 +10,15 @@ from pathlib import Path
 
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
+from augpipe.bench.machine import cpu_name
 from augpipe.cache.budget import available_host_bytes
-from augpipe.cpu.control_groups import cpu_quota, memory_limit
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.doctor.finding import Finding
 from augpipe.gpu_ops.compiled.cache import find as find_kernel
 from augpipe.gpu_ops.compiled.cache import prebuilt_problem
 from augpipe.gpu_ops.compiled.declared import overloads
 from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, PREBUILT, host_level, kernels_folder
-from augpipe.measure.machine import cpu_name
+from augpipe.native.control_groups import cpu_quota, memory_limit
+from augpipe.native.workers import num_usable_cores
 
 _SETS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve": "SVE", "neon": "NEON"}
 _GB = 1e9

@@ -13,7 +13,7 @@ __all__ = ["Imported", "from_albumentations", "from_timm", "from_torchvision"]
 if not TYPE_CHECKING:  # a type checker says itself which names there are not
 
     def __getattr__(name):
-        from augpipe.checks.suggest import missing
+        from augpipe.validation.suggest import missing
 
         raise missing(__name__, name, __all__)
 

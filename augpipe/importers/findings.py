@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from augpipe import ops
-from augpipe.checks.models import FieldError
 from augpipe.ops import Op
-from augpipe.recipe import Recipe
+from augpipe.recipes.recipe import Recipe
+from augpipe.validation.models import FieldError
 
 logger = logging.getLogger("augpipe")
 

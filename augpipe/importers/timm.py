@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.checks.suggest import nearest
 from augpipe.importers.findings import Findings, Imported, channels, erase
-from augpipe.policies.timm import read_name
+from augpipe.policies.timm_policies import read_name
+from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
     "input_size": 224,

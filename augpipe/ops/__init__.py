@@ -75,8 +75,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker says itself which names there are not
 
     def __getattr__(name):
-        from augpipe.checks.suggest import missing
         from augpipe.ops.other_names import ANSWERS
+        from augpipe.validation.suggest import missing
 
         raise missing(__name__, name, __all__, ANSWERS)
 

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
-from augpipe.gpu_ops.image.finish_rows import CONTRAST
+from augpipe.gpu_ops.image.program_rows import CONTRAST
 from augpipe.ops.common_draws import FactorOp, Factors, SwitchOp, is_changed
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.validation.models import told
 
 Float = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.finish_rows import COLOUR_STEP, MATRIX, NONE, TABLE, TABLE_BYTES
+from augpipe.gpu_ops.image.program_rows import COLOUR_STEP, MATRIX, NONE, TABLE, TABLE_BYTES
 
 Float = npt.NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, model_validator
 
-from augpipe.checks.models import broken
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.validation.models import broken
 
 
 class RangesOp(Op):

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import ListOf, told
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, Side, Size, pair
 from augpipe.ops.random_words import RandomWords
+from augpipe.validation.models import ListOf, told
 
 Int = npt.NDArray[np.int64]
 

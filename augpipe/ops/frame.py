@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
-from augpipe.gpu_ops.image.finish_rows import FILL, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import FILL, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.ops.colour_program import ColourStep
 
 Float = npt.NDArray[np.float64]

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.common_draws import FactorOp, RangesOp, factors_within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.validation.models import told
 
 MAX_SHEAR_DEG = 75.0
 """The most that a shear slants an axis; its tangent is 3.7."""

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import ListOf, told
 from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.op import Drawn, Op, Probability, keyed
 from augpipe.ops.random_words import RandomWords
+from augpipe.validation.models import ListOf, told
 
 if TYPE_CHECKING:
     from augpipe.ops.kinds import Ops

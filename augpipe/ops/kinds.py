@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
 
-from augpipe.checks.models import ListOf, broken
-from augpipe.checks.suggest import elsewhere, nearest
 from augpipe.ops.blur import Blur
 from augpipe.ops.colour import (
     Brightness,
@@ -29,6 +27,8 @@ from augpipe.ops.other_names import ANSWERS
 from augpipe.ops.output_frame import Erase, Noise
 from augpipe.ops.perspective import Perspective
 from augpipe.ops.tone import ColorCast, Normalize, Vignette
+from augpipe.validation.models import ListOf, broken
+from augpipe.validation.suggest import elsewhere, nearest
 
 __all__ = ["AllOf", "AnyKind", "AnyOp", "Identity", "OneOf", "Ops", "SomeOf", "is_list"]
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import ListOf, told
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps
+from augpipe.validation.models import ListOf, told
 
 LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
 KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")

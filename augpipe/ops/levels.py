@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
-from augpipe.gpu_ops.image.finish_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
 from augpipe.ops.common_draws import FactorOp, SwitchOp, is_changed
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.validation.models import told
 
 LEVELS = np.arange(256)
 ROUNDING = 1e-6

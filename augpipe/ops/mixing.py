@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ConfigDict, Field, WrapValidator, model_validator
 
-from augpipe.checks.models import Checked, ListOf, refuse_unknown
-from augpipe.checks.suggest import nearest
 from augpipe.ops.kinds import is_list
 from augpipe.ops.op import Probability
+from augpipe.validation.models import Checked, ListOf, refuse_unknown
+from augpipe.validation.suggest import nearest
 
 Float = npt.NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0.0, le=100.0)]

@@ -10,9 +10,9 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from augpipe.checks.models import Checked, refuse_unknown, told
 from augpipe.ops.frame import Frame
 from augpipe.ops.random_words import RandomWords
+from augpipe.validation.models import Checked, refuse_unknown, told
 
 Drawn = dict[str, Any]
 """What an op draws: (n, ..) arrays by name; of a group, its ops' own, too."""

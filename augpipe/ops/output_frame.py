@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.checks.models import told
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps
 from augpipe.ops.tone import Normalize
+from augpipe.validation.models import told
 
 NUM_TRIES = 10
 """Rectangles that are drawn until one fits, as in torchvision's RandomErasing; after them nothing is erased."""

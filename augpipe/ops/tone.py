@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from augpipe.checks.models import told
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.validation.models import told
 
 
 def _for_all(value: Any) -> Any:

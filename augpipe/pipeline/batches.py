@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 from augpipe.batch import Batch
 from augpipe.cache import PixelCache
-from augpipe.cpu.workers import WorkerPool
 from augpipe.mixed_labels import MixedLabels
+from augpipe.native.workers import WorkerPool
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
-from augpipe.pipeline.decode import Decoder
+from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mixing import is_mixed_first, label, plan_mixing
+from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
-from augpipe.source import Labels
+from augpipe.sources.protocol import Labels
 
 TASKS_PER_THREAD = 4
 """Tasks that a stage in pieces is cut into, for each thread; at 16, batches of 32 were measured 5 % slower."""

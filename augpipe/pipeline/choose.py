@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args
 
 from augpipe.cache import PixelCache
 from augpipe.cache.budget import as_cache_bytes
-from augpipe.checks.arguments import check_choice
-from augpipe.cpu.workers import num_usable_cores
-from augpipe.output import Framework, import_torch
+from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.batches import BatchMaker, Output
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.stack_output import StackOutput, stack_for
+from augpipe.planning.output_format import Framework, import_torch
+from augpipe.validation.arguments import check_choice
 
 BackendName = Literal["auto", "native", "dali"]
 CacheName = Literal["off", "device", "host"]
@@ -53,10 +53,10 @@ class Choice:
         if self.cache == "off":
             return None
         if self.cache == "device" and self.is_on_cuda:
-            from augpipe.cache.device import device_cache
+            from augpipe.cache.device_cache import device_cache
 
             return device_cache(num_samples, self.cache_bytes, self.device)
-        from augpipe.cache.host import host_cache
+        from augpipe.cache.host_cache import host_cache
 
         num_sharing = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # torchrun's word for ranks on a machine
         return host_cache(num_samples, self.cache_bytes, num_sharing)
@@ -119,7 +119,7 @@ def choose(
         raise ValueError("pin_memory=True needs a CUDA device, and torch finds none. Leave it out.")
     found: Any = None
     if is_on_cuda:
-        from augpipe.cuda.device import require_device
+        from augpipe.cuda.device_name import require_device
 
         found = require_device(name)
     chosen, reason = _backend(backend, found)

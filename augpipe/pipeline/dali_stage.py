@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import PixelCache
-from augpipe.cpu.workers import WorkerPool
-from augpipe.located import LocatedPixels
+from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.native.workers import WorkerPool
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.samples import Samples
 

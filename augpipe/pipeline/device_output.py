@@ -10,13 +10,13 @@ import torch
 
 from augpipe.cache import PixelCache, Reservation
 from augpipe.cuda.cache_writer import CacheWriter
-from augpipe.cuda.render import DeviceRenderer
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.cuda.staging import StagingBatch, StagingPool
 from augpipe.cuda.streams import streams_of
-from augpipe.located import LocatedPixels
-from augpipe.pipeline.decode import Decoder
+from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.source import Labels, Pixels
+from augpipe.sources.protocol import Labels, Pixels
 
 
 @dataclass(kw_only=True)

@@ -7,14 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from augpipe import order
-from augpipe.checks.plural import count
-from augpipe.order import Place
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Ints, Request
-from augpipe.pipeline.mixing import mixed_block
-from augpipe.recipe import Recipe
-from augpipe.sampling import Sampling
-from augpipe.schedule import Schedule
+from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.schedule import Schedule
+from augpipe.sampling import Sampling, epoch_order
+from augpipe.sampling.epoch_order import Place
+from augpipe.validation.plural import count
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +50,7 @@ class Epochs:
 
     def num_batches(self, consumed: int = 0) -> int:
         """Batches in what is left of an epoch, the same for every rank."""
-        return order.num_batches(self.num_samples - consumed, self.batch_size, self.world_size, self.drop_last)
+        return epoch_order.num_batches(self.num_samples - consumed, self.batch_size, self.world_size, self.drop_last)
 
     def is_over(self, consumed: int) -> bool:
         """Whether an epoch of which so many samples were taken has no more batch."""
@@ -104,7 +103,7 @@ class Epochs:
         """The rank's samples of so many global batches, of which the first one begins at position `first`."""
         ids_at, is_sampled = partial(self._sample_ids, seed, epoch), self.sampling is not None
         num_positions = num_batches * self.batch_size
-        positions = order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
+        positions = epoch_order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
         if not recipe.mixing:
             return Block(epoch, ids_at(positions), positions if is_sampled else None)
         return mixed_block(
@@ -125,9 +124,11 @@ class Epochs:
         if self.sampling is not None:
             return self.sampling.sample_ids(positions, seed, epoch)
         if self.shuffle != "sticky":
-            return order.sample_ids(positions, self.num_samples, seed, epoch, self.shuffle)
+            return epoch_order.sample_ids(positions, self.num_samples, seed, epoch, self.shuffle)
         ids, ranks = np.empty_like(positions), positions % self.world_size
         for rank in np.unique(ranks).tolist():
             own = positions[ranks == rank]
-            ids[ranks == rank] = order.sticky_sample_ids(own, self.num_samples, seed, epoch, rank, self.world_size)
+            ids[ranks == rank] = epoch_order.sticky_sample_ids(
+                own, self.num_samples, seed, epoch, rank, self.world_size
+            )
         return ids

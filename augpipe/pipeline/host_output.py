@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.cpu.buffers import BufferPool
-from augpipe.cpu.render import Scratch, mix, render
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
-from augpipe.output import import_torch
-from augpipe.pipeline.decode import Decoder
+from augpipe.native.buffers import BufferPool
+from augpipe.native.cpu_render import Scratch, mix, render
+from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.source import Labels, Pixels
+from augpipe.planning.output_format import import_torch
+from augpipe.sources.protocol import Labels, Pixels
 
 AT_A_TIME_BYTES = 2**20
 """Bytes of images that a thread decodes before it renders them: about what a core's cache holds. Each call of the

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
-from augpipe.located import LocatedPixels
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.mixed_labels import MixedLabels
-from augpipe.output import OutputFormat
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.stored_image import StoredImage
+from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
-from augpipe.recipe import Recipe
-from augpipe.source import Ints, Labels, Source
+from augpipe.recipes.recipe import Recipe
+from augpipe.sources.protocol import Ints, Labels, Source
 
 Rows = npt.NDArray[np.void]
 

@@ -8,12 +8,12 @@ import numpy.typing as npt
 from augpipe.cache import PixelCache, Sizes
 from augpipe.cache.file_stamps import REMEDY
 from augpipe.cache.pixels import SeenSizes
-from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
 from augpipe.errors import SampleError
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.stored_image import StoredImage, open_image
 from augpipe.planning.plan import refusals
-from augpipe.source import Ints, is_sized, num_parts_of, parts_of, sizes_of, stack_of
+from augpipe.sources.protocol import Ints, is_sized, num_parts_of, parts_of, sizes_of, stack_of
+from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
 MAX_REPLACEMENTS = 1_000
 """How many neighbours of an unusable image are tried before giving up."""

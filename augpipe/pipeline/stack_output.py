@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augpipe.checks.arguments import MAX_INDEXABLE_PIXELS
-from augpipe.cpu.render import render
 from augpipe.gpu_ops.image.pixels import pack_stack
-from augpipe.pipeline.decode import Decoder
+from augpipe.native.cpu_render import render
+from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.host_output import AT_A_TIME_BYTES, HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.planning.plan import refusals
-from augpipe.source import Pixels, stack_of
+from augpipe.sources.protocol import Pixels, stack_of
+from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
 
 class StackOutput(HostOutput):

@@ -7,15 +7,15 @@ from functools import partial
 import numpy as np
 
 from augpipe.cache.row_indexes import RowIndexes
-from augpipe.cpu.render import Scratch, check_image, pack_into
 from augpipe.decoding import Header, decode, probe
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.jpeg import decode_by_libjpeg, decode_region, own_decoder
 from augpipe.errors import SampleError, SourceChangedError
-from augpipe.located import LocatedPixels
+from augpipe.native.cpu_render import Scratch, check_image, pack_into
 from augpipe.planning.plan import refusals
-from augpipe.recipe import Recipe
-from augpipe.source import Pixels, Source
+from augpipe.recipes.recipe import Recipe
+from augpipe.sources.protocol import Pixels, Source
 
 
 @dataclass(kw_only=True, slots=True)

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.finish_rows import AT_STEPS, STEP_BYTES, row_dtype
+from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
-from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR
 
 Rows = npt.NDArray[np.void]
 
@@ -32,7 +32,7 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
 def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
     """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size.
 
-    Where colours take more steps, each is followed by what `gpu_ops.image.finish_rows` holds.
+    Where colours take more steps, each is followed by what `gpu_ops.image.program_rows` holds.
     """
     table: Rows = np.zeros(len(rows), _table_dtype(rows))
     factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn
 from augpipe.ops.random_words import RandomWords, Stream
-from augpipe.planning.mixing import draw_mixing, write_mixing
+from augpipe.planning.mixing_draws import draw_mixing, write_mixing
+from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
-from augpipe.planning.record import BORDERS, MAX_DCT_FACTOR, plan_dtype
-from augpipe.recipe import Recipe, View, check_recipe
+from augpipe.recipes.recipe import Recipe, View, check_recipe
+from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from augpipe.policies.automatic import auto_augment, rand_augment, three_augment, trivial_augment_wide
-from augpipe.policies.timm import timm
+from augpipe.policies.timm_policies import timm
 
 __all__ = ["auto_augment", "rand_augment", "three_augment", "timm", "trivial_augment_wide"]
 
@@ -11,7 +11,7 @@ __all__ = ["auto_augment", "rand_augment", "three_augment", "timm", "trivial_aug
 if not TYPE_CHECKING:  # a type checker says itself which names there are not
 
     def __getattr__(name):
-        from augpipe.checks.suggest import missing
+        from augpipe.validation.suggest import missing
 
         raise missing(__name__, name, __all__)
 

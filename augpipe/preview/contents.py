@@ -8,21 +8,21 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from augpipe import order
 from augpipe.batch import Batch
-from augpipe.checks.arguments import as_count, as_epoch, as_seed
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.output import OutputFormat
+from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
-from augpipe.pipeline.mixing import mixed_block
-from augpipe.recipe import Recipe, View
-from augpipe.recipe_names import as_schedule
-from augpipe.schedule import Schedule
-from augpipe.source import Pixels, Source
+from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.planning.output_format import OutputFormat
+from augpipe.recipes.names import as_schedule
+from augpipe.recipes.recipe import Recipe, View
+from augpipe.recipes.schedule import Schedule
+from augpipe.sampling import epoch_order
+from augpipe.sources.protocol import Pixels, Source
+from augpipe.validation.arguments import as_count, as_epoch, as_seed
 
 ORIGINAL = "original"
 
@@ -230,7 +230,7 @@ def _first_batches(
     if num < 1:
         raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
     positions = np.arange(min(rows, num), dtype=np.int64)
-    ids = order.sample_ids(positions, num, seed, epoch, shuffle=True)
+    ids = epoch_order.sample_ids(positions, num, seed, epoch, shuffle=True)
     batches: dict[int, Batch] = {}
     skipped: dict[int, str] = {}
     for batch, problems in _batches(source, recipe, [(epoch, int(i)) for i in ids], seed, skips_bad=skips_bad):
@@ -270,7 +270,7 @@ def _blocks(wanted: Sequence[tuple[int, int]]) -> Iterator[Block]:
 def _mixed_blocks(num: int, recipe: Recipe, wanted: Sequence[tuple[int, int]], seed: int) -> Iterator[Block]:
     """Each sample with the partner that it has in a shuffled epoch of all `num` samples."""
     orders = {
-        epoch: order.sample_ids(np.arange(num, dtype=np.int64), num, seed, epoch, shuffle=True)
+        epoch: epoch_order.sample_ids(np.arange(num, dtype=np.int64), num, seed, epoch, shuffle=True)
         for epoch in {epoch for epoch, _ in wanted}
     }
     for epoch, sample_id in wanted:

@@ -15,7 +15,7 @@ from augpipe.preview.layout import (
     SheetImage,
     arrange,
 )
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 
 Colour = tuple[int, int, int]
 

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from augpipe.checks.models import explain
 from augpipe.datasets.metadata.names import printable
+from augpipe.validation.models import explain
 
 _TEMPLATE_FIELD = re.compile(r"[0-9]|line|n|value")
 _TEMPLATE_FORM = re.compile(r"|basename|first|0[1-9]")

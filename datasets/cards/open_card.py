@@ -4,14 +4,14 @@ import os
 import warnings
 from typing import NoReturn
 
-from augpipe.checks.plural import count
 from augpipe.datasets.cards.card import AnyWay, Card, CifarWay, IdxWay, load_card
-from augpipe.datasets.cards.source import CardSource, classes_of
+from augpipe.datasets.cards.card_source import CardSource, classes_of
 from augpipe.datasets.cards.tree import Tree
 from augpipe.datasets.formats.cifar import CifarSource
 from augpipe.datasets.formats.idx import IdxSource
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
+from augpipe.validation.plural import count
 
 
 def open_card(

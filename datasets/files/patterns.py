@@ -5,8 +5,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from augpipe.checks.plural import count
 from augpipe.datasets.metadata.names import listed, printable
+from augpipe.validation.plural import count
 
 MAX_FILES = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")

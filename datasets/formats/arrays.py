@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
-from augpipe.source import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, as_label_rows
 
 Pixels = npt.NDArray[np.uint8]
 

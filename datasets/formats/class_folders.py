@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.splits import remedy, splits_among
 from augpipe.datasets.metadata.names import listed, printable
+from augpipe.validation.plural import count
 
 _UNREAD = frozenset(
     ".heic .heif .avif .jxl .jp2 .j2k .dng .cr2 .cr3 .nef .arw .raf .orf .rw2 .psd .exr .ppm .pgm .pbm .tga".split()

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, NoReturn, TextIO
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
 from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns
 from augpipe.datasets.metadata.label_rows import LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.validation.plural import count
 
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
 _NUM_CHECKED = 100

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import absolute
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
 from augpipe.datasets.files.splits import chosen, split_of
@@ -21,6 +20,7 @@ from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
+from augpipe.validation.plural import count
 
 
 class FolderSource(FileSource):

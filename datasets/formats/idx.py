@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import digest_of_files
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import checked_numbers
 from augpipe.datasets.metadata.names import printable
+from augpipe.validation.plural import count
 
 Pixels = npt.NDArray[np.uint8]
 

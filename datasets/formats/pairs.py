@@ -11,7 +11,7 @@ from augpipe.datasets.files.image_files import FileSource, read_file
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import NameTable, printable
-from augpipe.source import Labels, Pixels
+from augpipe.sources.protocol import Labels, Pixels
 
 _UNSEEN = -2
 """In place of a label that the data set was not asked for yet."""
@@ -97,7 +97,7 @@ class MapStyleSource(LabelledSource):
             return read_file(os.fspath(image))
         if isinstance(image, bytes | bytearray | memoryview):
             return bytes(image)
-        from augpipe.transform.inputs import as_array, as_known  # the kernels come with it: not for opening alone
+        from augpipe.augment_call.inputs import as_array, as_known  # the kernels come with it: not for opening alone
 
         try:
             return as_array(as_known(image, sample_id), sample_id)

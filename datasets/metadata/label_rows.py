@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.metadata.labels import MAX_FLOAT32, LabelColumn, as_number
-from augpipe.source import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.validation.plural import count
 
 COLUMN_PREFIX = "label_"
 """What the columns of a list begin with that together are its labels, where no column is called label."""

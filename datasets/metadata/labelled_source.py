@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
-from augpipe.source import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.validation.plural import count
 
 
 class LabelledSource(ABC):

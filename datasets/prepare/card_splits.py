@@ -7,7 +7,7 @@ from augpipe.datasets.cards.card import Card
 from augpipe.datasets.cards.open_card import find_way, open_card
 from augpipe.datasets.files.image_files import FileSource
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 
 def open_splits(

@@ -20,7 +20,7 @@ from augpipe.datasets.shards.ustar import sample_key
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.errors import SampleError, SourceChangedError
-from augpipe.source import Labels, Source, label_width_of, labels_of
+from augpipe.sources.protocol import Labels, Source, label_width_of, labels_of
 
 _MACHINE_TROUBLE = frozenset(
     [

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.run_plan import RunPlan
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 MOST_ATTEMPTS = 3
 """How often a chunk is begun whose workers die: once may be bad luck, such as memory that another program took."""

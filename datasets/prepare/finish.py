@@ -15,7 +15,7 @@ from augpipe.datasets.prepare.report import write_report
 from augpipe.datasets.prepare.run_plan import RunPlan
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
-from augpipe.source import Source, label_width_of, labels_of
+from augpipe.sources.protocol import Source, label_width_of, labels_of
 
 REJECTS_NAME = "rejects.csv"
 REPORT_NAME = "report.html"

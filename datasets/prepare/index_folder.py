@@ -4,8 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from augpipe.checks.arguments import as_num_threads
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.files.atomic import sync_folder
 from augpipe.datasets.files.image_files import read_file
 from augpipe.datasets.files.lock import lock_file
@@ -15,6 +13,8 @@ from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.stats.collect import map_chunks
 from augpipe.decoding import MAX_PIXELS, probe
 from augpipe.decoding.row_index import row_index_of
+from augpipe.native.workers import num_usable_cores
+from augpipe.validation.arguments import as_num_threads
 
 PARTIAL_NAME = f"{INDEX_NAME}.partial"
 """What a run that was stopped has left, and the next one goes on with."""

@@ -10,7 +10,7 @@ from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.prepare.chunk import ChunkResult, ChunkTask, prepare_chunk
 from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.index import index_path
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 
 def complete_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = lambda: None) -> None:

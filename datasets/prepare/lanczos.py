@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 
 _LOBES = 3.0
 _BITS = 22

@@ -14,7 +14,7 @@ from typing import IO, Any, NoReturn
 
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.engine_protocol import Attempts, Watcher
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 _SHOWN_BYTES = 2_000
 

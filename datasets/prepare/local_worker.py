@@ -12,7 +12,7 @@ from typing import Any
 
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.journal import complete_chunk
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 _TOLD_EVERY_S = 0.1
 

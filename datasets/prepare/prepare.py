@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
@@ -35,7 +34,8 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.source import Source, is_source
+from augpipe.native.workers import num_usable_cores
+from augpipe.sources.protocol import Source, is_source
 
 
 def prepare(

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from augpipe.checks.ray_address import check_reachable, join, require_ray
 from augpipe.datasets.prepare.chunk import ChunkTask
 from augpipe.datasets.prepare.engine_protocol import Attempts, Watcher
 from augpipe.datasets.prepare.journal import complete_chunk
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
+from augpipe.validation.ray_address import check_reachable, join, require_ray
 
 _REMEDY = "leave --ray-address out for a cluster of this machine alone"
 

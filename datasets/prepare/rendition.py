@@ -13,7 +13,7 @@ from augpipe.datasets.shards.encode import MAX_SIDE, encode_jpeg
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES
 from augpipe.decoding import decode, probe
 from augpipe.decoding.row_index import row_index_of
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 
 NOTHING_TO_KEEP = "it is an array, and keep packs files as they are: leave keep out, and arrays become JPEGs"
 LEAST_GAIN = 0.9

@@ -7,7 +7,6 @@ from html import escape
 
 from PIL import Image
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.page import html_image, html_page, html_table
 from augpipe.datasets.prepare.chunk import Reject
@@ -15,6 +14,7 @@ from augpipe.datasets.prepare.tally import Tally
 from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.validation.plural import count
 
 _NUM_SAMPLES = 24
 _THUMBNAIL = (240, 160)

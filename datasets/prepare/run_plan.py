@@ -13,7 +13,7 @@ from augpipe import __version__
 from augpipe.datasets.prepare.chunk import prepare_sample, short_name
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.manifest import Written
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 _NUM_TRIED = 32
 """Images that are prepared to see how long a shard gets: a few tenths of a second."""

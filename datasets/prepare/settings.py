@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from augpipe.checks.models import Checked, told
 from augpipe.datasets.shards.encode import MAX_SIDE, Subsampling
 from augpipe.decoding import MAX_PIXELS
+from augpipe.validation.models import Checked, told
 
 FULL = "full"
 Originals = Literal["auto", "always", "never"]

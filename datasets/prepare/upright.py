@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageFile
 
-from augpipe.cpu.render import check_image
 from augpipe.datasets.prepare.profiles import BadProfileError, jpeg_profile, tiff_profile, to_srgb
 from augpipe.decoding import Header, decode, probe
 from augpipe.decoding.header import check_size
 from augpipe.decoding.jpeg import check_codes, read_frame
 from augpipe.decoding.orientation import upright
 from augpipe.decoding.pillow import PILLOW_ERRORS, decode_stored, open_pillow
-from augpipe.source import Pixels
+from augpipe.native.cpu_render import check_image
+from augpipe.sources.protocol import Pixels
 
 _GRAY_MODES = frozenset(["1", "L", "LA", "I;16", "I;16L", "I;16B", "I;16N"])
 

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from augpipe.datasets.remote.disk_cache import DiskCache
-from augpipe.datasets.remote.errors import RemoteError
 from augpipe.datasets.remote.filesystem import RemoteFileSystem
+from augpipe.datasets.remote.remote_error import RemoteError
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import is_http, shown
 from augpipe.errors import SourceChangedError

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from augpipe.datasets.remote.errors import LastingError, PassingError, reason_of
 from augpipe.datasets.remote.http import Answer, client_options, fetch_part, fetch_whole
+from augpipe.datasets.remote.remote_error import LastingError, PassingError, reason_of
 from augpipe.datasets.remote.retry import with_retries
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import is_http, protocol_of, shown

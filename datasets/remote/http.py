@@ -8,7 +8,7 @@ import errno
 import re
 from typing import Any, NamedTuple
 
-from augpipe.datasets.remote.errors import LastingError, PassingError, reason_of
+from augpipe.datasets.remote.remote_error import LastingError, PassingError, reason_of
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
 

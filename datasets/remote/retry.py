@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from augpipe.datasets.remote.errors import LastingError, PassingError, RemoteError
+from augpipe.datasets.remote.remote_error import LastingError, PassingError, RemoteError
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
 

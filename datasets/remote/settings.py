@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from augpipe.checks.arguments import parse_bytes
-from augpipe.checks.models import Checked
+from augpipe.validation.arguments import parse_bytes
+from augpipe.validation.models import Checked
 
 CACHE_VARIABLE = "AUGPIPE_REMOTE_CACHE"
 BYTES_VARIABLE = "AUGPIPE_REMOTE_CACHE_BYTES"

@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.shards.check_sample import (
     FILES_OF_A_SAMPLE,
@@ -23,7 +22,8 @@ from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
-from augpipe.source import Labels
+from augpipe.sources.protocol import Labels
+from augpipe.validation.plural import count
 
 _CHUNK_BYTES = 1 << 20
 

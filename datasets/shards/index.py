@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.descriptors import open_regular
 from augpipe.datasets.files.mapped import map_file, will_need
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.shards.ustar import MAX_KEY_BYTES, check_key
 from augpipe.decoding.header import Format
-from augpipe.source import Labels
+from augpipe.sources.protocol import Labels
+from augpipe.validation.plural import count
 
 MAGIC = b"AUGPIDX\0"
 VERSION = 2

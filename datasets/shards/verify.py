@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.check_shard import Fault, ShardCheck, ShardReport
 from augpipe.datasets.shards.index import index_path
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, Manifest, Scale
+from augpipe.native.workers import num_usable_cores
 
 __all__ = ["Fault", "verify"]
 

@@ -18,7 +18,7 @@ from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
 from augpipe.decoding.header import Format
 from augpipe.decoding.probe import format_of
-from augpipe.source import Labels
+from augpipe.sources.protocol import Labels
 
 MAX_IMAGE_BYTES = 1 << 28
 """A longer image is refused: it would have more pixels than are decoded (`augpipe.decoding.MAX_PIXELS`)."""

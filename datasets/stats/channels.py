@@ -7,7 +7,7 @@ import numpy as np
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.jit import kernel
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 
 _BLOCK_PX = 65_536
 """Pixels whose squares of 8 bits add up in 32."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from augpipe import recipes
-from augpipe.cpu.render import Scratch
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.datasets.stats.fingerprints import FINGERPRINT, fingerprint, perceptual_hash
 from augpipe.datasets.stats.sums import FormatSums, Sums, Unusable, merge_all
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
+from augpipe.native.cpu_render import Scratch
 from augpipe.pipeline.stored_image import StoredImage, open_image
-from augpipe.source import Pixels, Source
+from augpipe.sources.protocol import Pixels, Source
 
 _NOTHING = recipes.none()
 """Every image can be used with it."""

@@ -10,9 +10,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.arguments import as_num_threads
-from augpipe.cpu.render import Scratch
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.stats.chunk import decode_sample, measure_chunk
 from augpipe.datasets.stats.duplicates import find_duplicates
 from augpipe.datasets.stats.fingerprints import has_image_hash, pixel_digest
@@ -20,7 +17,10 @@ from augpipe.datasets.stats.label_numbers import WithoutLabels, label_numbers
 from augpipe.datasets.stats.statistics import Statistics
 from augpipe.datasets.stats.sums import Sums, merge_all
 from augpipe.decoding import MAX_PIXELS
-from augpipe.source import Source
+from augpipe.native.cpu_render import Scratch
+from augpipe.native.workers import num_usable_cores
+from augpipe.sources.protocol import Source
+from augpipe.validation.arguments import as_num_threads
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many images of it are done, and of how many."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.stats.fingerprints import MAX_DISTANCE, NUM_BITS, Fingerprints
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 
 Kind = Literal["same_bytes", "same_pixels", "look_alike"]
 PixelDigests = Callable[[Sequence[int]], npt.NDArray[np.uint64]]

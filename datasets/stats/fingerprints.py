@@ -9,7 +9,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from augpipe.datasets.stats.channels import ChannelSums
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 
 FINGERPRINT = np.dtype(
     [

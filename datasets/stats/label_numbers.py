@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.source import Ints, Pixels, Source, label_width_of, labels_of
+from augpipe.sources.protocol import Ints, Pixels, Source, label_width_of, labels_of
 
 _CHUNK = 65_536
 """Samples whose labels are looked up at once."""

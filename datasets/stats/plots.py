@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from augpipe.checks.plural import count
-from augpipe.cpu.render import Scratch
 from augpipe.datasets.stats.chunk import decode_sample
 from augpipe.datasets.stats.duplicates import Group, class_name
 from augpipe.datasets.stats.statistics import Distribution, Statistics
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
-from augpipe.source import Source
+from augpipe.native.cpu_render import Scratch
+from augpipe.sources.protocol import Source
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from augpipe.cpu.workers import num_usable_cores
 from augpipe.datasets.metadata.names import listed
 from augpipe.datasets.synthetic.processes import draw_in_processes
 from augpipe.datasets.synthetic.scene import draw_scene
 from augpipe.datasets.synthetic.shapes import KINDS
+from augpipe.native.workers import num_usable_cores
 
 SETTINGS_FILE = "sample.json"
 """Lies in the dataset's folder and says how it was made."""

@@ -9,7 +9,8 @@ from llvmlite.binding import get_host_cpu_features
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.gpu_ops.jpeg.decode import SMALL, decode_region
+from augpipe.gpu_ops.jpeg.decode_and_render import RESULT, render_files
+from augpipe.gpu_ops.jpeg.decode_region import SMALL, decode_region
 from augpipe.gpu_ops.jpeg.entropy import READER_ITEMS
 from augpipe.gpu_ops.jpeg.header import FRAME_ITEMS, HEIGHT, LEFT, MAY_BE_TURNED, TAKEN, WIDTH, read_header
 from augpipe.gpu_ops.jpeg.huffman import NUM_TABLES, PAIR_BITS, SKIP_BITS, SYMBOL_BITS
@@ -25,7 +26,6 @@ from augpipe.gpu_ops.jpeg.layout import (
     STUFFED,
 )
 from augpipe.gpu_ops.jpeg.points import KNOWN_ITEMS, POINTS_A_ROW
-from augpipe.gpu_ops.jpeg.render import RESULT, render_files
 from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS
 
 HAS_WIDE_VECTORS = bool(get_host_cpu_features().get("avx2"))

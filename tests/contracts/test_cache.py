@@ -175,7 +175,7 @@ def test_memory_that_is_refused(
         return empty(*args, **options)
 
     on_device = backend.is_device and cache == "device"
-    monkeypatch.setattr("augpipe.cache.host.host_segment", refuse)
+    monkeypatch.setattr("augpipe.cache.host_cache.host_segment", refuse)
     monkeypatch.setattr(torch, "empty", refuse_on_device)
     loader = backend.loader(recipe=CENTRE, cache=cache)
     assert backend.assert_as_plain(loader, plain(recipe=CENTRE)) == NUM

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from augpipe.trainer.checkpoint import Checkpoint, DamagedError, Saver, agree_on_newest
 from augpipe.trainer.checkpoint.save import Copied
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
-from augpipe.trainer.loop.network import make_average
+from augpipe.trainer.loop.run_network import make_average
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.models.finetune import trainable
 from augpipe.trainer.optim.optimizer import make_optimizer

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.parallel import Split, build_split, cross_entropy, make_mesh
 from augpipe.trainer.strategies import strategy

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from augpipe.trainer.loop.network import set_dropout
+from augpipe.trainer.loop.run_network import set_dropout
 from augpipe.trainer.models.finetune import trainable
 from augpipe.trainer.models.weights import load_weights
 from augpipe.trainer.parallel import Split, build_split, make_mesh, split

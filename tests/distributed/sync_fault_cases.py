@@ -18,7 +18,7 @@ from augpipe.trainer import butterfly_hook, codec
 from augpipe.trainer.exchange import MODES, Bucket, Exchange, butterfly
 from augpipe.trainer.exchange.ranks import own_group
 from augpipe.trainer.strategies import SyncError
-from augpipe.trainer.strategies import build as build_module
+from augpipe.trainer.strategies import build_strategy as build_module
 from tests.distributed.sync_models import batches, build, network, train_step
 
 

@@ -355,8 +355,8 @@ PAGES = {
                 "plain.classes == ('0', '1') and named.classes == ('ant', 'bird') and named.read(1)",
                 "numbers.labels().tolist() == [[0, 1, 0.5], [1, 1, 0.5]] and unlabelled.label(1) == -1",
             ),
-            "from augpipe.datasets.formats.tar.source": ("len(loader.source) == 147",),
-            "class Mine": ("__import__('augpipe.source').source.is_source(Mine())",),
+            "from augpipe.datasets.formats.tar.tar_source": ("len(loader.source) == 147",),
+            "class Mine": ("__import__('augpipe.sources.protocol').source.is_source(Mine())",),
         },
     ),
     "docs/start.md": Page(

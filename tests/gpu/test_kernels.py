@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from augpipe import Augment, Plan, Recipe, ops, plan, recipes
-from augpipe.cuda.render import DeviceRenderer
-from augpipe.output import OutputFormat
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.output_format import OutputFormat
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
 from tests.parity.table import CASES, TABLE_CASES, recipes_of

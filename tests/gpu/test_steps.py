@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from augpipe.trainer.config import make_config
-from augpipe.trainer.loop.network import check_input
 from augpipe.trainer.loop.precision import make_scaler
+from augpipe.trainer.loop.run_network import check_input
 from augpipe.trainer.loop.step import Step, UpdateBatches
 from augpipe.trainer.models import build, names
 from augpipe.trainer.strategies import strategy

@@ -20,7 +20,10 @@ MAY_IMPORT = {
 }
 KNOWN_CIRCLES = [
     {"trainer/strategies", "trainer/strategies/lazy"},  # what builds a strategy lies beside what lazy uses
-    {"augpipe/importers", "augpipe/recipe.py"},  # Recipe.from_torchvision loads what makes recipes when it is called
+    {
+        "augpipe/importers",
+        "augpipe/recipes/recipe.py",
+    },  # Recipe.from_torchvision loads what makes recipes when it is called
 ]
 GPU_OPS_NEEDS = {"numpy", "numba", "llvmlite"}  # llvmlite is the half of numba that writes machine code
 MACHINE_CODE, MACHINE_CODE_NEEDS = Path("gpu_ops/cuda/machine_code.py"), {"cuda"}  # the half of numba-cuda that runs it
@@ -190,8 +193,8 @@ def test_no_folders_import_each_other() -> None:
 
 def test_a_circle_of_folders_is_seen() -> None:
     sources = {
-        Path("datasets/open.py"): "from augpipe.datasets.shards.source import ShardSource",
-        Path("datasets/shards/source.py"): "from augpipe.datasets.files import atomic",
+        Path("datasets/open.py"): "from augpipe.datasets.shards.shard_source import ShardSource",
+        Path("datasets/shards/shard_source.py"): "from augpipe.datasets.files import atomic",
         Path("datasets/files/atomic.py"): "import os",
     }
     assert circles(nodes_of(sources)) == []
@@ -239,7 +242,7 @@ def test_an_import_the_wrong_way_is_seen(path: str, source: str) -> None:
         ("augpipe/loader.py", "def f():\n    from augpipe.datasets.formats.folder import FolderSource"),
         ("augpipe/cli/app.py", "from augpipe.datasets.formats.folder import FolderSource"),
         ("augpipe/cli/app.py", "def f():\n    from augpipe.trainer.launch import launch"),
-        ("datasets/formats/folder.py", "from augpipe.source import Source"),
+        ("datasets/formats/folder.py", "from augpipe.sources.protocol import Source"),
         ("trainer/loop.py", "import augpipe.gpu_ops.codec, augpipe.datasets.formats.folder, augpipe.loader"),
     ],
 )

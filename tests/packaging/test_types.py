@@ -149,10 +149,10 @@ def test_an_editable_install_adds_one_folder_with_nothing_but_augpipe(user: User
     ended = subprocess.run([user.python, "-c", names], cwd=user.folder, capture_output=True, text=True, timeout=60)
     # files go by one name, however the package was found: kernels are kept by it
     assert ended.stdout.split() == [str(folder / "augpipe/__init__.py"), "None", "None"], ended.stderr
-    code = "import augpipe.recipe, augpipe.gpu_ops.jit as jit; print(augpipe.recipe.__file__, jit.__file__)"
+    code = "import augpipe.loader as loader, augpipe.gpu_ops.jit as jit; print(loader.__file__, jit.__file__)"
     ended = subprocess.run([user.python, "-c", code], cwd=user.folder, capture_output=True, text=True, timeout=60)
     package = folder.parent / "augpipe"
-    assert ended.stdout.split() == [str(package / "recipe.py"), str(package / "gpu_ops/jit.py")], ended.stderr
+    assert ended.stdout.split() == [str(package / "loader.py"), str(package / "gpu_ops/jit.py")], ended.stderr
 
 
 def test_users_without_torch_can_check_their_code(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.cpu.render import Scratch, as_rgbx, render
-from augpipe.gpu_ops.image.finish import finish_images
-from augpipe.gpu_ops.image.finish_rows import FIRST_LOOK, TABLE, as_bytes
+from augpipe.gpu_ops.image.program import finish_images
+from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, TABLE, as_bytes
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.output import OutputFormat
+from augpipe.native.cpu_render import Scratch, as_rgbx, render
+from augpipe.planning.output_format import OutputFormat
 
 Rows = npt.NDArray[np.void]
 Images = npt.NDArray[np.float32]

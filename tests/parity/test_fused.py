@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, ops, plan
-from augpipe.recipe import Border
+from augpipe.recipes.recipe import Border
 from tests.parity.by_pillow import BY_PILLOW
 from tests.parity.images import noise
 from tests.parity.oracle import averaged, interpolated

@@ -8,7 +8,7 @@ from PIL import Image
 from scipy import ndimage
 
 from augpipe import Augment, Recipe, ops, plan
-from augpipe.recipe import Border
+from augpipe.recipes.recipe import Border
 from tests.parity.images import Pixels, noise, smooth
 
 TILE = noise(64, 64, seed=8)

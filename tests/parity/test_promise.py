@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from augpipe import Recipe, ops, plan
-from augpipe.gpu_ops.image.finish import finish_images
-from augpipe.gpu_ops.image.finish_rows import FIRST_LOOK, TABLE, as_bytes
+from augpipe.gpu_ops.image.program import finish_images
+from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, TABLE, as_bytes
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.by_pillow import BY_PILLOW

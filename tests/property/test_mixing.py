@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augpipe import Recipe, ops, order
-from augpipe.pipeline.mixing import mixed_block
+from augpipe import Recipe, ops
+from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.sampling import epoch_order
 
 MIXED = Recipe(ops=(ops.CenterCrop(size=8),), mixing=(ops.MixUp(p=0.3), ops.CutMix(p=0.4)))
 
@@ -13,13 +14,13 @@ MIXED = Recipe(ops=(ops.CenterCrop(size=8),), mixing=(ops.MixUp(p=0.3), ops.CutM
 @given(num=st.integers(1, 1000))
 def test_partners_are_a_permutation_without_fixed_points(num: int) -> None:
     positions = np.arange(num)
-    partners = order.partners(positions, num)
+    partners = epoch_order.partners(positions, num)
     assert sorted(partners.tolist()) == positions.tolist()
     assert num == 1 or (partners != positions).all()
     whole = num - num % 64 - (64 if num % 64 == 1 and num > 1 else 0)
     assert (partners[:whole] == positions[:whole] ^ 32).all()
     some = positions[num // 3 :: 5]
-    assert (order.partners(some, num) == partners[some]).all()
+    assert (epoch_order.partners(some, num) == partners[some]).all()
 
 
 @given(
@@ -33,8 +34,8 @@ def test_every_batch_holds_the_partners_that_it_needs(
     num: int, batch_size: int, world_size: int, rank: int, is_sampled: bool
 ) -> None:
     rank %= world_size
-    num_batches = order.num_batches(num, batch_size, world_size, False)
-    positions = order.rank_positions(0, num, num_batches * batch_size, rank, world_size)
+    num_batches = epoch_order.num_batches(num, batch_size, world_size, False)
+    positions = epoch_order.rank_positions(0, num, num_batches * batch_size, rank, world_size)
 
     def ids_at(wanted: np.ndarray) -> np.ndarray:
         return 1000 + 3 * wanted
@@ -62,7 +63,7 @@ def test_every_batch_holds_the_partners_that_it_needs(
         seen += ids[:num_own].tolist()
         is_mixed = drawn["kind"] > 0
         assert not is_mixed[num_own:].any()
-        wanted = ids_at(order.partners((ids - 1000) // 3, num))
+        wanted = ids_at(epoch_order.partners((ids - 1000) // 3, num))
         assert (places[is_mixed] >= 0).all() and (ids[places[is_mixed]] == wanted[is_mixed]).all()
         guests = places[is_mixed][places[is_mixed] >= num_own]
         assert sorted(guests.tolist()) == list(range(num_own, len(ids)))  # each for one sample alone
@@ -75,7 +76,7 @@ def test_every_batch_holds_the_partners_that_it_needs(
 def test_the_usual_sizes_need_no_guests(world_size: int, batch_size: int) -> None:
     num = 2 * batch_size * world_size
     for rank in (0, world_size - 1):
-        positions = order.rank_positions(0, num, 2 * batch_size, rank, world_size)
+        positions = epoch_order.rank_positions(0, num, 2 * batch_size, rank, world_size)
         options = {"num_positions": num, "num_batches": 2, "batch_size": batch_size, "world_size": world_size}
         block = mixed_block(MIXED, 1, 0, positions, **options, ids_at=lambda ids: ids, is_sampled=False)
         assert len(block.sample_ids) == len(positions)

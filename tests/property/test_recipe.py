@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, View, ops, plan
-from augpipe.recipe import Border
+from augpipe.recipes.recipe import Border
 from tests.parity.images import noise
 from tests.parity.schema import problems
 from tests.parity.strategies import AFFINE, ANY_OP, BORDERS, FLIPS, LENSES, ROTATIONS, chains, ranges, recipes

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augpipe import Augment, Loader, Recipe, order
+from augpipe import Augment, Loader, Recipe
 from augpipe.planning.kernel_rows import dct_factors
+from augpipe.sampling import epoch_order
 from tests.augpipe.loader.loader_sources import (
     CONTINUOUS,
     MODERN,
@@ -120,10 +121,13 @@ worlds = st.integers(1, 9)
 
 def positions(num: int, first: int, batch_size: int, world_size: int, drop_last: bool) -> list[list[list[int]]]:
     """rank -> batch -> positions, as the loader asks for them from `first` on."""
-    batches = order.num_batches(num - first, batch_size, world_size, drop_last)
+    batches = epoch_order.num_batches(num - first, batch_size, world_size, drop_last)
     step = batch_size * world_size
     return [
-        [order.rank_positions(first + i * step, num, batch_size, rank, world_size).tolist() for i in range(batches)]
+        [
+            epoch_order.rank_positions(first + i * step, num, batch_size, rank, world_size).tolist()
+            for i in range(batches)
+        ]
         for rank in range(world_size)
     ]
 
@@ -155,5 +159,5 @@ def test_any_chain_of_resumes_sees_each_sample_once(num: int, cuts: list[tuple[i
         ranks = positions(num, consumed, batch_size, world_size, drop_last=False)
         seen += [place for rank in ranks for batch in rank[:num_batches] for place in batch]
         consumed = min(num, consumed + batch_size * world_size * num_batches)
-    ids = order.sample_ids(np.array(seen, np.int64), num, 7, 1, shuffle)
+    ids = epoch_order.sample_ids(np.array(seen, np.int64), num, 7, 1, shuffle)
     assert sorted(ids.tolist()) == list(range(num))

@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augpipe import order
-from augpipe.alias_table import AliasTable
-from augpipe.sampling import ClassBalanced, Mixture, Repeated, Sampler, Weighted
+from augpipe.sampling import ClassBalanced, Mixture, Repeated, Sampler, Weighted, epoch_order
+from augpipe.sampling.alias_table import AliasTable
 from augpipe.sources import Concat
-from tests.augpipe.loader.test_sampling import Numbers
+from tests.augpipe.sampling.test_samplers import Numbers
 
 SEED, EPOCH = 11, 2**32 - 1
 
@@ -49,7 +48,7 @@ def test_any_chain_of_resumes_sees_the_epoch_of_one_rank(given_: Any, cuts: list
             if consumed >= num:
                 break
             for rank in range(world_size):
-                places = order.rank_positions(consumed, num, batch_size, rank, world_size)
+                places = epoch_order.rank_positions(consumed, num, batch_size, rank, world_size)
                 seen[places] = sampler.bind(source).sample_ids(places, SEED, EPOCH)
             consumed = min(num, consumed + batch_size * world_size)
     assert seen.tolist() == whole.tolist()

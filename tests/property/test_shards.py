@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from augpipe.datasets.shards.index import ShardIndex
 from augpipe.datasets.shards.manifest import Manifest, Scale
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.ustar import check_key, sample_key
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.shards.writer import ShardWriter

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 
 counts = st.integers(1, 400)
 sides = st.integers(1, 40)
@@ -27,9 +27,9 @@ def batches(
     """A rank's samples, batch by batch, from global position `first` on, as the loader asks for them."""
     step = batch_size * world_size
     found = []
-    for number in range(order.num_batches(num - first, batch_size, world_size, drop_last)):
-        positions = order.rank_positions(first + number * step, num, batch_size, rank, world_size)
-        found.append(order.sticky_sample_ids(positions, num, seed, epoch, rank, world_size).tolist())
+    for number in range(epoch_order.num_batches(num - first, batch_size, world_size, drop_last)):
+        positions = epoch_order.rank_positions(first + number * step, num, batch_size, rank, world_size)
+        found.append(epoch_order.sticky_sample_ids(positions, num, seed, epoch, rank, world_size).tolist())
     return found
 
 
@@ -47,7 +47,7 @@ def test_ranks_share_out_the_epoch(num: int, seed: int, epoch: int, world_size: 
         assert sum(lengths) > 0
     for rank, found in enumerate(ranks):
         plain = [
-            order.rank_positions(i * batch_size * world_size, num, batch_size, rank, world_size)
+            epoch_order.rank_positions(i * batch_size * world_size, num, batch_size, rank, world_size)
             for i in range(len(found))
         ]
         assert [len(batch) for batch in found] == [len(positions) for positions in plain]
@@ -115,8 +115,10 @@ def test_any_position_stands_for_itself(num: int, seed: int, epoch: int, world_s
     owned = len(range(rank, num, world_size))
     places = np.array(data.draw(st.lists(st.integers(0, owned - 1), min_size=1, max_size=20), label="places"))
     positions = places * world_size + rank
-    ids = order.sticky_sample_ids(positions, num, seed, epoch, rank, world_size)
+    ids = epoch_order.sticky_sample_ids(positions, num, seed, epoch, rank, world_size)
     assert np.all(ids % world_size == rank) and ids.min() >= 0 and ids.max() < num
-    alone = [order.sticky_sample_ids(positions[[i]], num, seed, epoch, rank, world_size)[0] for i in range(len(ids))]
+    alone = [
+        epoch_order.sticky_sample_ids(positions[[i]], num, seed, epoch, rank, world_size)[0] for i in range(len(ids))
+    ]
     assert ids.tolist() == alone
     assert len(set(ids.tolist())) == len(set(places.tolist()))

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from augpipe import Augment, Recipe, plan, recipes
-from augpipe.cuda.render import DeviceRenderer
+from augpipe.augment_call import inputs
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.nn import AugmentModule
 from augpipe.ops import CenterCrop, Flip, Normalize, RandomResizedCrop, Rotate
-from augpipe.recipe import View
-from augpipe.transform import inputs
+from augpipe.recipes.recipe import View
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 

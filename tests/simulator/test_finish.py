@@ -7,8 +7,8 @@ from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda.launch import finish_batch
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.finish import finish_images
-from augpipe.gpu_ops.image.finish_rows import as_bytes
+from augpipe.gpu_ops.image.program import finish_images
+from augpipe.gpu_ops.image.program_rows import as_bytes
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.promise import compare

@@ -11,10 +11,10 @@ from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, pack_rgbx, render_batch
-from augpipe.gpu_ops.image.finish import finish_images
-from augpipe.gpu_ops.image.finish_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.gpu_ops.image.program import finish_images
+from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from augpipe import Batch, Loader
-from augpipe.cpu.workers import WorkerPool
 from augpipe.cuda import cache_writer as insertion
-from augpipe.cuda import render, staging
+from augpipe.cuda import cuda_render, staging
 from augpipe.cuda.streams import SimulatedStreams
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.native.workers import WorkerPool
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage
 from tests.contracts.backends import CENTRE, HAS_DALI, Backend, assert_same, needs_dali, numbers, plain
@@ -155,12 +155,12 @@ class LateDevice(SimulatedStreams):
         self._read_late: list[torch.Tensor] = []
         self._memory: list[Any] = []
         self.num_refused = 0
-        launch, pack = render.render_batch, insertion.pack_rgbx
+        launch, pack = cuda_render.render_batch, insertion.pack_rgbx
         monkeypatch.setattr(device_output, "streams_of", lambda device: self)
         for module in (staging, insertion):
             monkeypatch.setattr(module, "allocate", self._lent)
         monkeypatch.setattr(insertion, "pack_rgbx", lambda *a, **o: self._waiting.append(lambda: pack(*a, **o)))
-        monkeypatch.setattr(render, "render_batch", lambda *a, **o: (self.go_on(), launch(*a, **o)))
+        monkeypatch.setattr(cuda_render, "render_batch", lambda *a, **o: (self.go_on(), launch(*a, **o)))
 
     def refuse(self, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have memory for one thing of `module` refused, once."""
@@ -213,7 +213,7 @@ class LateEvent:
             self._device.go_on()
 
 
-@pytest.mark.parametrize("module", [render, insertion])
+@pytest.mark.parametrize("module", [cuda_render, insertion])
 def test_a_batch_that_finds_no_memory_leaves_the_cache_sound(
     module: Any, monkeypatch: pytest.MonkeyPatch, epochs: list[list[Batch]]
 ) -> None:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from augpipe import Recipe, View, ops
-from augpipe.cpu.render import Scratch, mix
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda.launch import mix_batch
 from augpipe.gpu_ops.image.mix import MIX_JOB
 from augpipe.gpu_ops.image.pixels import narrow
-from augpipe.output import OutputFormat
+from augpipe.native.cpu_render import Scratch, mix
+from augpipe.planning.output_format import OutputFormat
 from tests.contracts.backends import FILES, Backend, needs_dali, plain
 from tests.simulator.test_kernels import aligned
 

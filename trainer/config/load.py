@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from augpipe.checks.models import FieldError
-from augpipe.checks.suggest import OTHER_NAMES, nearest
 from augpipe.trainer.config.tables import RunConfig, Section
+from augpipe.validation.models import FieldError
+from augpipe.validation.suggest import OTHER_NAMES, nearest
 
 _WIDTH = 110
 _LEFT_OUT = "..."

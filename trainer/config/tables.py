@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from augpipe.checks.models import Checked, broken, refuse_unknown, told
+from augpipe.validation.models import Checked, broken, refuse_unknown, told
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 OptimizerName = Literal["sgd", "rmsprop", "adagrad", "adamw"]

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from augpipe.checks.arguments import as_count, check_choice
-from augpipe.checks.plural import count
 from augpipe.datasets.open import open_source
-from augpipe.source import Source, labels_of
+from augpipe.sources.protocol import Source, labels_of
 from augpipe.trainer.evaluation.metrics import Metrics, measure
 from augpipe.trainer.evaluation.predict import Answers, predict
 from augpipe.trainer.evaluation.trained_run import TrainedRun, open_run
 from augpipe.trainer.evaluation.views import Views, average_answers
 from augpipe.trainer.loop.world import open_world
+from augpipe.validation.arguments import as_count, check_choice
+from augpipe.validation.plural import count
 
 MEMORY_MB = 1024
 """What batches may take by default, in MB."""

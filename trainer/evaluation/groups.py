@@ -8,15 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from augpipe.checks.arguments import as_count
 from augpipe.decoding import MAX_PIXELS
 from augpipe.errors import SampleError
 from augpipe.ops.op import MAX_SIDE_PX
 from augpipe.pipeline.stored_image import open_image
-from augpipe.recipe import Recipe
-from augpipe.source import Source, is_sized, sizes_of, stack_of
+from augpipe.recipes.recipe import Recipe
+from augpipe.sources.protocol import Source, is_sized, sizes_of, stack_of
 from augpipe.trainer.evaluation.views import Views, centre_recipe, usual_scale_of, whole_recipe
 from augpipe.trainer.loop.data import output_size
+from augpipe.validation.arguments import as_count
 
 Ints = npt.NDArray[np.int64]
 

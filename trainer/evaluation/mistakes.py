@@ -7,10 +7,10 @@ from html import escape
 import numpy as np
 from PIL import Image
 
-from augpipe.cpu.render import Scratch
 from augpipe.datasets.files.page import html_image
 from augpipe.datasets.stats.chunk import decode_sample
 from augpipe.decoding import MAX_PIXELS
+from augpipe.native.cpu_render import Scratch
 from augpipe.trainer.evaluation.changes import Answer, Change
 from augpipe.trainer.evaluation.ensemble import Comparison
 from augpipe.trainer.evaluation.metrics import Ints, likeliest

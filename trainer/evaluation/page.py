@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.page import html_columns, html_image, html_page
 from augpipe.trainer.evaluation.changes import Change, Changes
@@ -23,6 +22,7 @@ from augpipe.trainer.evaluation.metrics import Ints, Share
 from augpipe.trainer.evaluation.mistakes import NUM_SHOWN, STYLE, change_figures, mistake_figures, surest_mistakes
 from augpipe.trainer.evaluation.plots import MOST_CLASSES, confusion_png, curves_png, reliability_png
 from augpipe.trainer.evaluation.robustness import Robustness
+from augpipe.validation.plural import count
 
 PAGE = "evaluation.html"
 _NUM_CONFUSED = 15

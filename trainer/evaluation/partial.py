@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.errors import SampleError
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.evaluation.trained_run import TrainedRun
 from augpipe.trainer.evaluation.views import Views

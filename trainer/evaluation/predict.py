@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 from augpipe.batch import Batch
 from augpipe.errors import SampleError
-from augpipe.order import Place
-from augpipe.source import Source
+from augpipe.sampling.epoch_order import Place
 from augpipe.sources import Subset
+from augpipe.sources.protocol import Source
 from augpipe.trainer.evaluation.dense import DenseConvNet
 from augpipe.trainer.evaluation.groups import Group, Memory, as_memory, groups_of
 from augpipe.trainer.evaluation.partial import Partial, key_of, raise_together
 from augpipe.trainer.evaluation.trained_run import TrainedRun
 from augpipe.trainer.evaluation.views import Views, average_answers, shown
 from augpipe.trainer.loop.data import evaluation_loader, output_size
-from augpipe.trainer.loop.network import check_input
 from augpipe.trainer.loop.precision import autocast
+from augpipe.trainer.loop.run_network import check_input
 
 Progress = Callable[[int, int], None]
 """Called with (images done, images in all)."""

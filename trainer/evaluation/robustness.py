@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import Recipe, ops
-from augpipe.checks.arguments import as_count, check_choice
 from augpipe.ops.op import Op
 from augpipe.ops.strength import NAMES, at_strength, has_strength
-from augpipe.recipe import View
-from augpipe.source import Source
+from augpipe.recipes.recipe import View
+from augpipe.sources.protocol import Source
 from augpipe.trainer.evaluation.ensemble import MEMORY_MB, Tell, open_runs
 from augpipe.trainer.evaluation.metrics import Share, wilson
 from augpipe.trainer.evaluation.predict import ShownNetwork, predict
 from augpipe.trainer.evaluation.trained_run import TrainedRun
 from augpipe.trainer.evaluation.views import Views
+from augpipe.validation.arguments import as_count, check_choice
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 """Parts of what the recipe draws; 0 is the plain evaluation."""

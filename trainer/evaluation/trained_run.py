@@ -9,26 +9,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.patterns import is_pattern
 from augpipe.datasets.open import open_source
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
-from augpipe.recipe import Recipe
-from augpipe.source import Source, has_stored_names, require_classes
-from augpipe.source_identity import identity_of
+from augpipe.recipes.recipe import Recipe
+from augpipe.sources.identity import identity_of
+from augpipe.sources.protocol import Source, has_stored_names, require_classes
 from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import load_config
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import evaluation_recipe, hold_out, load_evaluation_recipe, open_sources
-from augpipe.trainer.loop.network import place
 from augpipe.trainer.loop.run_data import RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
+from augpipe.trainer.loop.run_network import place
 from augpipe.trainer.loop.state import class_summary
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.models import build
+from augpipe.validation.plural import count
 
 logger = logging.getLogger("augpipe.trainer")
 

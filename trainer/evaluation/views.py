@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from augpipe.checks.arguments import as_count, check_choice
 from augpipe.ops import CenterCrop, RandomResizedCrop
-from augpipe.recipe import Recipe, View
+from augpipe.recipes.recipe import Recipe, View
+from augpipe.validation.arguments import as_count, check_choice
 
 _WHOLE = (1e-3, 1e3)
 """Ratios of width and height within which an image is taken as a whole."""

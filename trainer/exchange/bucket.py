@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.message import CodecWire, ControlData, Count, Wire, count_non_finite, on_gpu, padded
 from augpipe.trainer.exchange.meter import Meter

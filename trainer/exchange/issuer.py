@@ -12,7 +12,7 @@ import torch
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.exchange.deadlines import JOIN_S, Deadlines
-from augpipe.trainer.exchange.errors import SyncError, not_answered
+from augpipe.trainer.exchange.exchange_errors import SyncError, not_answered
 from augpipe.trainer.exchange.mark import Mark
 
 

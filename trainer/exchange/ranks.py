@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import ProcessGroup
 
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.objects import gather_json
 
 

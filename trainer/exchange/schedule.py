@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from augpipe.checks.plural import count
 from augpipe.trainer.exchange.layout import Bucket, cut
+from augpipe.validation.plural import count
 
 Phase = Literal["reduce", "gather"]
 

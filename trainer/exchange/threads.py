@@ -15,7 +15,7 @@ from torch.distributed import ProcessGroup
 
 from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
 from augpipe.trainer.exchange.deadlines import JOIN_S
-from augpipe.trainer.exchange.errors import SyncError, not_answered
+from augpipe.trainer.exchange.exchange_errors import SyncError, not_answered
 from augpipe.trainer.exchange.issuer import Issuer, current_stream, on_own_stream
 from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.schedule import Phase

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from augpipe import Loader, Recipe, Schedule, recipes, sources
-from augpipe.checks.plural import count
-from augpipe.checks.suggest import nearest, nearest_file
-from augpipe.cpu.workers import num_usable_cores
+from augpipe import Loader, Recipe, Schedule, recipes
 from augpipe.datasets.open import open_source
+from augpipe.native.workers import num_usable_cores
 from augpipe.ops import Normalize
-from augpipe.recipe_names import RECIPE_NAMES, load_recipe
-from augpipe.source import Ints, Source, labels_of, require_classes
+from augpipe.recipes.names import RECIPE_NAMES, load_recipe
 from augpipe.sources import Subset
+from augpipe.sources.protocol import Ints, Source, labels_of, require_classes
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.sampler import training_sampler
 from augpipe.trainer.loop.world import World
+from augpipe.validation.plural import count
+from augpipe.validation.suggest import nearest, nearest_file
 
 _OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
 logger = logging.getLogger("augpipe.trainer")
@@ -216,7 +216,7 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset
             f"data.eval_fraction={fraction:g} of {count(total, 'photograph')} is {num}: both training and "
             "evaluation need some."
         )
-    rest, held = sources.hold_out(source, fraction, seed)
+    rest, held = hold_out(source, fraction, seed)
     _warn_of_untrained(source, fraction, trained=rest.ids, held=held.ids)
     return rest, held
 

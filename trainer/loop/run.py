@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from augpipe.checks.plural import count
 from augpipe.trainer.checkpoint import Checkpoint, Saver
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import (
@@ -22,10 +21,10 @@ from augpipe.trainer.loop.data import (
 )
 from augpipe.trainer.loop.failures.heartbeat import watched_by_peers
 from augpipe.trainer.loop.failures.signals import StopRequest, listening
-from augpipe.trainer.loop.network import build_network, check_input, make_average
 from augpipe.trainer.loop.precision import make_scaler
-from augpipe.trainer.loop.record import Recorder
 from augpipe.trainer.loop.run_folder import begin_folder, check_data, check_settings, checkpoints_path, open_folder
+from augpipe.trainer.loop.run_network import build_network, check_input, make_average
+from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import Step
 from augpipe.trainer.loop.training import Result, Training, is_over, num_updates
@@ -34,6 +33,7 @@ from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.strategies import strategy
+from augpipe.validation.plural import count
 
 logger = logging.getLogger("augpipe.trainer")
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
-from augpipe.recipe import PIXELS, Recipe, validated
-from augpipe.source import Source, has_stored_names
-from augpipe.source_identity import SourceIdentity, identity_of, stored_names
+from augpipe.recipes.recipe import PIXELS, Recipe, validated
 from augpipe.sources import Subset
+from augpipe.sources.identity import SourceIdentity, identity_of, stored_names
+from augpipe.sources.protocol import Source, has_stored_names
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import evaluation_recipe, training_schedule
+from augpipe.validation.plural import count
 
 DATA, NAMES = "data.json", "held-out.txt.gz"
 """The files in a run's folder."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.files.lock import lock_file
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from augpipe.trainer.checkpoint import agree_on_newest
 from augpipe.trainer.checkpoint.checkpoints_folder import finished, put_back_replaced, remove_unfinished
 from augpipe.trainer.checkpoint.manifest import read_manifest

@@ -6,11 +6,11 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.sampling import ClassBalanced, Repeated, Sampler, Weighted
-from augpipe.source import Source, classes_of
 from augpipe.sources import Subset
+from augpipe.sources.protocol import Source, classes_of
 from augpipe.trainer.config.tables import DataConfig
+from augpipe.validation.plural import count
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from augpipe import Batch, MixedLabels, order
+from augpipe import Batch, MixedLabels
+from augpipe.sampling import epoch_order
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
 from augpipe.trainer.loop.world import World
@@ -42,7 +43,7 @@ def next_update(
         drop_last: whether the loader leaves out a last batch that is cut short.
     """
     left = num_samples - consumed
-    num = min(accumulate, order.num_batches(left, per_batch, 1, drop_last))
+    num = min(accumulate, epoch_order.num_batches(left, per_batch, 1, drop_last))
     if num <= 0:
         return None
     return UpdateBatches(num_batches=num, num_samples=min(num * per_batch, left))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
-from augpipe import Loader, order
+from augpipe import Loader
+from augpipe.sampling import epoch_order
 from augpipe.trainer.checkpoint import Saver
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation, evaluate
 from augpipe.trainer.loop.failures.signals import StopRequest
-from augpipe.trainer.loop.record import Recorder
+from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.state import RunState
 from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches, next_update
 from augpipe.trainer.loop.step_totals import PendingTotals, StepTotals
@@ -59,7 +60,7 @@ def is_over(config: RunConfig, state: RunState) -> bool:
 def num_updates(config: RunConfig, num_samples: int, world_size: int) -> int:
     """Updates that so many images make, from an epoch's start on."""
     per_batch = config.data.batch_size * world_size
-    return -(-order.num_batches(num_samples, per_batch, 1, config.data.drop_last) // config.optim.accumulate)
+    return -(-epoch_order.num_batches(num_samples, per_batch, 1, config.data.drop_last) // config.optim.accumulate)
 
 
 class Training:

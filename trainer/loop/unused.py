@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from augpipe.checks.plural import count
 from augpipe.trainer.config.load import toml_value
 from augpipe.trainer.config.tables import RunConfig, Section
 from augpipe.trainer.optim.schedule import lr_factor
+from augpipe.validation.plural import count
 
 
 @dataclass(frozen=True, kw_only=True)

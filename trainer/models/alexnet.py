@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from augpipe.checks.arguments import as_count, check_choice
 from augpipe.trainer.models.layers import (
     AveragePool,
     ConvNet,
@@ -14,6 +13,7 @@ from augpipe.trainer.models.layers import (
     fully_connected,
     initialise,
 )
+from augpipe.validation.arguments import as_count, check_choice
 
 _GRID = 6
 

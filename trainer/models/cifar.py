@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from augpipe.checks.arguments import as_count
 from augpipe.trainer.models.layers import ResponseNorm, check_widths, initialise
+from augpipe.validation.arguments import as_count
 
 _SMALLEST_PX = 4
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from augpipe.checks.arguments import as_count
+from augpipe.validation.arguments import as_count
 
 
 def initialise(model: nn.Module, *, nonlinearity: str = "relu") -> None:

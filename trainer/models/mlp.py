@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-from augpipe.checks.arguments import as_count
 from augpipe.trainer.models.layers import check_dropout, check_widths, initialise
+from augpipe.validation.arguments import as_count
 
 
 def mnist_mlp(

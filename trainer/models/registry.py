@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from augpipe.checks.arguments import as_count
+from augpipe.validation.arguments import as_count
 
 if TYPE_CHECKING:
     from torch import nn

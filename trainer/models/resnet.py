@@ -5,8 +5,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from augpipe.checks.arguments import as_count, check_choice
 from augpipe.trainer.models.layers import check_dropout, initialise
+from augpipe.validation.arguments import as_count, check_choice
 
 StrideOn = Literal["3x3", "1x1"]
 _WIDTHS = (64, 128, 256, 512)

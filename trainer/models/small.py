@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from augpipe.checks.arguments import as_count
 from augpipe.trainer.models.layers import ConvNet, MaximumPool, check_dropout, check_widths, fully_connected, initialise
+from augpipe.validation.arguments import as_count
 
 
 def small_cnn(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from augpipe.checks.arguments import as_count
 from augpipe.trainer.models.layers import AveragePool, ConvNet, check_dropout, check_widths, fully_connected, initialise
+from augpipe.validation.arguments import as_count
 
 FILTERS = (64, 128, 256, 512, 512)
 """Filters of each part's convolutions (Deep Image, table 2)."""

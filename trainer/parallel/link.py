@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from augpipe.trainer.codecs.base_codec import Codec
-from augpipe.trainer.exchange.errors import SyncError, not_answered
+from augpipe.trainer.exchange.exchange_errors import SyncError, not_answered
 from augpipe.trainer.exchange.issuer import Issuer, Pending
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.parallel.layouts import Hop

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from augpipe.checks.plural import count
+from augpipe.validation.plural import count
 
 AXES = ("data", "model")
 

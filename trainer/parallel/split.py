@@ -18,7 +18,7 @@ from augpipe.trainer.parallel.layers import Part, SplitLayer
 from augpipe.trainer.parallel.layouts import Layout
 from augpipe.trainer.parallel.link import SMALL, Link, message_bytes
 from augpipe.trainer.parallel.mesh import Mesh
-from augpipe.trainer.parallel.network import choose_layers, find_chains, replace_chains
+from augpipe.trainer.parallel.split_choice import choose_layers, find_chains, replace_chains
 
 
 class Split:

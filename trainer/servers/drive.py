@@ -15,11 +15,11 @@ from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.loop.training import Result, SaveError
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim.schedule import Plateau
-from augpipe.trainer.servers.build import Specs
+from augpipe.trainer.servers.driver_record import ServersRecorder
+from augpipe.trainer.servers.from_config import Specs
 from augpipe.trainer.servers.leases import first_state
 from augpipe.trainer.servers.messages import Fence, Part, Peer, PeerLost
 from augpipe.trainer.servers.order_log import forget_before
-from augpipe.trainer.servers.record import ServersRecorder
 from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.state_file import dispatcher_path, write_state
 from augpipe.trainer.servers.worker import Worker

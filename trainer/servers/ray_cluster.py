@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from augpipe.checks.ray_address import check_reachable, join, require_ray
 from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.config.tables import RunConfig, ServersConfig
 from augpipe.trainer.loop.run_folder import checkpoints_path
-from augpipe.trainer.servers.build import GroupPlace, Specs, join_group, make_worker
 from augpipe.trainer.servers.dispatcher import Dispatcher, RunFailed
+from augpipe.trainer.servers.from_config import GroupPlace, Specs, join_group, make_worker
 from augpipe.trainer.servers.group import Processes
 from augpipe.trainer.servers.messages import Grant, Lease, Peer, PeerLost
 from augpipe.trainer.servers.placement import Placement, warn_of_few_cores
@@ -26,6 +25,7 @@ from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.specs import WorkerSpec
 from augpipe.trainer.servers.work import work
 from augpipe.trainer.servers.worker import Computed, Worker
+from augpipe.validation.ray_address import check_reachable, join, require_ray
 
 logger = logging.getLogger("augpipe.trainer")
 

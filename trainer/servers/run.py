@@ -11,17 +11,17 @@ from augpipe.trainer.checkpoint.checkpoints_folder import finished
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import evaluation_loader, open_sources, output_size, training_recipe, warn_of_differences
 from augpipe.trainer.loop.failures.signals import listening
-from augpipe.trainer.loop.network import build_network, check_input
 from augpipe.trainer.loop.run_folder import begin_folder, check_data, open_folder
+from augpipe.trainer.loop.run_network import build_network, check_input
 from augpipe.trainer.loop.training import Result
 from augpipe.trainer.loop.unused import unused_settings
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.schedule import Plateau
-from augpipe.trainer.servers.build import Specs, make_specs, make_worker
 from augpipe.trainer.servers.drive import Driver, write_first
+from augpipe.trainer.servers.driver_record import ServersRecorder
+from augpipe.trainer.servers.from_config import Specs, make_specs, make_worker
 from augpipe.trainer.servers.order_log import fences
 from augpipe.trainer.servers.ray_cluster import RayCluster, require_there
-from augpipe.trainer.servers.record import ServersRecorder
 from augpipe.trainer.servers.replay import Replay, start_before
 from augpipe.trainer.servers.server import Server
 from augpipe.trainer.servers.state_file import dispatcher_path, read_state

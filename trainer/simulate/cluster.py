@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from augpipe.trainer.servers.messages import PeerLost
-from augpipe.trainer.simulate.network import Network, Node, log_normal
+from augpipe.trainer.simulate.nics import Network, Node, log_normal
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from copy import copy
 from typing import Protocol
 
-from augpipe.trainer.simulate.card import Card
-from augpipe.trainer.simulate.network import Network
+from augpipe.trainer.simulate.cluster_card import Card
+from augpipe.trainer.simulate.nics import Network
 
 Adds = Callable[[], Awaitable[None]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from augpipe.trainer.servers.messages import PeerLost
 from augpipe.trainer.simulate.cluster import Cluster, Process, current_process
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 
 MESSAGE_BYTES = 256
 """What every call and every answer counts beside its arrays: names, numbers, headers."""

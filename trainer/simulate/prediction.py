@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from augpipe.trainer.config.tables import OptimConfig, RunConfig
-from augpipe.trainer.simulate.card import Card
+from augpipe.trainer.simulate.cluster_card import Card
 from augpipe.trainer.simulate.layers import Layer, network_of
 from augpipe.trainer.simulate.splitting import Splitting, split_layers
 from augpipe.trainer.simulate.step import Played, play_steps

@@ -15,9 +15,9 @@ from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied, Hand, Update
 from augpipe.trainer.servers.placement import Placement
 from augpipe.trainer.servers.specs import DispatcherSpec
-from augpipe.trainer.simulate.card import Card, load_card
+from augpipe.trainer.simulate.cluster_card import Card, load_card
 from augpipe.trainer.simulate.layers import VALUE_BYTES, network_of
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.server_run import VirtualRun, play
 from augpipe.trainer.simulate.sized_parts import SizedServer, SizedWorker, Sizes, sizes_of
 

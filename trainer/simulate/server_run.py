@@ -15,7 +15,7 @@ from augpipe.trainer.servers.work import work
 from augpipe.trainer.servers.worker import Computed
 from augpipe.trainer.simulate.clock import run_virtual
 from augpipe.trainer.simulate.cluster import Cluster
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.peers import VirtualPeer
 
 

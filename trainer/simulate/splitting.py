@@ -16,8 +16,8 @@ from augpipe.trainer.parallel.chain import Piece, Scheme, cut_pieces
 from augpipe.trainer.parallel.layers import SplitLayer
 from augpipe.trainer.parallel.layouts import Hop, Layout
 from augpipe.trainer.parallel.link import SMALL, message_bytes
-from augpipe.trainer.parallel.network import choose_layers, find_chains, replace_chains
-from augpipe.trainer.simulate.card import Card, WireRates
+from augpipe.trainer.parallel.split_choice import choose_layers, find_chains, replace_chains
+from augpipe.trainer.simulate.cluster_card import Card, WireRates
 from augpipe.trainer.simulate.layers import VALUE_BYTES, Layer
 
 

@@ -10,10 +10,10 @@ from augpipe.trainer.codecs.registry import codec as codec_by_name
 from augpipe.trainer.exchange.layout import Bucket, Piece
 from augpipe.trainer.exchange.message import ControlData, padded
 from augpipe.trainer.exchange.schedule import Collective, Exchange
-from augpipe.trainer.simulate.card import Card, WireRates
+from augpipe.trainer.simulate.cluster_card import Card, WireRates
 from augpipe.trainer.simulate.layers import VALUE_BYTES, Layer
 from augpipe.trainer.simulate.splitting import Splitting
-from augpipe.trainer.strategies.build import BUCKET_BYTES, TORCHS_BUCKET_BYTES
+from augpipe.trainer.strategies.build_strategy import BUCKET_BYTES, TORCHS_BUCKET_BYTES
 from augpipe.trainer.strategies.flat_buffers import make_plan
 
 

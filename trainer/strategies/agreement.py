@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 
 
 class Agreement:

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from augpipe.trainer.exchange.bucket import BucketExchange
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.flat_buffers import Plan

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from augpipe.trainer.codecs.base_codec import Codec
-from augpipe.trainer.exchange.errors import not_answered
+from augpipe.trainer.exchange.exchange_errors import not_answered
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group

@@ -15,7 +15,7 @@ from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange import Bucket, Piece, cut, interleaved
 from augpipe.trainer.exchange.bucket import BucketExchange
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import Meter

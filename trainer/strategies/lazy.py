@@ -16,9 +16,9 @@ from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.exchange.message import count_non_finite
 from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
-from augpipe.trainer.strategies.fences import Fences
 from augpipe.trainer.strategies.flat_buffers import Plan, in_memory_order
 from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard, merge, own_slices, shard_state
+from augpipe.trainer.strategies.parameter_waits import Fences
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import gather_states, named_groups
 from augpipe.trainer.strategies.update import Decision, Found, clip_factor, is_scaled

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.checks.plural import count
 from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.names import listed
-from augpipe.source import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.validation.plural import count
 
 
 def is_list_of_numbers(arrow: ModuleType, kind: Any) -> bool:

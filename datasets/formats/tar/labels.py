@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from augpipe.checks.plural import count
 from augpipe.datasets.files.splits import splits_among
 from augpipe.datasets.formats.tar.index import TarIndexer
 from augpipe.datasets.metadata.label_names import label_like
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, listed
+from augpipe.validation.plural import count
 
 FOLDER = "folder"
 """What `TarSource(label=)` is where the folders that images lie in are the classes."""

@@ -10,10 +10,10 @@ from typing import Any
 from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
-from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
+from augpipe.gpu_ops.image.cuda.program import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
 from augpipe.gpu_ops.image.rows import KERNEL_ROW

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
-from augpipe.gpu_ops.image.cuda.finish import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, finish_kernel
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
+from augpipe.gpu_ops.image.cuda.program import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, finish_kernel
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS
 
 

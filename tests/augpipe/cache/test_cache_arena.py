@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from augpipe.cache.arena import ALIGNMENT_BYTES, Arena, Place, Segment
-from augpipe.cache.host import host_segment
+from augpipe.cache.host_cache import host_segment
 from tests.augpipe.loader.loader_sources import together
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe.cache import device, host
+from augpipe.cache import device_cache, host_cache
 from augpipe.cache.budget import available_host_bytes
 
 GIB = 2**30
@@ -94,12 +94,12 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
 
 
 def test_a_host_cache_takes_its_share_of_what_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "available_host_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(host_cache, "available_host_bytes", lambda: 1_000_000)
     for num_sharing, budget_bytes in ((1, 500_000), (4, 125_000)):
-        cache = host.host_cache(5, None, num_sharing)
+        cache = host_cache.host_cache(5, None, num_sharing)
         assert cache.statistics().budget_bytes == budget_bytes
         assert cache.statistics().allocated_bytes == 0 and cache.is_on_host
-    assert host.host_cache(5, 77, 4).statistics().budget_bytes == 77, "what a user says is each cache's own"
+    assert host_cache.host_cache(5, 77, 4).statistics().budget_bytes == 77, "what a user says is each cache's own"
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_host_cache_takes_its_share_of_what_is_available(monkeypatch: pytest.M
 def test_more_than_there_is_becomes_what_there_is(
     num_sharing: int, limit: int, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(host, "available_host_bytes", lambda: 1_000_000)
-    assert host.host_cache(5, limit, num_sharing).statistics().budget_bytes == limit
+    monkeypatch.setattr(host_cache, "available_host_bytes", lambda: 1_000_000)
+    assert host_cache.host_cache(5, limit, num_sharing).statistics().budget_bytes == limit
     assert caplog.records == []
-    assert host.host_cache(5, 2**50, num_sharing).statistics().budget_bytes == limit
+    assert host_cache.host_cache(5, 2**50, num_sharing).statistics().budget_bytes == limit
     (record,) = caplog.records
     assert record.getMessage().startswith(f"cache_bytes={2**50} is more than this machine has: {words} Lower cache_by")
 
@@ -124,8 +124,8 @@ def test_a_user_is_believed_where_the_system_does_not_say(monkeypatch: pytest.Mo
     def silent() -> int:
         raise ValueError("no MemAvailable")
 
-    monkeypatch.setattr(host, "available_host_bytes", silent)
-    assert host.host_cache(5, 2**40).statistics().budget_bytes == 2**40
+    monkeypatch.setattr(host_cache, "available_host_bytes", silent)
+    assert host_cache.host_cache(5, 2**40).statistics().budget_bytes == 2**40
 
 
 def test_this_machine_says() -> None:
@@ -137,7 +137,7 @@ def test_this_machine_says() -> None:
 
 def device_with(monkeypatch: pytest.MonkeyPatch, free: list[int]) -> torch.device:
     """The free bytes that it reports, one after another; the last for ever."""
-    monkeypatch.setattr(device, "available_host_bytes", lambda: free.pop(0) if len(free) > 1 else free[0])
+    monkeypatch.setattr(device_cache, "available_host_bytes", lambda: free.pop(0) if len(free) > 1 else free[0])
     return torch.device("cpu")
 
 
@@ -152,7 +152,7 @@ def fill(cache: Any, num: int, side: int) -> list[bool]:
 
 
 def test_a_device_cache_lies_in_tensors() -> None:
-    cache = device.device_cache(3, 10_000, torch.device("cpu"))
+    cache = device_cache.device_cache(3, 10_000, torch.device("cpu"))
     assert not cache.is_on_host
     assert fill(cache, 3, 32) == [True, True, False]
     (segment,) = cache.arena.segments
@@ -169,17 +169,17 @@ def test_a_device_cache_lies_in_tensors() -> None:
 def test_a_device_cache_leaves_a_tenth_and_a_gibibyte_at_least(
     free: int, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = device.device_cache(5, None, device_with(monkeypatch, [free]))
+    cache = device_cache.device_cache(5, None, device_with(monkeypatch, [free]))
     assert cache.statistics().budget_bytes == budget
 
 
 def test_a_device_cache_stops_where_a_model_took_the_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(device, "SEGMENT_BYTES", 4096)
+    monkeypatch.setattr(device_cache, "SEGMENT_BYTES", 4096)
     # free when the cache is made, then before each segment: the reserve is the tenth that was free at first
     asked = [40 * GIB, 40 * GIB, 5 * GIB, 4 * GIB + 4095, 40 * GIB]
-    cache = device.device_cache(5, None, device_with(monkeypatch, asked))
+    cache = device_cache.device_cache(5, None, device_with(monkeypatch, asked))
     assert fill(cache, 5, 32) == [True, True, False, False, False]
     statistics = cache.statistics()
     assert statistics.budget_bytes == statistics.allocated_bytes == 8192
@@ -189,9 +189,9 @@ def test_a_device_cache_stops_where_a_model_took_the_memory(
 def test_a_device_cache_leaves_the_last_memory_to_batches(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(device, "SEGMENT_BYTES", 4096)
-    left = device.LEAST_FREE_BYTES
-    cache = device.device_cache(5, 10**6, device_with(monkeypatch, [left + 4096, left + 4095]))
+    monkeypatch.setattr(device_cache, "SEGMENT_BYTES", 4096)
+    left = device_cache.LEAST_FREE_BYTES
+    cache = device_cache.device_cache(5, 10**6, device_with(monkeypatch, [left + 4096, left + 4095]))
     assert fill(cache, 5, 32) == [True, False, False, False, False]
     assert f"({left + 4095} bytes of cpu are free, and others need some)" in caplog.text
     assert len(caplog.records) == 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from augpipe.cache import Arena, CacheStatistics, PixelCache, Segment
-from augpipe.cache.host import host_cache, host_segment
+from augpipe.cache.host_cache import host_cache, host_segment
 from tests.augpipe.cache.test_cache_arena import run_together
 
 FACTORS = (1, 2, 4, 8)

@@ -16,10 +16,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import augpipe
-from augpipe import Recipe, ops, recipe_names, recipes
+from augpipe import Recipe, ops, recipes
 from augpipe.cli import common
 from augpipe.cli.app import app
-from augpipe.cli.errors import explain
+from augpipe.cli.exit_codes import explain
+from augpipe.recipes import names
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--size", "32", "--scale", "40"]
@@ -109,9 +110,9 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_the_names_in_help_are_those_that_there_are() -> None:
-    assert tuple(recipes.BY_NAME) == recipe_names.RECIPE_NAMES
+    assert tuple(recipes.BY_NAME) == names.RECIPE_NAMES
     for name, make in recipes.BY_NAME.items():
-        assert recipe_names.load_recipe(name) == make()
+        assert names.load_recipe(name) == make()
 
 
 def test_version() -> None:
@@ -260,13 +261,13 @@ def test_help_loads_no_drawing_no_measuring_no_datasets_no_torch() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
     modules = set(json.loads(ended.stdout))
     assert "augpipe.cli.preview" in modules
-    assert not modules & {"augpipe.preview", "augpipe.measure", "augpipe.datasets.open", "torch", "rich.progress"}
+    assert not modules & {"augpipe.preview", "augpipe.bench", "augpipe.datasets.open", "torch", "rich.progress"}
 
 
 def test_interrupted_it_ends_at_once(folder: Path) -> None:
     code = (
         # numba reports an interrupt while it compiles in its own way: compile first
-        "import sys, pathlib, numpy, augpipe, augpipe.measure.report as report\n"
+        "import sys, pathlib, numpy, augpipe, augpipe.bench.measurements as report\n"
         "augpipe.Augment(augpipe.recipes.deep_image(32, (40,)))(numpy.zeros((50, 50, 3), 'uint8'))\n"
         "from augpipe.cli.app import main\n"
         "hold = report.hold\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from augpipe.cli.errors import Group
+from augpipe.cli.exit_codes import Group
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from augpipe import Recipe
 from augpipe.cli import demo_train, sample
 from augpipe.cli.app import app
-from augpipe.cli.errors import Failure, explain
+from augpipe.cli.exit_codes import Failure, explain
 from augpipe.trainer.config import load_config
 from augpipe.trainer.report.metrics import COLUMNS, read_rows
 

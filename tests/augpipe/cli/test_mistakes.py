@@ -18,23 +18,23 @@ from typer.testing import CliRunner
 
 import augpipe
 from augpipe import Augment, DeviceError, Loader, Plan, Recipe, SampleError, View, ops, plan, recipes
-from augpipe.checks.models import FieldError
-from augpipe.checks.suggest import OTHER_NAMES
 from augpipe.cli.app import app
 from augpipe.datasets.cards.card import load_card
 from augpipe.datasets.cards.open_card import open_card
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.formats.folder import FolderSource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.settings import RemoteSettings
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.nn import AugmentModule
 from augpipe.trainer import butterfly_hook, codec, model, strategy
 from augpipe.trainer.config import RunConfig, make_config
+from augpipe.validation.models import FieldError
+from augpipe.validation.suggest import OTHER_NAMES
 from tests.messages import note
 
 ROOT = Path(__file__).resolve().parents[3]

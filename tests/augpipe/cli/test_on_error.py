@@ -11,9 +11,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import Loader
+from augpipe.bench.measurements import measure
 from augpipe.cli.app import app
 from augpipe.datasets.prepare.prepare import prepare
-from augpipe.measure.report import measure
 from augpipe.preview import by_op, over_epochs
 from augpipe.trainer.config.tables import DataConfig
 

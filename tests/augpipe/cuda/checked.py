@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from augpipe.cuda import cache_writer, render, staging, upload
+from augpipe.cuda import cache_writer, cuda_render, staging, upload
 from augpipe.gpu_ops.image.mix import MIX_JOB
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from tests.happens_before import Device, FakeEvent, FakeStream
@@ -136,10 +136,10 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
-        for module in (render, staging, upload, cache_writer):
+        for module in (cuda_render, staging, upload, cache_writer):
             monkeypatch.setattr(module, "allocate", self._allocate)
         for kernel in ("render_batch", "finish_batch", "mix_batch"):
-            monkeypatch.setattr(render, kernel, getattr(self, f"_{kernel}"))
+            monkeypatch.setattr(cuda_render, kernel, getattr(self, f"_{kernel}"))
         monkeypatch.setattr(cache_writer, "pack_rgbx", self._pack_rgbx)
         monkeypatch.setattr(upload, "MIN_SLOT_BYTES", PAGE_BYTES)
         copy, fill = torch.Tensor.copy_, upload.UploadSlot.upload

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from augpipe.cuda import driver, versions
-from augpipe.cuda.device import DeviceError, check_capability, require_device
+from augpipe.cuda.device_name import DeviceError, check_capability, require_device
 from augpipe.cuda.facts import THIS_MACHINE, Facts, Torch
 from augpipe.cuda.versions import Toolkit
 from tests.augpipe.loader.loader_sources import run_python
@@ -291,7 +291,7 @@ def test_this_machine_gives_a_device_or_says_what_it_lacks() -> None:
 @pytest.mark.gpu
 def test_the_device_is_found_without_initialising_cuda() -> None:
     code = (
-        "from augpipe.cuda.device import require_device; import torch\n"
+        "from augpipe.cuda.device_name import require_device; import torch\n"
         "assert require_device('cuda') == torch.device('cuda:0') and not torch.cuda.is_initialized()"
     )
     ended = run_python(code, options=())
@@ -299,6 +299,8 @@ def test_the_device_is_found_without_initialising_cuda() -> None:
 
 
 def test_importing_it_loads_no_torch_and_no_numba_cuda() -> None:
-    code = "import sys, augpipe.cuda.device; assert not {'torch', 'numba.cuda', 'cuda.bindings'} & set(sys.modules)"
+    code = (
+        "import sys, augpipe.cuda.device_name; assert not {'torch', 'numba.cuda', 'cuda.bindings'} & set(sys.modules)"
+    )
     ended = run_python(code)
     assert ended.returncode == 0, ended.stderr

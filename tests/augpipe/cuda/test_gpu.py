@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from augpipe import Augment, Recipe, recipes
-from augpipe.cuda.device import require_device
-from augpipe.cuda.render import DeviceRenderer
+from augpipe.cuda.cuda_render import DeviceRenderer
+from augpipe.cuda.device_name import require_device
 from augpipe.cuda.staging import StagingPool
 from augpipe.nn import AugmentModule
-from augpipe.output import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import plan
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import CONTINUOUS, PAPER, ROOT, SEVERAL_VIEWS
@@ -169,10 +169,10 @@ def test_a_cuda_error_names_recipe_and_ids() -> None:
     code = """
 import numpy as np
 from augpipe import recipes
-from augpipe.cuda.device import require_device
+from augpipe.cuda.device_name import require_device
 from augpipe.cuda.failures import KernelError
-from augpipe.cuda.render import DeviceRenderer
-from augpipe.output import OutputFormat
+from augpipe.cuda.cuda_render import DeviceRenderer
+from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import plan
 

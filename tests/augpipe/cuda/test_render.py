@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from augpipe import plan, recipes
-from augpipe.cuda import render as module
+from augpipe.augment_call.device_images import DeviceImages, DeviceTransform
+from augpipe.cuda import cuda_render as module
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.cuda.failures import KernelError
-from augpipe.cuda.render import DeviceRenderer
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.output import OutputFormat
-from augpipe.transform.device import DeviceImages, DeviceTransform
+from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.cuda.fakes import LaterStreams
 
 PAPER = recipes.deep_image(16, (20,))

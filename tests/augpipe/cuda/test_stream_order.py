@@ -20,22 +20,22 @@ from augpipe import recipes
 from augpipe.cache import PixelCache
 from augpipe.cache.arena import Arena, Segment
 from augpipe.cuda.cache_writer import CacheWriter
+from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.cuda.in_flight import InFlight
-from augpipe.cuda.render import DeviceRenderer
 from augpipe.cuda.staging import StagingBatch, StagingPool
 from augpipe.dali import decoder as decoder_module
 from augpipe.dali.decoder import DaliDecodeError, DaliDecoder
-from augpipe.dali.device import DeviceAugment
+from augpipe.dali.device_op import DeviceAugment
 from augpipe.dali.samples import SampleNumbers
-from augpipe.gpu_ops.image.finish_rows import SHARPNESS, row_dtype
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.mix import MIX_JOB
+from augpipe.gpu_ops.image.program_rows import SHARPNESS, row_dtype
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.located import LocatedPixels
-from augpipe.output import OutputFormat
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage, _InFlight
 from augpipe.pipeline.device_output import DeviceOutput
 from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.cuda.checked import CPU, PAGE_BYTES, CheckedStreams, DaliPipeline, Machine
 from tests.happens_before import FakeEvent, FakeStream, Race, every_order, some_orders
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from nvidia.dali import Pipeline, fn
 
-from augpipe.cpu.render import Scratch, as_rgbx, render
 from augpipe.dali import augment
-from augpipe.output import OutputFormat
-from augpipe.recipe import Recipe
+from augpipe.native.cpu_render import Scratch, as_rgbx, render
+from augpipe.planning.output_format import OutputFormat
+from augpipe.recipes.recipe import Recipe
 from tests.augpipe.decoding.image_files import scene
 
 Array = npt.NDArray[Any]

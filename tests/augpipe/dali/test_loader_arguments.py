@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from augpipe import Loader, Recipe
-from augpipe.cuda.device import DeviceError
+from augpipe.cuda.device_name import DeviceError
 from augpipe.dali.install import Machine, require_dali
 from augpipe.pipeline import choose as choose_module
 from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, arrays, ids_of
@@ -183,7 +183,7 @@ def test_budgets_that_cannot_be(cache_bytes: Any, message: str, cache: str) -> N
 
 
 def test_a_host_s_ranks_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("augpipe.cache.host.available_host_bytes", lambda: 8_000_000)
+    monkeypatch.setattr("augpipe.cache.host_cache.available_host_bytes", lambda: 8_000_000)
     found = []
     for num in (None, "1", "4"):
         if num is not None:

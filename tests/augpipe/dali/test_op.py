@@ -14,10 +14,10 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from augpipe import Augment, Loader, Recipe, recipes
 from augpipe.dali import augment
-from augpipe.dali.device import DeviceAugment
+from augpipe.dali.device_op import DeviceAugment
 from augpipe.dali.samples import SampleNumbers
 from augpipe.ops import CenterCrop, Flip, MixUp, Rotate
-from augpipe.output import OutputFormat
+from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.dali.dali_graphs import (
     BATCHES,
     EPOCHS,
@@ -395,11 +395,11 @@ from contextlib import nullcontext
 import numpy as np
 from nvidia.dali import fn
 from augpipe import Augment
-from augpipe.cuda.device import require_device
-from augpipe.cuda.render import DeviceRenderer
-from augpipe.dali.device import DeviceAugment
+from augpipe.cuda.device_name import require_device
+from augpipe.cuda.cuda_render import DeviceRenderer
+from augpipe.dali.device_op import DeviceAugment
 from augpipe.dali.samples import SampleNumbers
-from augpipe.output import OutputFormat
+from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes import deep_image
 from tests.augpipe.dali.dali_graphs import PHOTOS, pipeline_of, results_of
 

@@ -15,7 +15,7 @@ from augpipe.datasets.shards.encode import encode_jpeg
 from augpipe.decoding import MAX_PIXELS, Header, jpeg, probe
 from augpipe.gpu_ops.jpeg.workspace import Workspace
 from augpipe.pipeline import stored_image
-from augpipe.pipeline.decode import Decoder
+from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.stored_image import StoredImage
 from tests.augpipe.decoding.image_files import encoded, exif, scene
 from tests.augpipe.loader.loader_sources import MemorySource

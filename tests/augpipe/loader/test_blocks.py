@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augpipe import Loader, Recipe, SampleError, order, recipes
+from augpipe import Loader, Recipe, SampleError, recipes
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.ops import CenterCrop
 from augpipe.pipeline import epochs, planner
 from augpipe.pipeline.blocks import Block
 from augpipe.planning.kernel_rows import dct_factors
-from augpipe.source import Source
+from augpipe.sampling import epoch_order
+from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import (
     CENTRE,
@@ -132,7 +133,7 @@ def test_blocks_are_cut_as_batches_are(
     drop_last &= num >= batch_size * world_size
     first = min(consumed, num)
     source = ArraySource(np.zeros((num, 1, 1, 1), np.uint8))
-    num_batches = order.num_batches(num - first, batch_size, world_size, drop_last)
+    num_batches = epoch_order.num_batches(num - first, batch_size, world_size, drop_last)
     for rank in range(world_size):
         options: dict[str, Any] = {"rank": rank, "world_size": world_size, "drop_last": drop_last, "shuffle": shuffle}
         loader = make(source, CENTRE, batch_size=batch_size, **options)
@@ -142,8 +143,8 @@ def test_blocks_are_cut_as_batches_are(
         assert [request.number for request in requests] == list(range(num_batches))
         for request in requests:
             start = first + request.number * batch_size * world_size
-            places = order.rank_positions(start, num, batch_size, rank, world_size)
-            expected = order.sample_ids(places, num, 11, 6, shuffle)
+            places = epoch_order.rank_positions(start, num, batch_size, rank, world_size)
+            expected = epoch_order.sample_ids(places, num, 11, 6, shuffle)
             assert request.sample_ids.tolist() == expected.tolist() and request.epoch == 6
             assert len(request.block.sample_ids) < block_size + batch_size
 

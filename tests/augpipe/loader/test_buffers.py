@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from augpipe import Augment, Loader
-from augpipe.cpu.buffers import BufferPool
+from augpipe.native.buffers import BufferPool
 from tests.augpipe.loader.loader_sources import (
     PAPER,
     SEVERAL_VIEWS,
@@ -117,7 +117,7 @@ import sys
 counted = sys.getrefcount
 sys.getrefcount = lambda thing: counted(thing) - 2  # one is this call's own
 import numpy as np
-from augpipe.cpu.buffers import BufferPool
+from augpipe.native.buffers import BufferPool
 pool = BufferPool(keep=4)
 taken = pool.take(10, np.float32)
 address = id(taken)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from augpipe import Loader, Recipe, ops
-from augpipe.source import Ints, columns_of
 from augpipe.sources import Concat, Subset
+from augpipe.sources.protocol import Ints, columns_of
 from tests.augpipe.loader.loader_sources import CENTRE, TEXT, MemorySource, arrays
 
 

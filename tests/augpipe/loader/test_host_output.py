@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.jpeg.workspace import File, Workspace
-from augpipe.located import LocatedPixels
 from augpipe.ops import RandomResizedCrop
 from augpipe.pipeline import batches, host_output
 from augpipe.pipeline.items import BatchInProgress, Item
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, MemorySource, Sample, arrays, jpegs, samples
 
 NUM = 13

@@ -179,7 +179,7 @@ finally:
 LOCKS = {
     "the threads'": """
 it = iter(loader); next(it)
-from augpipe.cpu import workers
+from augpipe.native import workers
 (pool,) = workers._open_pools
 lock, work = pool._wake, lambda: globals().pop("it").close()
 """,

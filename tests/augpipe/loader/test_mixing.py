@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Augment, Batch, Loader, MixedLabels, Recipe, View, ops, order
+from augpipe import Augment, Batch, Loader, MixedLabels, Recipe, View, ops
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.mixed_labels import nan_where_none
 from augpipe.nn import AugmentModule
 from augpipe.ops.op import Op
-from augpipe.sampling import Repeated, Weighted
+from augpipe.sampling import Repeated, Weighted, epoch_order
 from tests.augpipe.loader.loader_sources import MemorySource, arrays, as_array, jpegs, truncated, views_of
 from tests.contracts.backends import needs_dali
 
@@ -282,7 +282,7 @@ def test_ranks_that_keep_their_samples(world_size: int) -> None:
         for batch in loader(**options, rank=rank, batch_size=5):
             for sample_id, row in zip(batch.sample_ids.tolist(), batch.plan.rows["mixing"], strict=True):
                 place = next(place for place, each in order_of.items() if each == sample_id)
-                partner = int(order.partners(np.array([place]), NUM)[0])
+                partner = int(epoch_order.partners(np.array([place]), NUM)[0])
                 assert row["kind"] == 0 or row["partner"] == order_of[partner]
 
 

@@ -18,7 +18,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.pipeline import choose
 from augpipe.pipeline.batches import BatchMaker
 from augpipe.sampling import ClassBalanced, Weighted
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.augpipe.loader.loader_sources import (
     PAPER,
     SEVERAL_VIEWS,

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe, SampleError, recipes
-from augpipe.datasets.shards.source import ShardSource
-from augpipe.measure.held_images import HeldSource, hold
+from augpipe.bench.held_images import HeldSource, hold
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.ops import CenterCrop
 from augpipe.pipeline.samples import Samples
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import encoded, exif, scene
 from tests.augpipe.loader.loader_sources import PAPER, SEVERAL_VIEWS, MemorySource, samples
 from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, forge_index

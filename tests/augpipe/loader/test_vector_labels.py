@@ -12,8 +12,8 @@ from augpipe import Loader, SampleError, recipes
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.preview.contents import over_epochs
 from augpipe.sampling import ClassBalanced, Weighted
-from augpipe.source import as_label_rows, label_width_of, labels_of
 from augpipe.sources import Concat, Subset
+from augpipe.sources.protocol import as_label_rows, label_width_of, labels_of
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop.data import open_sources
 from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, arrays, truncated

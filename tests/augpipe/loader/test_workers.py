@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from augpipe import Loader
-from augpipe.cpu.workers import WorkerPool, num_usable_cores
+from augpipe.native.workers import WorkerPool, num_usable_cores
 from tests.augpipe.loader.loader_sources import (
     PAPER,
     TIMEOUT_S,
@@ -158,7 +158,7 @@ def test_usable_cores_are_those_of_this_process() -> None:
     assert 1 <= num_usable_cores() <= (os.cpu_count() or 1)
     if hasattr(os, "sched_setaffinity"):
         code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
-        ended = run_python(code + "from augpipe.cpu.workers import num_usable_cores; print(num_usable_cores())")
+        ended = run_python(code + "from augpipe.native.workers import num_usable_cores; print(num_usable_cores())")
         assert ended.stdout.strip() == "1", ended.stderr
 
 
@@ -261,7 +261,7 @@ def test_the_interpreter_ends_once_running_tasks_have() -> None:
     """A thread that is stopped where it is may be within a decoder."""
     code = (
         "import os, threading, time\n"
-        "from augpipe.cpu.workers import WorkerPool\n"
+        "from augpipe.native.workers import WorkerPool\n"
         "pool, begun = WorkerPool(1), threading.Event()\n"
         "def task():\n    begun.set()\n    time.sleep(0.3)\n    os.write(1, b'ended')\n"
         "pool.submit((0, 0), task)\n"

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from augpipe import Recipe, ops, plan, recipes
-from augpipe.checks.models import FieldError
 from augpipe.ops.frame import Frame
 from augpipe.ops.random_words import RandomWords
+from augpipe.validation.models import FieldError
 
 NUM = 30_000
 SIZE = (512, 512)

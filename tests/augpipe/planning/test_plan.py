@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from augpipe import Augment, Plan, Recipe, View, ops, plan, recipes
 from augpipe.ops.random_words import stream_id
 from augpipe.planning.plan import refusals
-from augpipe.planning.record import BORDERS, PLAN_FIELDS
+from augpipe.planning.plan_record import BORDERS, PLAN_FIELDS
 
 OTHERS = Recipe(
     border="reflect",

@@ -7,7 +7,7 @@ import pytest
 from augpipe import Recipe, View, ops, plan, recipes
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.regions import _limits, source_regions
-from augpipe.recipe import Border
+from augpipe.recipes.recipe import Border
 
 Float = npt.NDArray[np.float64]
 

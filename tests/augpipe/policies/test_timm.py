@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from augpipe import ops, policies
-from augpipe.policies.timm import read_name
+from augpipe.policies.timm_policies import read_name
 
 
 def by_kind(name: str) -> dict[str, list[ops.Op]]:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from augpipe.datasets.cards.card import Card, ColumnClasses, fill, list_cards, load_card
+from augpipe.datasets.cards.card_source import CardSource
 from augpipe.datasets.cards.classes import read_classes
 from augpipe.datasets.cards.open_card import open_card
-from augpipe.datasets.cards.source import CardSource
 from augpipe.datasets.cards.table import END, START, cards_as_markdown, updated
 from augpipe.datasets.cards.tree import Tree
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.datasets.cards.card_trees import SYNSETS, TREES, devkit, put, write_lines
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 

@@ -1,4 +1,4 @@
-"""What every source has to keep of the protocol in `augpipe.source`."""
+"""What every source has to keep of the protocol in `augpipe.sources.protocol`."""
 
 import pickle
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.source import is_source, label_width_of, labels_of
+from augpipe.sources.protocol import is_source, label_width_of, labels_of
 
 
 def assert_keeps_the_protocol(source: Any, contents: Sequence[Any], labels: Sequence[int]) -> None:

@@ -16,14 +16,14 @@ from augpipe.datasets.formats.cifar import CifarSource
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.idx import IdxSource
-from augpipe.datasets.formats.parquet.source import ParquetSource
-from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.formats.tfrecord.source import TFRecordSource
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
+from augpipe.datasets.formats.tfrecord.tfrecord_source import TFRecordSource
 from augpipe.datasets.open import open_source
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.errors import SourceChangedError
-from augpipe.source import Source, check_unchanged, content_digest_of, has_stored_names
-from augpipe.source_identity import identity_of, stored_names
+from augpipe.sources.identity import identity_of, stored_names
+from augpipe.sources.protocol import Source, check_unchanged, content_digest_of, has_stored_names
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats import test_source_cifar, test_source_idx, test_source_parquet
 from tests.datasets.formats.tar_files import put as put_tar

@@ -17,7 +17,7 @@ NAMES = ("0.jpg", "1.jpg", "2.jpg")
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.first_line._TOLD", set())
+    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
     caplog.set_level(logging.INFO, "augpipe")
     return caplog
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from augpipe.datasets.formats.file_list import FileListSource
-from augpipe.datasets.formats.parquet.source import ParquetSource
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
 from augpipe.datasets.open import open_source
-from augpipe.source import label_width_of
+from augpipe.sources.protocol import label_width_of
 from tests.datasets.formats.source_checks import assert_labels
 
 pa = pytest.importorskip("pyarrow")

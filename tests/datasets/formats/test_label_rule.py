@@ -13,9 +13,9 @@ import pytest
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource
 from augpipe.datasets.formats.idx import IdxSource
-from augpipe.datasets.formats.parquet.source import ParquetSource
-from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.formats.tfrecord.source import TFRecordSource
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
+from augpipe.datasets.formats.tfrecord.tfrecord_source import TFRecordSource
 from augpipe.datasets.open import open_source
 from tests.datasets.formats import tar_files, test_source_idx
 from tests.datasets.formats.source_checks import assert_labels
@@ -29,7 +29,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.first_line._TOLD", set())
+    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
     caplog.set_level(logging.INFO, "augpipe")
     return caplog
 

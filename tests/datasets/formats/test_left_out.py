@@ -17,7 +17,7 @@ from tests.datasets.formats.test_sources import contents, put
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.first_line._TOLD", set())
+    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
     caplog.set_level(logging.INFO, "augpipe")
     return caplog
 

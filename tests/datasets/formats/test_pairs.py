@@ -12,8 +12,8 @@ from augpipe import Loader, SampleError, recipes
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.pairs import MapStyleSource, PairSource
 from augpipe.datasets.open import open_source
-from augpipe.source import labels_of
 from augpipe.sources import Subset
+from augpipe.sources.protocol import labels_of
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import CENTRE
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol

@@ -10,7 +10,7 @@ import pytest
 
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource
 from augpipe.datasets.open import open_source
-from augpipe.source import columns_of
+from augpipe.sources.protocol import columns_of
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 

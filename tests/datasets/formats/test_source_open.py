@@ -10,7 +10,7 @@ import pytest
 
 from augpipe.datasets.files.image_files import SingleSource
 from augpipe.datasets.formats.folder import FolderSource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.open import open_source
 

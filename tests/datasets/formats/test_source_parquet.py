@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.datasets.formats.hugging_face_features import Kind, choose_columns
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource, _row_counts
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
-from augpipe.datasets.formats.parquet.source import ParquetSource, _row_counts
 from augpipe.datasets.open import open_source
 from tests.augpipe.loader.loader_sources import run_python, together
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol

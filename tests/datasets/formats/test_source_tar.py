@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol, assert_labels
 from tests.datasets.formats.tar_files import put, samples

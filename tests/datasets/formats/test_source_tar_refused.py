@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source
 from tests.datasets.formats.tar_files import Members, put, put_special, samples
 

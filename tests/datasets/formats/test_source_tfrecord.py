@@ -19,7 +19,7 @@ from tests.datasets.formats.source_checks import assert_keeps_the_protocol, asse
 pytest.importorskip("google_crc32c", reason="google-crc32c is not installed")
 
 from augpipe.datasets.formats.tfrecord.frames import checksum, is_whole
-from augpipe.datasets.formats.tfrecord.source import TFRecordSource, is_tfrecord
+from augpipe.datasets.formats.tfrecord.tfrecord_source import TFRecordSource, is_tfrecord
 
 
 def crc32c(data: bytes) -> int:

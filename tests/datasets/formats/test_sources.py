@@ -18,7 +18,7 @@ from augpipe.datasets.formats.file_list import LIST_EXTENSIONS, FileListSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 from augpipe.datasets.open import open_source
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.datasets.formats.source_checks import assert_keeps_the_protocol
 
 

@@ -10,7 +10,7 @@ from augpipe import Loader, recipes
 from augpipe.datasets.formats.cifar import CifarSource
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.formats.folder import FolderSource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source
 from tests.datasets.formats.test_source_open import put_tar
 from tests.datasets.formats.test_sources import put
@@ -18,7 +18,7 @@ from tests.datasets.formats.test_sources import put
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.first_line._TOLD", set())
+    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
     caplog.set_level(logging.INFO, "augpipe")
     return caplog
 

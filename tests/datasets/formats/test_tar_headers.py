@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe.datasets.formats.tar.headers import read_members
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from tests.datasets.formats.tar_files import long_name, pax, put_raw
 
 

@@ -14,7 +14,7 @@ from augpipe.datasets.prepare.journal import complete_chunk
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
 
 SETTINGS = PrepareSettings(scales=("32", "48"))

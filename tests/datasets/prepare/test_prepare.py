@@ -26,7 +26,7 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import EDGES, TallyBuilder
 from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.decoding import MAX_PIXELS, decode, probe

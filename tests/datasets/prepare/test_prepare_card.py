@@ -12,7 +12,7 @@ from augpipe.cli.app import app
 from augpipe.datasets.cards.open_card import open_card
 from augpipe.datasets.prepare import local_engine
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from tests.datasets.cards.card_trees import TREES
 from tests.datasets.prepare.prepare_sources import InlineEngine, tree

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from augpipe.checks.arguments import parse_bytes
 from augpipe.datasets.prepare.rendition import render_scale, resize, target_size
 from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales
 from augpipe.datasets.prepare.upright import open_upright
 from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.validation.arguments import parse_bytes
 from tests.augpipe.decoding.image_files import (
     bad_files,
     encoded,

@@ -20,7 +20,7 @@ from augpipe.datasets.open import open_source
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.row_index import row_index_of

@@ -17,7 +17,7 @@ import pytest
 from augpipe.datasets.open import open_source
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from tests.augpipe.decoding.image_files import encoded, scene

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from augpipe.datasets.remote.disk_cache import DiskCache
-from augpipe.datasets.remote.errors import LastingError, PassingError, RemoteError
+from augpipe.datasets.remote.remote_error import LastingError, PassingError, RemoteError
 from augpipe.datasets.remote.retry import with_retries
 from augpipe.datasets.remote.settings import BYTES_VARIABLE, RemoteSettings
 

@@ -10,11 +10,11 @@ pytest.importorskip("aiohttp")
 import fsspec
 
 from augpipe.datasets.formats.remote_folder import RemoteFolderSource
-from augpipe.datasets.formats.tar.source import TarSource
-from augpipe.datasets.remote.errors import RemoteError
+from augpipe.datasets.formats.tar.tar_source import TarSource
+from augpipe.datasets.remote.remote_error import RemoteError
 from augpipe.errors import SourceChangedError
-from augpipe.source import check_unchanged, content_digest_of, has_stored_names
-from augpipe.source_identity import identity_of, stored_names
+from augpipe.sources.identity import identity_of, stored_names
+from augpipe.sources.protocol import check_unchanged, content_digest_of, has_stored_names
 from tests.datasets.formats.tar_files import put
 from tests.datasets.remote.misbehaving_server import Server, quick, serving
 

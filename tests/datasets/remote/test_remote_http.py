@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from augpipe.datasets.remote.blocks import BlockStore
-from augpipe.datasets.remote.errors import RemoteError
 from augpipe.datasets.remote.file_set import RemoteFileSet
+from augpipe.datasets.remote.remote_error import RemoteError
 from tests.datasets.remote import misbehaving_server as faults
 from tests.datasets.remote.misbehaving_server import Server, quick, serving
 

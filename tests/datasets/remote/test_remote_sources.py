@@ -16,19 +16,19 @@ import fsspec
 
 from augpipe import Loader
 from augpipe.datasets.formats.arrays import ArraySource
-from augpipe.datasets.formats.parquet.source import ParquetSource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source, open_url
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
-from augpipe.datasets.remote.errors import RemoteError
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.remote.remote_error import RemoteError
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.stats.collect import collect_statistics
 from augpipe.errors import SampleError
 from augpipe.recipes import evaluation
-from augpipe.source import Source
+from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats.source_checks import assert_labels
 from tests.datasets.formats.tar_files import put

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from augpipe import Loader, recipes
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.open import open_source
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from tests.datasets.prepare.prepare_sources import InlineEngine, prepare_inline, write_photos
 from tests.datasets.shards.shard_sets import build
 

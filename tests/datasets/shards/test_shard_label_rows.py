@@ -12,12 +12,12 @@ import pytest
 
 from augpipe import Loader, recipes
 from augpipe.datasets.formats.arrays import ArraySource
-from augpipe.datasets.formats.tar.source import TarSource
+from augpipe.datasets.formats.tar.tar_source import TarSource
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.index import HEADER, HEADER_BYTES, RECORD, ShardIndex
 from augpipe.datasets.shards.manifest import Manifest
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.verify import verify
 from augpipe.datasets.shards.writer import ShardWriter
 from tests.augpipe.decoding.image_files import scene

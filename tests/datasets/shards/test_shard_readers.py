@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from augpipe.datasets.shards.index import ShardIndex
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from tests.augpipe.decoding.image_files import scene

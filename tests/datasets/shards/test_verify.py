@@ -18,7 +18,7 @@ from augpipe.cli.app import app
 from augpipe.datasets.shards.check_sample import read_sample
 from augpipe.datasets.shards.index import HEADER_BYTES, RECORD, ShardIndex
 from augpipe.datasets.shards.manifest import Manifest, ShardInfo
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, header
 from augpipe.datasets.shards.verify import Fault, verify
 from augpipe.datasets.shards.writer import ShardWriter

@@ -18,7 +18,7 @@ from augpipe.datasets.stats.chunk import measure_chunk
 from augpipe.datasets.stats.collect import collect_statistics, map_chunks
 from augpipe.datasets.stats.statistics import PERCENTS, distribution
 from augpipe.datasets.stats.sums import MAX_LISTED, Sums, Unusable, merge_all
-from augpipe.source import Pixels
+from augpipe.sources.protocol import Pixels
 from tests.augpipe.decoding.image_files import bad_files, encoded, exif, odd_files, scene, write_files
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from augpipe.cli.app import app
 from augpipe.ops import Normalize
-from augpipe.recipe import Recipe
+from augpipe.recipes.recipe import Recipe
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -38,7 +38,7 @@ recipe = augpipe.recipes.deep_image(16, (20, 40))
 loader = augpipe.Loader(source, recipe, batch_size=2, framework="numpy", dtype="float16")
 total = sum(float(batch.images.astype(np.float64).sum()) for batch in loader)
 """
-ORDER = "total = int(augpipe.order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
+ORDER = "total = int(augpipe.sampling.epoch_order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
 REPORT = """
 kernels = {name: kernel for name, (_, kernel, _) in declared._DECLARED.items() if kernel.signatures}
 hits = {name: sum(kernel.stats.cache_hits.values()) for name, kernel in kernels.items()}

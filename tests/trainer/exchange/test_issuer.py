@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from augpipe.trainer.exchange import threads as threads_module
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.threads import ExchangeThreads
 from tests.trainer.exchange.cards import Stream, queued_work

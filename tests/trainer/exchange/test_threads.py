@@ -13,7 +13,7 @@ import torch
 
 from augpipe.trainer.exchange import butterfly, fill_buckets
 from augpipe.trainer.exchange import threads as module
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.threads import ExchangeThreads
 from tests.trainer.exchange.cards import queued_work

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from augpipe.checks.models import FieldError
 from augpipe.trainer.config import RunConfig, differences, example, load_config, make_config, to_toml
 from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.loop.data import training_recipe
+from augpipe.validation.models import FieldError
 
 
 def test_the_example_is_the_defaults_and_explains_every_field(tmp_path: Path) -> None:

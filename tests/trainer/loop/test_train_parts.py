@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from torch._C._distributed_c10d import HashStore
 from torch.amp.grad_scaler import GradScaler
 
-from augpipe import order
-from augpipe.datasets.shards.source import ShardSource
+from augpipe.datasets.shards.shard_source import ShardSource
+from augpipe.sampling import epoch_order
 from augpipe.trainer.checkpoint import DamagedError, agree_on_newest
 from augpipe.trainer.checkpoint.tree import flatten, restore
 from augpipe.trainer.config.tables import EmaConfig, OptimConfig, ScheduleConfig
 from augpipe.trainer.loop.data import hold_out
 from augpipe.trainer.loop.failures.heartbeat import Heartbeat, is_exchange_failure
-from augpipe.trainer.loop.network import check_input, make_average, set_dropout
 from augpipe.trainer.loop.precision import FiniteCheckScaler
+from augpipe.trainer.loop.run_network import check_input, make_average, set_dropout
 from augpipe.trainer.loop.state import Counters, RunState
 from augpipe.trainer.loop.step import next_update
 from augpipe.trainer.loop.world import choose_device
@@ -251,7 +251,7 @@ def test_groups_take_every_batch_of_the_loader_once(
         assert 1 <= group.num_batches <= accumulate
         consumed += group.num_samples
         batches += group.num_batches
-    assert batches == order.num_batches(num, batch_size, size, drop_last)
+    assert batches == epoch_order.num_batches(num, batch_size, size, drop_last)
     assert consumed == (batches * per_batch if drop_last else num)
 
 

@@ -12,7 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from augpipe.trainer.config import load_config
 from augpipe.trainer.loop import run
-from augpipe.trainer.loop.record import Recorder
+from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.step import Step, StepResult
 from augpipe.trainer.report.metrics import read_rows
 from tests.distributed.train_runs import checkpoints, config, write_photos

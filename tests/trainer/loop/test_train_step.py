@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import HashStore
 
 from augpipe import MixedLabels
 from augpipe.trainer.config import make_config
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.step import Step, StepResult, UpdateBatches
 from augpipe.trainer.loop.training import Training

@@ -12,7 +12,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore
 
 from augpipe.errors import DeviceError, SampleError
-from augpipe.recipe import Recipe
+from augpipe.recipes.recipe import Recipe
 from augpipe.trainer.config import make_config, to_toml
 from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.launch import EXIT_FAILURE, EXIT_USAGE, end_after, launch

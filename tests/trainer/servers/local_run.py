@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer.checkpoint.tree import flatten
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
 from augpipe.trainer.servers.dispatcher import Dispatcher
@@ -61,10 +61,10 @@ class MemoryBatches:
         """As `Batches` has it."""
         taken = []
         for place in self._plan.places(lease):
-            positions = order.rank_positions(
+            positions = epoch_order.rank_positions(
                 place.first, NUM_SAMPLES, self._plan.batch_size, place.rank, place.world_size
             )
-            ids = torch.from_numpy(order.sample_ids(positions, NUM_SAMPLES, 0, place.epoch, True))
+            ids = torch.from_numpy(epoch_order.sample_ids(positions, NUM_SAMPLES, 0, place.epoch, True))
             images = self._images[ids].clone()
             for epoch, position in self._bad:
                 if epoch == place.epoch:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.order_log import Event, Kind, read_order
@@ -50,7 +50,7 @@ def times_trained(events: list[Event], plan: LeasePlan) -> Counter[tuple[int, in
     for event in events:
         if event.kind is Kind.APPLIED:
             for place in plan.places(plan.lease(*event.lease)):
-                positions = order.rank_positions(
+                positions = epoch_order.rank_positions(
                     place.first, plan.num_samples, plan.batch_size, place.rank, place.world_size
                 )
                 trained.update((place.epoch, int(position)) for position in positions)

@@ -14,14 +14,14 @@ from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.loop.data import open_sources
 from augpipe.trainer.loop.failures.signals import StopRequest
-from augpipe.trainer.loop.network import build_network
+from augpipe.trainer.loop.run_network import build_network
 from augpipe.trainer.loop.training import SaveError
 from augpipe.trainer.loop.world import World, open_world
 from augpipe.trainer.optim.schedule import Plateau
-from augpipe.trainer.servers.build import LoaderBatches, Specs, digest_of, lease_plan, make_specs
 from augpipe.trainer.servers.drive import Driver, write_first
+from augpipe.trainer.servers.driver_record import ServersRecorder
+from augpipe.trainer.servers.from_config import LoaderBatches, Specs, digest_of, lease_plan, make_specs
 from augpipe.trainer.servers.messages import Fence
-from augpipe.trainer.servers.record import ServersRecorder
 from augpipe.trainer.servers.state_file import dispatcher_path, read_state
 from tests.distributed.train_runs import checkpoints, write_photos
 from tests.trainer.servers.ray_runs import servers_config

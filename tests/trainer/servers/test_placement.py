@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from augpipe.checks.ray_address import check_reachable, join, require_ray
 from augpipe.trainer.config.tables import ServersConfig
 from augpipe.trainer.servers.messages import PeerLost
 from augpipe.trainer.servers.placement import Placement, warn_of_few_cores
 from augpipe.trainer.servers.ray_cluster import RayReply, require_there
+from augpipe.validation.ray_address import check_reachable, join, require_ray
 
 NODES = ["c", "home", "a", "b"]
 

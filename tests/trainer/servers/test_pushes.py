@@ -12,9 +12,9 @@ from augpipe.trainer.config import make_config
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.report.progress import Bar
 from augpipe.trainer.report.pushes import html_rows, staleness_counts, totals, training_s, write_pushes
+from augpipe.trainer.servers.driver_record import PUSH_COLUMNS, ServersRecorder
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied, Outcome
-from augpipe.trainer.servers.record import PUSH_COLUMNS, ServersRecorder
 
 ROWS = [
     {"worker": "1", "staleness": "2", "samples": "8", "seconds": "1.5", "wait_ms": "250", "data_ms": "250"}

@@ -15,8 +15,8 @@ import pytest
 from augpipe.trainer.launch import end_after
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.servers import run as running
-from augpipe.trainer.servers.build import make_specs
 from augpipe.trainer.servers.dispatcher import RunFailed
+from augpipe.trainer.servers.from_config import make_specs
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.order_log import Kind
 from tests.distributed.prepare_runs import wait_until

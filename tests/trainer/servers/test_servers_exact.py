@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
 from augpipe.trainer.servers.messages import LeaseName, Part, Update
 from augpipe.trainer.servers.server import Server
@@ -43,8 +43,8 @@ def optimizer_of(name: str, model: nn.Module) -> torch.optim.Optimizer:
 def mean_gradients(model: nn.Module, first: int, rank: int, world_size: int, epoch: int) -> tuple[list[Tensor], int]:
     """(each parameter's gradient of the mean loss of a rank's batch, its samples)."""
     images, labels = images_and_labels()
-    positions = order.rank_positions(first, NUM_SAMPLES, 8, rank, world_size)
-    ids = torch.from_numpy(order.sample_ids(positions, NUM_SAMPLES, 0, epoch, True))
+    positions = epoch_order.rank_positions(first, NUM_SAMPLES, 8, rank, world_size)
+    ids = torch.from_numpy(epoch_order.sample_ids(positions, NUM_SAMPLES, 0, epoch, True))
     model.zero_grad()
     loss = nn.functional.cross_entropy(model(images[ids]), labels[ids], reduction="sum")
     (loss * (1.0 / len(ids))).backward()
@@ -123,7 +123,7 @@ def test_synchronous_equals_training_on_whole_batches(name: str, num_workers: in
     for epoch in range(2):
         for first in range(0, NUM_SAMPLES, 8 * num_workers):
             positions = np.arange(first, min(first + 8 * num_workers, NUM_SAMPLES))
-            ids = torch.from_numpy(order.sample_ids(positions, NUM_SAMPLES, 0, epoch, True))
+            ids = torch.from_numpy(epoch_order.sample_ids(positions, NUM_SAMPLES, 0, epoch, True))
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images[ids]), labels[ids]).backward()
             optimizer.step()

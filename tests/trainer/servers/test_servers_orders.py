@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer.servers.order_log import Event, Kind, read_order
 from tests.trainer.servers.local_run import NUM_SAMPLES, LocalRun, Setting, plain_network
 
@@ -38,7 +38,7 @@ def test_what_holds_of_every_order(setting: Setting, seed: int) -> None:
     trained: Counter[tuple[int, int]] = Counter()
     for event in applied:
         for place in plan.places(plan.lease(*event.lease)):
-            positions = order.rank_positions(place.first, NUM_SAMPLES, 8, place.rank, place.world_size)
+            positions = epoch_order.rank_positions(place.first, NUM_SAMPLES, 8, place.rank, place.world_size)
             trained.update((place.epoch, int(position)) for position in positions)
     assert trained == Counter((epoch, position) for epoch in range(2) for position in range(NUM_SAMPLES))
 

@@ -8,7 +8,7 @@ import numpy as np
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.sources import Subset
 from augpipe.trainer.config import make_config
-from augpipe.trainer.servers.build import digest_of
+from augpipe.trainer.servers.from_config import digest_of
 
 FLAT: Any = SimpleNamespace(sizes=(12, 3))
 CONFIG = make_config({"data": {"source": "x"}})

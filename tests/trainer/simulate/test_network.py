@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from augpipe.trainer.simulate.clock import run_virtual
-from augpipe.trainer.simulate.network import Network, Node
+from augpipe.trainer.simulate.nics import Network, Node
 
 
 def arrivals(nodes: Sequence[Node], transfers: Sequence[tuple[int, int, int]], seed: int = 0) -> list[float]:

@@ -14,7 +14,7 @@ import torch
 from augpipe.trainer.servers.messages import Peer, PeerLost
 from augpipe.trainer.simulate.clock import Deadlock, run_virtual
 from augpipe.trainer.simulate.cluster import Cluster
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.peers import MESSAGE_BYTES, VirtualPeer, num_bytes_of
 
 RATE = 1024.0

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from augpipe.cli.app import app
 from augpipe.trainer.config.load import make_config
 from augpipe.trainer.models import build
-from augpipe.trainer.simulate.card import list_cards, load_card
+from augpipe.trainer.simulate.cluster_card import list_cards, load_card
 from augpipe.trainer.simulate.layers import layers_of
 from augpipe.trainer.simulate.prediction import Subject, predict, subject_of
 

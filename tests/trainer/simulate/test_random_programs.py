@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from augpipe.trainer.servers.messages import Peer, PeerLost
 from augpipe.trainer.simulate.clock import run_virtual
 from augpipe.trainer.simulate.cluster import Cluster
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.peers import MESSAGE_BYTES, VirtualPeer
 
 NODES = 3

@@ -11,7 +11,7 @@ from augpipe.cli.app import app
 from augpipe.trainer.config.load import make_config
 from augpipe.trainer.servers.messages import Hand, LeaseName, Update
 from augpipe.trainer.simulate import server_prediction
-from augpipe.trainer.simulate.card import Card, load_card
+from augpipe.trainer.simulate.cluster_card import Card, load_card
 from augpipe.trainer.simulate.server_prediction import ServerSubject, make_run, predict_servers, server_subject
 from augpipe.trainer.simulate.server_run import play
 from augpipe.trainer.simulate.sized_parts import sizes_of

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from augpipe import order
+from augpipe.sampling import epoch_order
 from augpipe.trainer.codecs import codec
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
 from augpipe.trainer.servers.dispatcher import RunFailed
@@ -25,7 +25,7 @@ from augpipe.trainer.servers.slices import FlatWeights
 from augpipe.trainer.servers.specs import DispatcherSpec, ServerSpec, WorkerSpec
 from augpipe.trainer.servers.state_file import read_state, server_path
 from augpipe.trainer.servers.worker import Worker
-from augpipe.trainer.simulate.network import Node
+from augpipe.trainer.simulate.nics import Node
 from augpipe.trainer.simulate.peers import MESSAGE_BYTES
 from augpipe.trainer.simulate.server_run import Kill, Played, VirtualRun, play
 
@@ -74,10 +74,10 @@ class Batches:
     def take(self, lease: Lease, upcoming: Lease | None) -> Sequence[tuple[Tensor, Tensor]]:
         taken = []
         for place in self.plan.places(lease):
-            positions = order.rank_positions(
+            positions = epoch_order.rank_positions(
                 place.first, NUM_SAMPLES, self.plan.batch_size, place.rank, place.world_size
             )
-            ids = order.sample_ids(positions, NUM_SAMPLES, 0, place.epoch, True)
+            ids = epoch_order.sample_ids(positions, NUM_SAMPLES, 0, place.epoch, True)
             self.seen.read.setdefault(lease.name, []).extend(ids.tolist())
             taken.append((IMAGES[ids], LABELS[ids]))
         return taken

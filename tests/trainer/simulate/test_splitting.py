@@ -14,8 +14,8 @@ from augpipe.trainer.config.load import make_config
 from augpipe.trainer.config.tables import ParallelConfig
 from augpipe.trainer.models import build
 from augpipe.trainer.parallel.link import SMALL, message_bytes
-from augpipe.trainer.parallel.network import choose_layers, find_chains, replace_chains
-from augpipe.trainer.simulate.card import load_card
+from augpipe.trainer.parallel.split_choice import choose_layers, find_chains, replace_chains
+from augpipe.trainer.simulate.cluster_card import load_card
 from augpipe.trainer.simulate.layers import layers_of
 from augpipe.trainer.simulate.prediction import Prediction, predict, subject_of
 from augpipe.trainer.simulate.splitting import split_layers

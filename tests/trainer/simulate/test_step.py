@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from augpipe.trainer.exchange.schedule import Collective
-from augpipe.trainer.simulate.card import Card, WireRates
+from augpipe.trainer.simulate.cluster_card import Card, WireRates
 from augpipe.trainer.simulate.layers import Layer
 from augpipe.trainer.simulate.step import play_steps
 from augpipe.trainer.simulate.workload import Settings, Workload

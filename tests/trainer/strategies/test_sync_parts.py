@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from augpipe.trainer.codecs import ErrorFeedback, codec
-from augpipe.trainer.exchange.errors import SyncError
+from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.message import LINE, CodecWire, ControlData, RawWire, padded
 from augpipe.trainer.exchange.meter import CLASSES, Meter

@@ -1,0 +1,89 @@
+"""Images of files and arrays, on the CPU: one image after another, on a few threads during the call."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.augment_call.inputs import Images
+from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.decoding.jpeg import decoder_overloads
+from augpipe.errors import SampleError
+from augpipe.gpu_ops.compiled import background
+from augpipe.native.cpu_render import Scratch, render
+from augpipe.native.workers import run_each
+from augpipe.pipeline.stored_image import StoredImage
+from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.plan import Plan
+from augpipe.planning.regions import source_regions
+
+Rows = npt.NDArray[np.void]
+
+
+class HostTransform:
+    """Renders plans on the CPU; safe from several threads. Of files it decodes what a loader decodes of them."""
+
+    def __init__(self) -> None:
+        self._scratch = Scratch()
+        self._has_met_files = False
+
+    def render(self, images: Images, plan: Plan, form: OutputFormat, num_threads: int) -> list[Any]:
+        """The images of each view: a batch, or a list where their sizes differ.
+
+        Raises:
+            SampleError: a file is damaged.
+        """
+        stored: list[StoredImage] = images.items
+        if not self._has_met_files and any(image.may_crop for image in stored):
+            self._has_met_files = True
+            background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
+        may_scale = np.array([image.may_scale for image in stored], np.bool_)
+        factors = np.where(may_scale, dct_factors(plan.views), 1)
+        tables = [kernel_rows(rows, factors) for rows in plan.views]
+        views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
+
+        def work(position: int) -> None:
+            rows = [table[position : position + 1] for table in tables]
+            sizes = [view.sizes[position] for view in views]
+            try:
+                pixels = self._decoded(stored[position], int(factors[position]), rows, sizes)
+            except ValueError as problem:
+                raise SampleError(images.names[position], str(problem)) from problem
+            for view, row, size in zip(views, rows, sizes, strict=True):
+                render([pixels], row, view.memory_of(position), size, form, self._scratch)
+
+        run_each(work, len(stored), num_threads)
+        return [view.wrapped(form) for view in views]
+
+    def _decoded(
+        self, image: StoredImage, factor: int, rows: Sequence[Rows], sizes: Sequence[tuple[int, int]]
+    ) -> LocatedPixels:
+        """What the views look at, in the calling thread's scratch."""
+        if image.may_crop:
+            decodable = image.region(factor, source_regions(rows, sizes)[0].tolist(), None)
+        else:
+            decodable = image.whole(factor)
+        return decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
+
+
+class _View:
+    """One view's images in memory, one behind the other."""
+
+    def __init__(self, rows: Rows, out_size: tuple[int, int] | None, form: OutputFormat) -> None:
+        self.sizes = [(int(row["out_height"]), int(row["out_width"])) for row in rows]
+        """Height and width of each, in pixels."""
+        self._common = self.sizes[0] if self.sizes else out_size or (0, 0)
+        self._ends = np.cumsum([0] + [height * width * 3 for height, width in self.sizes])
+        self._memory: npt.NDArray[np.generic] = np.empty(int(self._ends[-1]), form.held_as)
+
+    def memory_of(self, position: int) -> npt.NDArray[np.generic]:
+        """(height * width * 3,) of one image."""
+        return self._memory[self._ends[position] : self._ends[position + 1]]
+
+    def wrapped(self, form: OutputFormat) -> Any:
+        """A batch, or a list of images where their sizes differ."""
+        if len(set(self.sizes)) <= 1:
+            return form.wrap(self._memory, len(self.sizes), *self._common)
+        return [form.wrap(self.memory_of(i), 1, *size)[0] for i, size in enumerate(self.sizes)]

@@ -1,0 +1,178 @@
+"""From pixels in device memory and a batch's tables to finished images: uploaded, launched, and never waited for."""
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from augpipe.cuda.failures import SampleIds, allocate
+from augpipe.cuda.in_flight import InFlight
+from augpipe.cuda.streams import Streams, streams_of
+from augpipe.cuda.upload import UploadRing
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
+from augpipe.gpu_ops.image.program_rows import SHARPNESS, first_parts
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.output_format import OutputFormat
+from augpipe.recipes.recipe import Recipe
+
+Rows = npt.NDArray[np.void]
+
+MAX_PENDING = 8
+"""Batches that the host may be ahead of the device by; each keeps the memory of its pixels."""
+
+
+class DeviceRenderer:
+    """Renders batches on one device, on whatever stream is current; safe from several threads.
+
+    Args:
+        device: as `require_device` gives it.
+        recipe: named where the device fails.
+        form: what the images are; framework is "torch".
+        max_pending: batches that may be unfinished before a further one waits for the oldest.
+        streams: the device's; None to ask torch for them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        recipe: Recipe,
+        form: OutputFormat,
+        *,
+        max_pending: int = MAX_PENDING,
+        streams: Streams | None = None,
+    ) -> None:
+        assert form.framework == "torch"
+        self._streams = streams or streams_of(device)
+        self._form = form
+        self._ring = UploadRing(self._streams)
+        self._in_flight = InFlight(recipe.name, max_pending)
+        self._lock = threading.Lock()
+
+    def render(
+        self,
+        pixels: npt.NDArray[np.int64],
+        tables: Sequence[Rows],
+        sizes: Sequence[tuple[int, int]],
+        keep: Sequence[Any],
+        sample_ids: SampleIds,
+        mix_jobs: Sequence[Rows] = (),
+    ) -> list[torch.Tensor]:
+        """Launch a batch on the current stream.
+
+        Args:
+            pixels: (B, 5) address, stride in pixels, first x, first y, channels: `DEVICE_PIXEL_COLUMNS`.
+            tables: for each view, (B,) `planning.kernel_rows.kernel_rows`.
+            sizes: for each view, its images' height and width in pixels.
+            keep: what owns the pixels. Torch tensors are lent to the stream, so that torch's allocator gives their
+                memory to nobody else too early; all else is kept alive until the device has passed the batch.
+            sample_ids: (B,), named where the device fails.
+            mix_jobs: for each view, (n,) `gpu_ops.image.mix.MIX_JOB` for the finished images; empty for none.
+
+        Returns:
+            For each view, the (B, 3, height, width) images, or (B, height, width, 3), on the device; they are ready
+            for work on the stream that is current now.
+
+        Raises:
+            KernelError: a CUDA error of this batch or of an earlier one.
+            torch.OutOfMemoryError: the device is full; the message says for what.
+            RuntimeError: the stream is being captured into a CUDA graph.
+        """
+        with self._lock, self.launching(sample_ids) as stream:
+            self._in_flight.make_room()
+            outs = [self._empty(len(pixels), size, view) for view, size in enumerate(sizes)]
+            if len(pixels):
+                self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream, mix_jobs)
+        return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
+
+    @contextmanager
+    def launching(self, sample_ids: SampleIds, owners: Sequence[Any] = ()) -> Generator[int, None, None]:
+        """Around further launches of a batch: makes the device current and turns CUDA errors into `KernelError`.
+
+        Gives the `cudaStream_t` of the thread's current stream on the device. Where it is left by an exception, what
+        `owners` holds by then is kept until the device has passed what was launched.
+        """
+        with self._in_flight.explaining(sample_ids), self._streams.on_current() as stream:
+            try:
+                yield stream
+            except BaseException:
+                if owners:
+                    with self._lock:
+                        self._keep(owners, sample_ids)
+                raise
+
+    def drain(self) -> None:
+        """Wait until the device has finished every batch, and let go of what they kept.
+
+        Raises:
+            KernelError: a CUDA error of one of them.
+        """
+        with self._lock:
+            self._in_flight.drain()
+
+    def _empty(self, num: int, size: tuple[int, int], view: int) -> torch.Tensor:
+        shape = (num, 3, *size) if self._form.planar else (num, *size, 3)
+        dtype: torch.dtype = getattr(torch, self._form.dtype)
+        return allocate(shape, dtype, self._streams.device, purpose=f"a batch's images of view {view}")
+
+    def _launch(
+        self,
+        pixels: npt.NDArray[np.int64],
+        tables: Sequence[Rows],
+        sizes: Sequence[tuple[int, int]],
+        outs: Sequence[torch.Tensor],
+        keep: Sequence[Any],
+        sample_ids: SampleIds,
+        stream: int,
+        mix_jobs: Sequence[Rows],
+    ) -> None:
+        more = [view for view, table in enumerate(tables) if table.dtype != KERNEL_ROW]
+        uploads = [np.asarray(pixels, np.int64), *map(first_parts, tables), *(tables[view] for view in more)]
+        of_jobs = [(view, jobs) for view, jobs in enumerate(mix_jobs) if len(jobs)]
+        uploads += [jobs for _, jobs in of_jobs]
+        slot = self._ring.take(uploads)
+        try:
+            addresses = slot.upload(uploads)
+            for view, ((height, width), out) in enumerate(zip(sizes, outs, strict=True)):
+                shape: dict[str, Any] = {"num": len(pixels), "height": height, "width": width}
+                shape |= {"planar": self._form.planar, "stream": stream}
+                given, dtype = addresses[0], self._form.dtype
+                if view not in more:
+                    render_batch(given, addresses[1 + view], out.data_ptr(), **shape, held_as=dtype)
+                    continue
+                rows = addresses[1 + len(tables) + more.index(view)]
+                # of this stream alone, so that nobody else is given it before the launches are over
+                levels, copies = self._levels(out), self._copies(tables[view], out)
+                render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
+                memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
+                finish_batch(rows, *memory, row_bytes=tables[view].itemsize, **shape, held_as=dtype)
+            for (view, jobs), given in zip(of_jobs, addresses[len(uploads) - len(of_jobs) :], strict=True):
+                (height, width), out = sizes[view], outs[view]
+                shape = {"num_jobs": len(jobs), "height": height, "width": width, "planar": self._form.planar}
+                mix_batch(given, out.data_ptr(), **shape, held_as=self._form.dtype, stream=stream)
+        finally:  # also where a view's launch fails: the views before it are on their way
+            self._keep(keep, sample_ids, partial(self._ring.give_back, slot))
+
+    def _levels(self, out: torch.Tensor) -> torch.Tensor:
+        """Memory for levels of images that take more than one pass: the batch's own where that holds float32."""
+        if out.dtype == torch.float32:
+            return out
+        return allocate(out.shape, torch.float32, self._streams.device, purpose="levels between two passes")
+
+    def _copies(self, table: Rows, out: torch.Tensor) -> torch.Tensor:
+        """Memory for levels of images that are sharpened, which their neighbours still look at."""
+        is_sharpened = bool((table["steps"]["kind"] == SHARPNESS).any())
+        num_bytes = out.numel() if is_sharpened else 0
+        return allocate((num_bytes,), torch.uint8, self._streams.device, purpose="levels that are sharpened")
+
+    def _keep(self, owners: Sequence[Any], sample_ids: SampleIds, release: Callable[[], None] = lambda: None) -> None:
+        """Lend the tensors among `owners` to the stream, and keep the others until the device has passed its work."""
+        for owner in owners:
+            if isinstance(owner, torch.Tensor):
+                self._streams.lend(owner)
+        others = [owner for owner in owners if not isinstance(owner, torch.Tensor)]
+        self._in_flight.add(self._streams.record(), others, sample_ids, release)

@@ -1,0 +1,137 @@
+"""From images' pixels and their plan to finished images in a batch's memory, on the CPU."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.mix import mix_images
+from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
+from augpipe.gpu_ops.image.program import finish_images
+from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.output_format import OutputFormat
+from augpipe.sources.protocol import Pixels
+from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
+
+Rows = npt.NDArray[np.void]
+
+
+class Scratch(threading.local):
+    """Memory of one thread, used again from image to image."""
+
+    def __init__(self) -> None:
+        self._pixels: Pixels = np.empty(0, np.uint8)
+        self._values: npt.NDArray[np.float32] = np.empty(0, np.float32)
+
+    def pixels(self, num_bytes: int) -> Pixels:
+        """(num_bytes,) uint8, its content arbitrary."""
+        if len(self._pixels) < num_bytes:
+            self._pixels = np.empty(num_bytes, np.uint8)
+        return self._pixels[:num_bytes]
+
+    def values(self, num: int) -> npt.NDArray[np.float32]:
+        """(num,) float32, its content arbitrary."""
+        if len(self._values) < num:
+            self._values = np.empty(num, np.float32)
+        return self._values[:num]
+
+
+def pixel_table(images: Sequence[LocatedPixels]) -> npt.NDArray[np.int64]:
+    """The kernel's (B, 4) table for RGBX pixels on the host, which must outlive its use."""
+    return np.array([(image.address, image.width, image.first_x, image.first_y) for image in images], np.int64)
+
+
+def as_rgbx(image: Pixels, scratch: Scratch, first_x: int = 0, first_y: int = 0) -> LocatedPixels:
+    """RGBX pixels of an (H, W) or (H, W, 1 | 3 | 4) image that begins at a column and row; they lie in `scratch`."""
+    packed = pack_into(scratch.pixels(image.shape[0] * image.shape[1] * 4), image)
+    return LocatedPixels.of(packed, first_x, first_y)
+
+
+def pack_into(buffer: Pixels, image: Pixels) -> Pixels:
+    """(H, W, 4) uint8, contiguous, of an (H, W) or (H, W, 1 | 3 | 4) image; it lies at the start of flat `buffer`."""
+    shaped = image[:, :, None] if image.ndim == 2 else image
+    height, width = shaped.shape[:2]
+    packed = buffer[: height * width * 4].reshape(height, width, 4)
+    pack_rgbx(shaped, packed)
+    return packed
+
+
+def check_image(image: npt.NDArray[Any]) -> None:
+    """Raise ValueError, with the reason alone, unless this is an uint8 image with a known number of channels."""
+    if image.dtype != np.uint8:
+        raise ValueError(f"the array is {image.dtype}, and must be uint8 with values in 0..255")
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
+        hint = ". Move its channels last" if image.ndim == 3 and image.shape[0] in (1, 3, 4) else ""
+        raise ValueError(
+            f"the array has shape {image.shape}, and must be (H, W), (H, W, 1), (H, W, 3) or (H, W, 4){hint}"
+        )
+    if image.shape[0] * image.shape[1] > MAX_INDEXABLE_PIXELS:
+        raise ValueError(f"the array has shape {image.shape}, more than {MAX_INDEXABLE_PIXELS} pixels. Cut it first")
+    if 0 in image.shape:
+        raise ValueError(f"the array has shape {image.shape}, which holds no pixels")
+
+
+def render(
+    images: Sequence[LocatedPixels] | npt.NDArray[np.int64],
+    rows: Rows,
+    out: npt.NDArray[np.generic],
+    size: tuple[int, int],
+    form: OutputFormat,
+    scratch: Scratch,
+) -> None:
+    """Write finished images, one behind the other.
+
+    Args:
+        images: RGBX pixels on the host, or their `pixel_table`.
+        rows: (B,) `planning.kernel_rows.kernel_rows`, one an image.
+        out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
+        size: height and width of an output image, in pixels.
+        form: dtype and layout.
+        scratch: of the calling thread.
+    """
+    table = images if isinstance(images, np.ndarray) else pixel_table(images)
+    height, width = size
+    first = first_parts(rows)
+    takes_more, end = first is not rows, len(table) * jobs_per_image(height)
+    target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
+    run_jobs(table, first, target, height, width, form.planar, 0, end)
+    if takes_more:
+        finished = target if form.is_narrow else out
+        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, finished, height, width, form.planar)
+    if form.is_narrow:
+        narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one
+
+
+def mix(
+    jobs: Rows, batch: npt.NDArray[np.generic], size: tuple[int, int], form: OutputFormat, scratch: Scratch
+) -> None:
+    """Mix finished images of a batch in place; 16-bit numbers are mixed as float32, and rounded once more.
+
+    Args:
+        jobs: (n,) `gpu_ops.image.mix.MIX_JOB`.
+        batch: (images * height * width * 3,), in the type that `form` holds it as.
+        size: height and width of an image, in pixels.
+        form: dtype and layout.
+        scratch: of the calling thread.
+    """
+    height, width = size
+    if not form.is_narrow:
+        mix_images(as_bytes(jobs), batch, height, width, form.planar)
+        return
+    num = height * width * 3
+    values = scratch.values(2 * num)
+    for job in jobs:
+        alone = job.reshape(1).copy()
+        alone["places"] = (0, 1)
+        pair = [batch[place * num : (place + 1) * num] for place in job["places"].tolist()]
+        for nth, image in enumerate(pair):
+            widen(image, values[nth * num : (nth + 1) * num])
+        mix_images(as_bytes(alone), values, height, width, form.planar)
+        for nth, image in enumerate(pair):
+            if job["regions"][nth].any():
+                narrow(values[nth * num : (nth + 1) * num], image)

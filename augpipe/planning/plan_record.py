@@ -1,0 +1,60 @@
+"""The record that a plan holds for each sample and view: everything that the kernel needs, and what was drawn."""
+
+from typing import Any
+
+import numpy as np
+
+from augpipe.ops.colour_program import ColourStep, program_fields
+from augpipe.planning.mixing_draws import MIXED
+from augpipe.recipes.recipe import View
+
+BORDERS = ("context", "reflect", "edge", "constant")
+
+PLAN_FIELDS: list[tuple[Any, ...]] = [
+    ("sample_id", np.int64),
+    ("epoch", np.int64),
+    ("view", np.int32),
+    # the stored image, upright
+    ("height", np.int32),
+    ("width", np.int32),
+    # the output image
+    ("out_height", np.int32),
+    ("out_width", np.int32),
+    # left, top, right, bottom of the crop, in source pixels
+    ("crop", np.float64, (4,)),
+    # x, y of the source pixel that `after` counts from; a multiple of 8
+    ("origin", np.int32, (2,)),
+    # output pixel from the frame's centre -> lens coordinates (radius 1 at the frame's corner)
+    ("before", np.float64, (2, 2)),
+    # what is added to that, and what the sum is divided by: along x, along y and at the frame's centre
+    ("before_offset", np.float64, (2,)),
+    ("before_divisor", np.float64, (3,)),
+    # k1, k2, k3, p1, p2; all zero is no lens
+    ("lens", np.float64, (5,)),
+    # lens coordinates -> source pixel from `origin`
+    ("after", np.float64, (2, 3)),
+    # half-width of the sampling filter along x and y, in source pixels; at least 1
+    ("support", np.float64, (2,)),
+    # half-width of what blurs it further, added in quadrature; 0 where nothing does
+    ("blur", np.float64, (2,)),
+    # radius where it begins, strength at the corner
+    ("vignette", np.float64, (2,)),
+    ("cast", np.float64, (3,)),
+    ("cast_is_last", np.bool_),
+    ("mean", np.float64, (3,)),
+    ("std", np.float64, (3,)),
+    # index into BORDERS
+    ("border", np.int8),
+    ("fill", np.float64, (3,)),
+]
+"""The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
+colours take more than a cast and a vignette `num_steps`, `steps` and `tables`; where the recipe mixes, `mixing`."""
+
+MAX_DCT_FACTOR = 8
+"""The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
+
+
+def plan_dtype(view: View, steps: list[ColourStep], mixes: bool = False) -> np.dtype[np.void]:
+    """The record of a recipe's view: PLAN_FIELDS, what its ops draw, and the program that its colour steps need."""
+    mixing = [("mixing", MIXED)] if mixes else []
+    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype), *program_fields(steps), *mixing])

@@ -1,0 +1,270 @@
+"""Recipes ready to use."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from augpipe import policies
+from augpipe.ops import (
+    CenterCrop,
+    ColorCast,
+    Flip,
+    LensDistortion,
+    MultiResolutionCrop,
+    Normalize,
+    RandomResizedCrop,
+    Rotate,
+    Vignette,
+)
+from augpipe.ops.op import Op, pair
+from augpipe.recipes.recipe import Border, Model, Recipe, View
+from augpipe.recipes.schedule import Schedule
+
+__all__ = [
+    "BY_NAME",
+    "auto_augment",
+    "deep_image",
+    "evaluation",
+    "evaluation_of",
+    "from_timm",
+    "none",
+    "progressive",
+    "ramp",
+    "rand_augment",
+    "resized",
+    "three_augment",
+    "timm",
+    "trivial_augment_wide",
+    "usual_scale",
+]
+
+BLACK = (0.0, 0.0, 0.0)
+
+
+def deep_image(size: int = 224, scales: tuple[int, ...] = (256, 512)) -> Recipe:
+    """The augmentations of Table 1 of the Deep Image papers in its order and with its counts, then normalisation.
+
+    Args:
+        size: output height and width, in pixels.
+        scales: short sides that the image is resized to before it is cropped, in pixels; one is drawn.
+    """
+    ops = (
+        ColorCast(),
+        Vignette(),
+        LensDistortion(),
+        Rotate(),
+        Flip(),
+        MultiResolutionCrop(size=size, scales=scales),
+        Normalize(),
+    )
+    return Recipe(name="deep_image", ops=ops)
+
+
+def trivial_augment_wide(
+    size: int = 224, *, border: Border = "context", fill: tuple[float, float, float] = BLACK
+) -> Recipe:
+    """A random resized crop, a flip, TrivialAugment's one op of 14, and normalisation.
+
+    Args:
+        size: output height and width, in pixels.
+        border: what an op shows where it looks beyond the crop. torchvision and timm crop first and know no more:
+            `border="constant"` is theirs, black or timm's `fill=(124, 116, 104)`.
+        fill: R, G, B of a constant border, in levels.
+    """
+    return _trained("trivial_augment_wide", size, policies.trivial_augment_wide(), border, fill)
+
+
+def rand_augment(
+    size: int = 224,
+    n: int = 2,
+    magnitude: int = 9,
+    *,
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    """As `trivial_augment_wide`, with `n` ops at a `magnitude` of 0..30 each (RandAugment)."""
+    return _trained("rand_augment", size, policies.rand_augment(n, magnitude), border, fill)
+
+
+def auto_augment(
+    policy: str = "imagenet",
+    size: int = 224,
+    *,
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    """As `trivial_augment_wide`, with a pair of AutoAugment's ops for "imagenet" or "cifar10"."""
+    return _trained("auto_augment", size, policies.auto_augment(policy), border, fill)
+
+
+def three_augment(size: int = 224) -> Recipe:
+    """A random resized crop, a flip, DeiT III's 3-Augment (gray, solarised or blurred; jitter), normalisation."""
+    return _trained("three_augment", size, policies.three_augment())
+
+
+def timm(
+    policy: str, size: int = 224, *, border: Border = "context", fill: tuple[float, float, float] = BLACK
+) -> Recipe:
+    """As `trivial_augment_wide`, with a policy that timm names, such as "rand-m9-mstd0.5-inc1"; see `policies.timm`."""
+    return _trained(policy, size, policies.timm(policy), border, fill)
+
+
+def from_timm(**arguments: Any) -> Recipe:
+    """The recipe of `timm.data.create_transform(**arguments)` for training; what differs is logged.
+
+    Raises:
+        ValueError: something cannot be mapped; lists all of it.
+    """
+    from augpipe.importers import from_timm as imported
+
+    return imported(**arguments).logged()
+
+
+def _trained(
+    name: str,
+    size: int,
+    policy: tuple[Op, ...],
+    border: Border = "context",
+    fill: tuple[float, float, float] = BLACK,
+) -> Recipe:
+    ops = (RandomResizedCrop(size=size), Flip(), *policy, Normalize())
+    return Recipe.model_validate({"name": name, "border": border, "fill": fill, "ops": ops})
+
+
+def evaluation(size: int = 224, scale: int | None = None) -> Recipe:
+    """The centre `size` x `size` pixels of the image with its short side at `scale`, normalised.
+
+    Args:
+        size: output height and width, in pixels.
+        scale: in pixels; None for 256, and for a larger crop `usual_scale(size)`, as 343 for 300.
+    """
+    if scale is None:
+        scale = 256 if max(pair(size)) <= 256 else usual_scale(max(pair(size)))
+    return Recipe(name="evaluation", ops=(CenterCrop(size=size, scale=scale), Normalize()))
+
+
+def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
+    """A recipe without randomness whose images a model that was trained on `recipe` understands.
+
+    It takes the centre, of the same size and normalised alike. A recipe that keeps whole images keeps them.
+
+    Args:
+        recipe: what a model is trained on.
+        scale: the short side that the image is resized to, in pixels. None: the smallest of a
+            `MultiResolutionCrop`'s scales, or `usual_scale` after a `RandomResizedCrop`; a `CenterCrop` stays as it is.
+
+    Raises:
+        ValueError: the recipe has several views, or `scale` is smaller than its crop.
+    """
+    if len(recipe.all_views) > 1:
+        raise ValueError(
+            f"the recipe {recipe.name or 'unnamed'!r} has {len(recipe.all_views)} views, and evaluation cannot be "
+            "told from it. Give eval_recipe, such as recipes.evaluation(224)."
+        )
+    (view,) = recipe.all_views
+    ops: list[Op] = []
+    if isinstance(view.crop, CenterCrop):
+        ops.append(view.crop if scale is None else CenterCrop(size=view.crop.size, scale=scale))
+    elif isinstance(view.crop, MultiResolutionCrop):
+        ops.append(CenterCrop(size=view.crop.size, scale=scale or min(view.crop.scales)))
+    elif isinstance(view.crop, RandomResizedCrop):
+        ops.append(CenterCrop(size=view.crop.size, scale=scale or usual_scale(max(pair(view.crop.size)))))
+    ops += [op for op in view.ops if isinstance(op, Normalize)]
+    return Recipe.model_validate({"name": f"evaluation of {recipe.name or 'unnamed'}", "ops": ops})
+
+
+def usual_scale(size: int) -> int:
+    """The short side that evaluation takes the central `size` of, in pixels: 256 for 224, as torchvision and timm."""
+    return -(-size * 8 // 7)
+
+
+def resized(recipe: Recipe, size: int) -> Recipe:
+    """The recipe with images of another size, given by the longer side of its first view's, in pixels.
+
+    The sizes of all crops change in proportion, and the scales that images are resized to before; ranges stay as they
+    are.
+
+    Raises:
+        ValueError: a view has no crop.
+    """
+    first = recipe.all_views[0].out_size
+    if first is None or any(view.crop is None for view in recipe.all_views):
+        raise ValueError(
+            f"the recipe {recipe.name or 'unnamed'!r} keeps whole images, which have no size to change. Add a crop."
+        )
+    factor = size / max(first)
+
+    def side(length: int, least: int = 1) -> int:
+        return max(round(length * factor), least)
+
+    def scaled(op: Any) -> Any:
+        if not isinstance(op, CenterCrop | MultiResolutionCrop | RandomResizedCrop):
+            return op
+        height, width = map(side, pair(op.size))
+        changed: dict[str, Any] = {"size": height if isinstance(op.size, int) else (height, width)}
+        if isinstance(op, MultiResolutionCrop):
+            changed["scales"] = tuple(dict.fromkeys(side(scale, max(height, width)) for scale in op.scales))
+        elif isinstance(op, CenterCrop) and op.scale is not None:
+            changed["scale"] = side(op.scale, max(height, width))
+        return _changed(op, changed)
+
+    views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
+    return _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+
+
+def _changed(model: Model, fields: dict[str, Any]) -> Model:
+    """A copy with other values in some fields, checked."""
+    return type(model).model_validate({name: getattr(model, name) for name in type(model).model_fields} | fields)
+
+
+def progressive(recipe: Recipe, sizes: Mapping[int, int]) -> Schedule:
+    """A schedule of a recipe whose images change their size, such as {0: 128, 10: 176, 20: 224}.
+
+    Small images at first cost a fraction of the time (Howard 2018; Tan & Le 2021, "EfficientNetV2").
+
+    Args:
+        recipe: what is done to images of any size.
+        sizes: the first epoch of each size -> the longer side in pixels, see `resized`.
+    """
+    return Schedule.of({epoch: resized(recipe, size) for epoch, size in sizes.items()})
+
+
+def ramp(first: int, last: int, *, begin: int, end: int, step: int = 32) -> dict[int, int]:
+    """Sizes for `progressive`: `first` until epoch `begin`, `last` from epoch `end` on, below a straight line between.
+
+    Args:
+        first, last: in pixels.
+        begin, end: epochs, 0 <= begin < end.
+        step: between them sizes are multiples of it.
+
+    Raises:
+        ValueError: epochs or sizes are none.
+    """
+    if not 0 <= begin < end or first < 1 or last < 1 or step < 1:
+        raise ValueError(
+            f"ramp({first}, {last}, begin={begin}, end={end}, step={step}): sizes and step are at least 1, and "
+            "begin is from 0 on and below end."
+        )
+    sizes = {0: first}
+    for epoch in range(begin + 1, end + 1):
+        between = first + (last - first) * (epoch - begin) / (end - begin)
+        size = last if epoch == end else min(max(int(between) // step * step, min(first, last)), max(first, last))
+        if size != list(sizes.values())[-1]:
+            sizes[epoch] = size
+    return sizes
+
+
+def none() -> Recipe:
+    """No change at all: every image at its own size, in levels 0..255."""
+    return Recipe(name="none")
+
+
+BY_NAME: dict[str, Callable[..., Recipe]] = {
+    "deep_image": deep_image,
+    "trivial_augment_wide": trivial_augment_wide,
+    "rand_augment": rand_augment,
+    "auto_augment": auto_augment,
+    "three_augment": three_augment,
+    "evaluation": evaluation,
+    "none": none,
+}
+"""What the command line accepts beside a TOML file."""

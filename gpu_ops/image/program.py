@@ -1,0 +1,304 @@
+"""The CPU loop over a rendered image: the steps of its colours, and how levels become a batch's numbers.
+
+`gpu_ops.image.fused` has written levels in 0..255; they are changed row by row of the output, in the order of the row's
+program. A step that looks at the whole image waits until all rows have come as far.
+
+A table, and a step that looks at the whole image, takes the nearest of 256 levels. Where a number lies within 0.01
+level of half a level, CUDA may take the neighbouring one, as it rounds float32 in a different order: docs/gpu.md says
+what is promised behind such a step. Everything up to it is within a level of CUDA's.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.fused import (
+    centred,
+    finish,
+    load_blue,
+    load_green,
+    load_red,
+    store_batch,
+    store_blue,
+    store_green,
+    store_red,
+)
+from augpipe.gpu_ops.image.noise import (
+    BITS_OF_ONE,
+    EXPONENT_BIAS,
+    EXPONENT_SHIFT,
+    MANTISSA,
+    above_zero,
+    radius_squared,
+    sine_and_cosine,
+    turn_of,
+)
+from augpipe.gpu_ops.image.program_rows import (
+    AT_STEPS,
+    AT_TABLES,
+    BIAS,
+    FILL,
+    FIRST_LOOK,
+    INVERSE_CORNER_R2,
+    MATRIX,
+    NOISE,
+    NUM_STEPS,
+    SCALE,
+    SHARPNESS,
+    STEP_BYTES,
+    STEP_KEY,
+    STEP_NUMBERS,
+    STEP_TABLE,
+    TABLE,
+    TABLE_BYTES,
+    VIGNETTE,
+)
+from augpipe.gpu_ops.image.tone import combined, nearest_level, noisy, normalise, vignette_gain
+from augpipe.gpu_ops.image.whole_image import look_up_tables, sharpen
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.random.philox import philox_block
+
+load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
+load_key = load_bytes("values", types.uint32)
+load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
+load_normal, store_normal = load("scaled", types.float32), store("scaled")
+load_levels = load("pixels", types.float32)
+load_level = load("table", types.uint8, types.int32)
+
+
+@kernel()
+def finish_images(rows, first_byte, levels, batch, height, width, planar):
+    """Finish images that lie one behind the other.
+
+    Args:
+        rows: (B, row bytes) uint8: `finish_rows.row_dtype`.
+        first_byte: of a row's header.
+        levels: (B * height * width * 3,) float32, overwritten.
+        batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
+        height, width: of an image, in pixels.
+        planar: True for channels, rows, columns, False for rows, columns, channels.
+    """
+    scratch = np.empty(10 * width, np.float32)  # three channels, four words and three normal numbers a pixel
+    tables = np.empty((3, 256), np.uint8)
+    is_in_place = levels.ctypes.data == batch.ctypes.data
+    for image in range(len(rows)):
+        at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
+        if is_in_place and load_whole(at, NUM_STEPS) == 0:
+            continue  # it is finished
+        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, scratch, tables)
+
+
+def _finishing(dtype: Any) -> Any:
+    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), np.zeros(1, dtype), 1, 1, True
+
+
+declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), uint8_steps=lambda: _finishing(np.uint8))
+
+
+@subroutine
+def _finish_image(at, levels, batch, start, height, width, planar, scratch, tables):
+    """Pass over the image's rows once, and once more for each step that looks at all of it."""
+    num_steps = load_whole(at, NUM_STEPS)
+    step, has_tables = 0, False
+    at_red = np.uintp(scratch.ctypes.data)
+    at_green, at_blue = at_red + 4 * width, at_red + 8 * width
+    while True:
+        stop = step
+        while stop < num_steps and load_whole(at, AT_STEPS + stop * STEP_BYTES) < FIRST_LOOK:
+            stop += 1
+        is_end = stop == num_steps
+        if is_end or stop > step or has_tables:
+            for y in range(height):
+                first, plane = start + y * width * (1 if planar else 3), height * width
+                _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
+                if has_tables:
+                    table = np.uintp(tables.ctypes.data)
+                    _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
+                for nth in range(step, stop):
+                    _change_row(at, nth, y, height, width, at_red, at_green, at_blue)
+                if is_end:
+                    _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
+                else:
+                    _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
+        if is_end:
+            return
+        at_step = AT_STEPS + stop * STEP_BYTES
+        kind, factor = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
+        has_tables = kind != SHARPNESS
+        if has_tables:
+            look_up_tables(kind, factor, levels, start, height * width, planar, tables)
+        else:
+            sharpen(factor, levels, start, height, width, planar)
+        step = stop + 1
+
+
+@subroutine
+def _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue):
+    """Take the levels of the row that begins at item `first`."""
+    prefer_wide_vectors()
+    source = levels.ctypes.data
+    if planar:
+        for i in range(width):
+            store_red(at_red, i, load_levels(source, first + i))
+            store_green(at_green, i, load_levels(source, first + plane + i))
+            store_blue(at_blue, i, load_levels(source, first + 2 * plane + i))
+    else:
+        for i in range(width):
+            store_red(at_red, i, load_levels(source, first + 3 * i))
+            store_green(at_green, i, load_levels(source, first + 3 * i + 1))
+            store_blue(at_blue, i, load_levels(source, first + 3 * i + 2))
+
+
+@subroutine
+def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue):
+    """Normalise a row by the header at `at`, and write it as the batch holds numbers."""
+    prefer_wide_vectors()
+    out = batch.ctypes.data
+    scale_r, scale_g, scale_b = load_number(at, SCALE), load_number(at, SCALE + 4), load_number(at, SCALE + 8)
+    bias_r, bias_g, bias_b = load_number(at, BIAS), load_number(at, BIAS + 4), load_number(at, BIAS + 8)
+    if planar:
+        for i in range(width):
+            store_batch(out, first + i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + plane + i, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 2 * plane + i, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
+    else:
+        for i in range(width):
+            store_batch(out, first + 3 * i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + 3 * i + 1, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 3 * i + 2, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
+
+
+@subroutine
+def _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue):
+    """Put the levels of a row back."""
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    pixel_step, channel_step = (1, plane) if planar else (3, 1)
+    for i in range(width):
+        store_batch(out, first + pixel_step * i, load_red(at_red, i))
+        store_batch(out, first + pixel_step * i + channel_step, load_green(at_green, i))
+        store_batch(out, first + pixel_step * i + 2 * channel_step, load_blue(at_blue, i))
+
+
+@subroutine
+def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
+    """One step of the program on one row."""
+    at_step = AT_STEPS + step * STEP_BYTES
+    kind, at_numbers = load_whole(at, at_step), at_step + STEP_NUMBERS
+    at_words, at_normals = at_red + 12 * width, at_red + 28 * width
+    if kind == MATRIX:
+        _combine(at, at_numbers, width, at_red, at_green, at_blue)
+    elif kind == TABLE:
+        table = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+        _look_up(table, table, table, width, at_red, at_green, at_blue)
+    elif kind == NOISE:
+        _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+        _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
+    elif kind == FILL:
+        if load_number(at, at_numbers + 4) <= y < load_number(at, at_numbers + 12):
+            if load_number(at, at_numbers + 28) > 0.0:
+                _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+            _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
+    elif kind == VIGNETTE:
+        _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
+
+
+@subroutine
+def _combine(at, at_numbers, width, at_red, at_green, at_blue):
+    prefer_wide_vectors()
+    m00, m01 = load_number(at, at_numbers), load_number(at, at_numbers + 4)
+    m02, m03 = load_number(at, at_numbers + 8), load_number(at, at_numbers + 12)
+    m10, m11 = load_number(at, at_numbers + 16), load_number(at, at_numbers + 20)
+    m12, m13 = load_number(at, at_numbers + 24), load_number(at, at_numbers + 28)
+    m20, m21 = load_number(at, at_numbers + 32), load_number(at, at_numbers + 36)
+    m22, m23 = load_number(at, at_numbers + 40), load_number(at, at_numbers + 44)
+    for i in range(width):
+        red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
+        store_red(at_red, i, combined(red, green, blue, m00, m01, m02, m03))
+        store_green(at_green, i, combined(red, green, blue, m10, m11, m12, m13))
+        store_blue(at_blue, i, combined(red, green, blue, m20, m21, m22, m23))
+
+
+@subroutine
+def _look_up(of_red, of_green, of_blue, width, at_red, at_green, at_blue):
+    """Replace levels by those of three tables, given by their addresses."""
+    for i in range(width):
+        store_red(at_red, i, np.float32(load_level(of_red, nearest_level(load_red(at_red, i)))))
+        store_green(at_green, i, np.float32(load_level(of_green, nearest_level(load_green(at_green, i)))))
+        store_blue(at_blue, i, np.float32(load_level(of_blue, nearest_level(load_blue(at_blue, i)))))
+
+
+@subroutine
+def _darken(at, at_numbers, y, width, at_red, at_green, at_blue):
+    prefer_wide_vectors()
+    inverse_corner_r2, inner_r2 = load_number(at, INVERSE_CORNER_R2), load_number(at, at_numbers)
+    inverse_span, strength = load_number(at, at_numbers + 4), load_number(at, at_numbers + 8)
+    for i in range(width):
+        x = centred(np.int32(i), width)
+        left = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength)
+        store_red(at_red, i, load_red(at_red, i) * left)
+        store_green(at_green, i, load_green(at_green, i) * left)
+        store_blue(at_blue, i, load_blue(at_blue, i) * left)
+
+
+@subroutine
+def _draw_normals(at, at_key, first, width, at_words, at_normals):
+    """Three normal numbers for each pixel of a row, of which the first one is the image's pixel `first`."""
+    prefer_wide_vectors()
+    zero, key0, key1 = np.uint64(0), np.uint64(load_key(at, at_key)), np.uint64(load_key(at, at_key + 4))
+    for i in range(width):
+        word0, word1, word2, word3 = philox_block(np.uint64(first + i), zero, zero, zero, key0, key1)
+        store_word(at_words, i, np.uint32(word0))
+        store_word(at_words, width + i, np.uint32(word1))
+        store_word(at_words, 2 * width + i, np.uint32(word2))
+        store_word(at_words, 3 * width + i, np.uint32(word3))
+    for i in range(width):
+        radius = _radius(load_word(at_words, i))
+        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, width + i)))
+        store_normal(at_normals, i, radius * cosine)
+        store_normal(at_normals, width + i, radius * sine)
+    for i in range(width):
+        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, 3 * width + i)))
+        store_normal(at_normals, 2 * width + i, _radius(load_word(at_words, 2 * width + i)) * cosine)
+
+
+@leaf
+def _radius(word):
+    """The distance from zero of a pair of normal numbers."""
+    bits = np.float32(above_zero(word)).view(np.int32)
+    mantissa = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32)
+    return np.float32(np.sqrt(radius_squared(mantissa, np.float32((bits >> EXPONENT_SHIFT) - EXPONENT_BIAS))))
+
+
+@subroutine
+def _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals):
+    prefer_wide_vectors()
+    std, speckle = load_number(at, at_numbers), load_number(at, at_numbers + 4)
+    for i in range(width):
+        red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
+        store_red(at_red, i, noisy(red, load_normal(at_normals, i), std, speckle))
+        store_green(at_green, i, noisy(green, load_normal(at_normals, width + i), std, speckle))
+        store_blue(at_blue, i, noisy(blue, load_normal(at_normals, 2 * width + i), std, speckle))
+
+
+@subroutine
+def _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals):
+    """Write the part of a row that lies in a rectangle."""
+    left, right = np.int64(load_number(at, at_numbers)), np.int64(load_number(at, at_numbers + 8))
+    level_r, level_g = load_number(at, at_numbers + 16), load_number(at, at_numbers + 20)
+    level_b = load_number(at, at_numbers + 24)
+    spread_r, spread_g = load_number(at, at_numbers + 28), load_number(at, at_numbers + 32)
+    spread_b = load_number(at, at_numbers + 36)
+    if spread_r > 0.0:
+        for i in range(left, right):
+            store_red(at_red, i, level_r + spread_r * load_normal(at_normals, i))
+            store_green(at_green, i, level_g + spread_g * load_normal(at_normals, width + i))
+            store_blue(at_blue, i, level_b + spread_b * load_normal(at_normals, 2 * width + i))
+    else:
+        for i in range(left, right):
+            store_red(at_red, i, level_r)
+            store_green(at_green, i, level_g)
+            store_blue(at_blue, i, level_b)

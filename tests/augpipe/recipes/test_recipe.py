@@ -1,0 +1,312 @@
+"""Recipes: from and to TOML, JSON Schema, what they refuse and in which words."""
+
+import json
+import pickle
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from augpipe import Recipe, View, ops, recipes
+from augpipe.validation.models import FieldError
+from tests.parity.schema import problems
+
+
+def load(text: str, folder: Path) -> Recipe:
+    (folder / "recipe.toml").write_text(text, encoding="utf-8")
+    return Recipe.load(folder / "recipe.toml")
+
+
+# TOML
+
+
+def test_toml_is_written_with_every_field() -> None:
+    recipe = Recipe(name="mine", ops=(ops.ColorCast(), ops.Rotate(step=None), ops.CenterCrop(), ops.Stretch()))
+    assert tomllib.loads(recipe.to_toml()) == {
+        "name": "mine",
+        "pixels": 1,
+        "border": "context",
+        "fill": [0.0, 0.0, 0.0],
+        "ops": [
+            {"op": "color_cast", "max_shift": 20.0, "step": 1.0, "channel_p": 0.5, "p": 1.0},
+            {"op": "rotate", "max_deg": 10.0, "step": "continuous", "p": 1.0},
+            {"op": "center_crop", "size": 224},
+            {"op": "stretch", "horizontal": [0.8, 1.25], "vertical": [0.8, 1.25], "p": 1.0},
+        ],
+    }
+
+
+def test_a_recipe_of_another_releases_pixels_is_told_and_gets_this_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Recipe(ops=(ops.CenterCrop(),)).to_toml()
+    assert load(text, tmp_path) == load(text.replace("pixels = 1\n", ""), tmp_path)
+    assert caplog.messages == []
+    monkeypatch.setattr("augpipe.recipes.recipe.PIXELS", 2)
+    loaded = load(text, tmp_path)
+    assert (loaded.pixels, len(caplog.messages)) == (2, 1)
+    assert caplog.messages[0].startswith("the recipe says pixels = 1, and this augpipe makes pixels = 2: the same seed")
+    assert load(loaded.to_toml(), tmp_path) == loaded and len(caplog.messages) == 1
+
+
+def test_mixing_is_a_list_of_its_own(tmp_path: Path) -> None:
+    crop = '[[ops]]\nop = "center_crop"\nsize = 32\n'
+    text = crop + '[[mixing]]\nop = "mix_up"\np = 0.5\n[[mixing]]\nop = "cut_mix"\np = 0.3\n'
+    recipe = load(text, tmp_path)
+    assert recipe.mixing == (ops.MixUp(alpha=0.2, p=0.5), ops.CutMix(alpha=1.0, p=0.3))
+    assert tomllib.loads(recipe.to_toml())["mixing"][1] == {"op": "cut_mix", "alpha": 1.0, "p": 0.3}
+    schema = Recipe.json_schema()
+    assert problems(tomllib.loads(recipe.to_toml()), schema, schema) == []
+    recipe.dump(tmp_path / "again.toml")
+    assert Recipe.load(tmp_path / "again.toml") == recipe and recipe.num_variants is None
+    assert Recipe(ops=recipe.ops).num_variants == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"mixing": (ops.MixUp(p=0.7), ops.CutMix(p=0.4))},
+            "the probabilities of mixing add up to 1.1, and one of them at most happens to a sample. Lower their p",
+        ),
+        ({"mixing": (ops.MixUp(),), "ops": ()}, "mixing needs images of one size.* Add a crop, such as CenterCrop"),
+        ({"mixing": (ops.Flip(),)}, "'flip' does not mix. What does: mix_up, cut_mix."),
+        ({"mixing": ({"op": "mixup"},)}, "'mixup' does not mix. Did you mean 'mix_up'?"),
+        ({"mixing": (ops.MixUp,)}, r"MixUp is the class. Write MixUp\(\) for one of it."),
+        ({"mixing": ("cut_mix",)}, r"'cut_mix' is only a name. Write CutMix\(\), in TOML {op = \"cut_mix\"}."),
+        ({"mixing": (3,)}, "a value of type int does not mix. augpipe.ops has what does: MixUp, CutMix."),
+        ({"mixing": ops.MixUp()}, r"must be a list: mixing=\[MixUp\(...\)\]"),
+        ({"mixing": ({"op": "mix_up", "alpha": 0.0},)}, "alpha=0.0 must be above 0"),
+        ({"mixing": ({"op": "mix_up", "alpha": float("nan")},)}, "alpha=nan must be"),
+        ({"mixing": ({"op": "cut_mix", "alfa": 1.0},)}, "'alfa' is not a field of CutMix. Did you mean 'alpha'?"),
+        ({"ops": (ops.MixUp(),)}, "what mixes finished images goes into the recipe's mixing, not its ops"),
+        ({"ops": ({"op": "cut_mix"},)}, "what mixes finished images goes into the recipe's mixing, not its ops"),
+    ],
+)
+def test_mixing_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe(**{"ops": (ops.CenterCrop(),), **fields})
+
+
+def test_toml_is_read_with_defaults(tmp_path: Path) -> None:
+    recipe = load('[[ops]]\nop = "rotate"\n\n[[ops]]\nop = "multi_resolution_crop"\nscales = [300]\n', tmp_path)
+    assert recipe == Recipe(ops=(ops.Rotate(), ops.MultiResolutionCrop(scales=(300,))))
+    assert load("", tmp_path) == Recipe() == Recipe(name="", border="context", fill=(0, 0, 0), ops=(), views=())
+
+
+@pytest.mark.parametrize("recipe", [build() for build in recipes.BY_NAME.values()], ids=list(recipes.BY_NAME))
+def test_ready_recipes_come_back_equal(recipe: Recipe, tmp_path: Path) -> None:
+    recipe.dump(tmp_path / "a b ü.toml")
+    assert Recipe.load(tmp_path / "a b ü.toml") == recipe
+    assert Recipe.load(str(tmp_path / "a b ü.toml")).to_toml() == recipe.to_toml()
+
+
+def test_ready_recipes() -> None:
+    kinds = [op.op for op in recipes.deep_image(100, (120,)).ops]
+    assert kinds == [
+        *("color_cast", "vignette", "lens_distortion", "rotate", "flip", "multi_resolution_crop", "normalize")
+    ]
+    assert recipes.deep_image(100, [120]).ops[5] == ops.MultiResolutionCrop(size=100, scales=(120,))
+    assert recipes.deep_image() == recipes.deep_image(224, (256, 512))
+    assert recipes.evaluation(64, 80).ops == (ops.CenterCrop(size=64, scale=80), ops.Normalize())
+    assert recipes.evaluation().ops[0] == ops.CenterCrop(size=224, scale=256)
+    assert recipes.none().ops == () and recipes.none().num_variants == 1
+    assert set(recipes.BY_NAME) == {
+        *("deep_image", "trivial_augment_wide", "rand_augment", "auto_augment", "three_augment", "evaluation", "none")
+    }
+    assert all(name == build().name for name, build in recipes.BY_NAME.items())
+
+
+CONTINUOUS = [
+    (ops.Rotate, "step"),
+    (ops.ColorCast, "step"),
+    (ops.Vignette, "radius_step"),
+    (ops.Vignette, "strength_step"),
+    (ops.LensDistortion, "degrees"),
+    (ops.MultiResolutionCrop, "step"),
+    (ops.RandomResizedCrop, "step"),
+]
+
+
+@pytest.mark.parametrize(("kind", "field"), CONTINUOUS)
+def test_none_is_written_as_continuous(kind: type[ops.Op], field: str, tmp_path: Path) -> None:
+    recipe = Recipe(ops=(kind(**{field: None}),))
+    assert tomllib.loads(recipe.to_toml())["ops"][0][field] == "continuous"
+    assert load(recipe.to_toml(), tmp_path) == recipe
+    assert kind(**{field: "continuous"}) == kind(**{field: None})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(ops.Stretch, "step"), (ops.BrownConrady, "steps"), (ops.CenterCrop, "scale")]
+)
+def test_none_is_left_out_where_it_is_the_default(kind: type[ops.Op], field: str, tmp_path: Path) -> None:
+    recipe = Recipe(ops=(kind(),))
+    assert field not in tomllib.loads(recipe.to_toml())["ops"][0]
+    assert getattr(load(recipe.to_toml(), tmp_path).ops[0], field) is None
+
+
+def test_views_are_written_in_place_of_ops(tmp_path: Path) -> None:
+    recipe = Recipe(
+        border="constant",
+        fill=(1, 2.5, 255),
+        views=(View(ops=(ops.RandomResizedCrop(size=(3, 4)), ops.Rotate(step=None)), count=2), View()),
+    )
+    text = recipe.to_toml()
+    assert "\nops = []" not in text and "[[views.ops]]" in text
+    assert load(text, tmp_path) == recipe
+
+
+# JSON Schema
+
+
+def test_views_fit_the_schema() -> None:
+    """And so does every op: property/test_recipe."""
+    schema = Recipe.json_schema()
+    several = Recipe(views=(View(ops=EVERY_OP, count=3), View()))
+    for recipe in (several, *(build() for build in recipes.BY_NAME.values())):
+        assert problems(tomllib.loads(recipe.to_toml()), schema, schema) == []
+
+
+EVERY_OP = (
+    *(ops.BrownConrady(), ops.RandomResizedCrop(size=(9, 8)), ops.ColorCast(), ops.Flip(), ops.Rotate()),
+    *(ops.Stretch(), ops.Vignette(), ops.Normalize(), ops.Translate(), ops.Shear(), ops.Zoom(), ops.QuarterTurn()),
+    *(ops.Perspective(), ops.Blur(), ops.Rotate(max_deg=(-5, 9))),
+)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"boarder": "edge"},
+        {"border": "mirror"},
+        {"fill": [0, 0]},
+        {"fill": [0, 0, 256]},
+        {"ops": [{"op": "spin"}]},
+        {"ops": [{"op": "rotate", "max_degrees": 3}]},
+        {"ops": [{"op": "rotate", "max_deg": "much"}]},
+        {"ops": [{"op": "rotate", "p": 2}]},
+        {"ops": [{"op": "multi_resolution_crop", "scales": []}]},
+        {"views": [{"count": 0}]},
+        {"views": [{"number": 1}]},
+    ],
+)
+def test_the_schema_refuses_what_load_refuses(data: dict[str, Any]) -> None:
+    schema = Recipe.json_schema()
+    assert problems(data, schema, schema)
+    with pytest.raises(FieldError):
+        Recipe.model_validate(data)
+
+
+def test_the_schema_is_json_and_explains_itself() -> None:
+    schema = Recipe.json_schema()
+    assert json.loads(json.dumps(schema)) == schema
+    assert set(schema["$defs"]) == {name for name in ops.__all__ if name != "Op"} | {"View"}
+
+
+# what is refused
+
+REFUSED = [
+    ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
+    ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
+    ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
+    (
+        'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
+        "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
+    ),
+    (
+        'ops = [{op = "perspective"}, {op = "flip"}, {op = "perspective"}]',
+        "a view takes one perspective and this one holds 2: perspective, perspective. Keep one",
+    ),
+    (
+        'ops = [{op = "perspective"}, {op = "flip"}, {op = "brown_conrady"}]',
+        r"perspective comes before brown_conrady, and the one look-up .* its lens bends\. Put brown_conrady first\.",
+    ),
+    ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
+    ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),
+    (
+        '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
+        r"views\[0\]: a view takes one crop and this one holds 2",
+    ),
+    (
+        '[[ops]]\nop = "flip"\n[[views]]',
+        "a recipe holds either ops or views, and this one has both. Move the ops into a",
+    ),
+    ("[[views]]\ncount = 65", r"views\[0\].count=65 must be at most 64"),
+    ("[[views]]\nnumber = 2", r"views\[0\].*number"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_refused_files(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        load(text, tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / "recipe.toml") + ": not ")
+    assert "pydantic" not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(ValueError, match="recipe.toml: not valid TOML"):
+        Recipe.load(tmp_path / "recipe.toml")
+
+
+@pytest.mark.parametrize("number", ["0.5", "[0.5]"])
+def test_one_number_for_all_channels_in_toml_fits_the_schema(number: str, tmp_path: Path) -> None:
+    text = f'ops = [{{op = "normalize", mean = {number}, std = {number}}}]'
+    schema = Recipe.json_schema()
+    assert problems(tomllib.loads(text), schema, schema) == []
+    (tmp_path / "one.toml").write_text(text)
+    assert Recipe.load(tmp_path / "one.toml").ops == (ops.Normalize(mean=(0.5,) * 3, std=(0.5,) * 3),)
+
+
+def test_a_mistake_travels_between_processes() -> None:
+    with pytest.raises(FieldError) as caught:
+        ops.Normalize(mean="1", std=(2, 2))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.problems == caught.value.problems
+    assert str(again).splitlines()[0] == "Normalize:" and len(again.lines) == 2
+
+
+def test_recipes_are_frozen_and_compare_by_value() -> None:
+    recipe = recipes.deep_image()
+    for name, value in (("name", "x"), ("ops", ())):
+        with pytest.raises(FieldError, match="frozen"):
+            setattr(recipe, name, value)
+    with pytest.raises(FieldError, match="frozen"):
+        View().count = 2
+    used = recipes.deep_image()
+    assert used.all_views and used.num_variants and used.all_views[0].drawn_dtype
+    assert used == recipe and hash(used) == hash(recipe) and used != recipes.deep_image(200)
+    assert pickle.loads(pickle.dumps(used)) == recipe
+    assert used.to_toml() == recipe.to_toml()
+
+
+# what a recipe says of itself
+
+
+def test_a_changed_copy_is_worked_out_anew() -> None:
+    recipe = Recipe(ops=(ops.CenterCrop(size=8), ops.Normalize()))
+    view = recipe.all_views[0]
+    assert not view.drawn_dtype.names and recipe.normalises
+    copied = recipe.model_copy(update={"ops": (ops.CenterCrop(size=9), ops.Flip())})
+    assert copied.all_views[0].out_size == (9, 9) and not copied.normalises
+    assert view.model_copy(update={"ops": copied.ops}).drawn_dtype.names == ("flip",)
+    assert recipe.all_views[0].out_size == (8, 8)
+
+
+def test_views_and_counts() -> None:
+    assert len(Recipe().all_views) == 1
+    recipe = Recipe(views=(View(ops=(ops.Flip(),), count=3), View(ops=(ops.Rotate(),))))
+    assert [[op.op for op in view.ops] for view in recipe.all_views] == [["flip"]] * 3 + [["rotate"]]
+    assert recipe.num_variants == 2 * 2 * 2 * 20
+    assert Recipe(ops=(ops.Flip(), ops.Stretch())).num_variants is None
+
+
+def test_the_size_of_the_output() -> None:
+    assert View().out_size is None and View().crop is None
+    assert View(ops=(ops.Flip(), ops.CenterCrop(size=30))).out_size == (30, 30)
+    assert View(ops=(ops.RandomResizedCrop(size=(30, 40)),)).out_size == (30, 40)
+    assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
+    assert not Recipe(ops=(ops.Flip(),)).normalises
+    assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises

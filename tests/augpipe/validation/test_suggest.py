@@ -1,0 +1,50 @@
+"""Names of other libraries are answered with what to write here, and modules show only what is public."""
+
+import re
+from types import ModuleType
+
+import pytest
+
+import augpipe
+from augpipe import importers, ops, policies, recipes, sampling, sources
+from augpipe.importers.albumentations import MADE as ALBUMENTATIONS
+from augpipe.importers.torchvision import MADE, SILENT
+from augpipe.ops.other_names import ANSWERS
+from augpipe.validation.suggest import elsewhere, nearest, plain
+
+KORNIA = (
+    *("RandomHorizontalFlip", "RandomRotation", "RandomGaussianBlur", "RandomGaussianNoise", "RandomMixUpV2"),
+    *("RandomCutMixV2", "ColorJiggle", "RandomClahe", "RandomMotionBlur", "RandomSaturation", "AugmentationSequential"),
+)
+
+
+@pytest.mark.parametrize("name", sorted({*MADE, *SILENT, *ALBUMENTATIONS, *KORNIA}))
+def test_what_the_importers_know_is_answered_by_name(name: str) -> None:
+    own = set(map(plain, ops.__all__))
+    assert plain(name) in own or plain(name).removeprefix("random") in own or elsewhere(name, ANSWERS) is not None
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_name_what_there_is(name: str) -> None:
+    assert name == plain(name) and not name.startswith("random")
+    for room, attribute in re.findall(r"\b(ops|policies|recipes)\.(\w+)", ANSWERS[name]):
+        assert attribute in vars(augpipe)[room].__all__
+    for call in re.findall(r"ops\.\w+\(.*?\)+", ANSWERS[name]):
+        if "..." not in call:
+            assert isinstance(eval(call, {"ops": ops}), (ops.Op, ops.MixUp, ops.CutMix))
+
+
+def test_the_nearest_name_counts_no_case_and_no_underscores() -> None:
+    names = ["RandomResizedCrop", "Flip", "size"]
+    assert nearest("random_resized_crop", names) == "RandomResizedCrop"
+    assert nearest("RandomFlip", names) == "Flip"
+    assert nearest("image_size", names) == "size"
+    assert nearest("Vignette", names) is None
+
+
+@pytest.mark.parametrize("module", [augpipe, ops, recipes, policies, sampling, sources, importers])
+def test_dir_shows_what_is_public(module: ModuleType) -> None:
+    shown = dir(module)
+    assert sorted(shown) == sorted({*module.__all__, *(["__version__"] if module is augpipe else [])})
+    assert all(hasattr(module, name) for name in shown)
+    assert "Annotated" not in shown and "np" not in shown
