@@ -172,6 +172,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     return workers
 
 
+@pytest.mark.varies  # it shows a traceback through another library
 def test_a_failing_worker_is_reported_and_the_others_stopped(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
