@@ -18,9 +18,7 @@ import augpipe
 )
 def test_an_old_path_gives_the_same_names_and_warns_where_it_is_written(old: str, new: str, name: str) -> None:
     module = importlib.import_module(old)
-    with pytest.warns(
-        DeprecationWarning, match=rf"{old} is deprecated and ends in augpipe 0.2. Write {new} instead."
-    ) as w:
+    with pytest.warns(DeprecationWarning, match=f"{old} is deprecated .* Write {new} instead.") as w:
         found = getattr(module, name)
     assert found is getattr(augpipe, name)
     assert [one.filename for one in w] == [__file__]
