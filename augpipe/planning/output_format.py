@@ -1,5 +1,7 @@
 """How finished pixels are held: dtype, layout and framework, checked once and applied to every batch."""
 
+import gc
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args
 
@@ -108,6 +110,10 @@ def import_torch() -> Any:
     Raises:
         ImportError: it is not installed; the message says what to do.
     """
+    if (loaded := sys.modules.get("torch")) is not None:
+        return loaded
+    collects = gc.isenabled()
+    gc.disable()  # it makes a million objects that stay: to look among them for garbage takes a sixth of the time
     try:
         import torch
     except ImportError as error:
@@ -115,4 +121,7 @@ def import_torch() -> Any:
             'framework="torch" needs torch, which is not installed: pip install "augpipe[torch]", '
             'or choose framework="numpy".'
         ) from error
+    finally:
+        if collects:
+            gc.enable()
     return torch
