@@ -1,7 +1,7 @@
 """How long it takes from nothing to the first batch: compiled kernels in a wheel, in a cache, nowhere yet.
 
 Where $AUGPIPE_WHEEL_PYTHON names the Python of an environment with a wheel of `make wheel`, its first batches are
-timed too, without a folder that could be written.
+timed too, without a folder that could be written. Where $AUGPIPE_EARLIER names an earlier checkout, it takes turns.
 """
 
 import json
@@ -41,8 +41,11 @@ loader = augpipe.Loader(sys.argv[1], made, batch_size=32, seed=1, framework=sys.
 built = time.perf_counter()
 images = next(iter(loader)).images
 first = time.perf_counter()
-from augpipe.decoding.jpeg import own_decoder
-own_decoder()
+try:
+    from augpipe.decoding.jpeg import own_decoder
+    own_decoder()
+except ImportError:  # an earlier release, which has compiled everything by now
+    pass
 end = time.perf_counter()
 digest = hashlib.sha256(memoryview(images if sys.argv[3] == "numpy" else images.numpy())).hexdigest()[:12]
 print(json.dumps({"import": imported - start, "loader": built - imported, "batch": first - built, "digest": digest,
@@ -83,6 +86,7 @@ def measure(folder: str) -> dict[str, Any]:
             imports.append(json.loads(_run(IMPORT)))
             for framework, rows in full.items():
                 rows.append(_first(folder, "deep_image", framework, environment))
+        earlier = _earlier(folder, environment)
     with tempfile.TemporaryDirectory() as cache:
         compiled = json.loads(_run(COMPILE, environment=os.environ | {"AUGPIPE_CACHE_DIR": cache}))
     beyond = {
@@ -108,10 +112,31 @@ def measure(folder: str) -> dict[str, Any]:
         },
         "full_cache_beyond_those_imports (goal: torch 0.6; numpy: first_batch 1.0)": beyond,
         "empty_cache": {part: round(empty[part], 2) for part in ("first_batch", "all_compiled")},
+        "earlier_checkout": earlier,
         "wheel_without_a_cache": _wheel(folder, digests),
         "compile_cpu_s": {name: round(seconds, 2) for name, seconds in compiled.items()},
         "compile_cpu_s_of_all": round(sum(compiled.values()), 1),
     }
+
+
+def _earlier(folder: str, now: dict[str, str]) -> dict[str, Any] | str:
+    """First batches of an earlier checkout and of this one, in turn, from caches that are empty and full."""
+    checkout = os.environ.get("AUGPIPE_EARLIER")
+    if not checkout:
+        return "not measured: set AUGPIPE_EARLIER"
+    with tempfile.TemporaryDirectory() as cache:
+        then = os.environ | {"AUGPIPE_CACHE_DIR": cache, "PYTHONPATH": checkout}
+        made: dict[str, Any] = {
+            "empty_cache, torch": round(_first(folder, "deep_image", "torch", then)["first_batch"], 2)
+        }
+        for framework in ("torch", "numpy"):
+            rows = [
+                [_first(folder, "deep_image", framework, one)["first_batch"] for one in (then, now)]
+                for _ in range(ROUNDS)
+            ]
+            made[f"full_cache, {framework}"] = _median(row[0] for row in rows)
+            made[f"full_cache, {framework}, this one over it"] = _median(row[1] / row[0] for row in rows)
+    return made
 
 
 def _wheel(folder: str, digests: set[str]) -> dict[str, Any] | str:
