@@ -1,7 +1,8 @@
-"""The rooms are linked as one package, and imports between them point one way."""
+"""The rooms are linked as one package, imports between them point one way, and READMEs say where to begin."""
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ KNOWN_CIRCLES = [
     },  # Recipe.from_torchvision loads what makes recipes when it is called
 ]
 GPU_OPS_NEEDS = {"numpy", "numba", "llvmlite"}  # llvmlite is the half of numba that writes machine code
+README_ABOVE = 5
+"""A folder of more Python files than these needs a README.md; `__init__.py` is not counted."""
 MACHINE_CODE, MACHINE_CODE_NEEDS = Path("gpu_ops/cuda/machine_code.py"), {"cuda"}  # the half of numba-cuda that runs it
 
 
@@ -75,11 +78,11 @@ def imports_of(source: str) -> list[Import]:
     return found
 
 
-def python_files(*folders: str) -> Iterator[Path]:
-    """Sources below the top-level `folders`, links not followed, relative to the checkout."""
+def python_files(*folders: str, root: Path = ROOT) -> Iterator[Path]:
+    """Sources below `folders`, links not followed; both are relative to `root`, the checkout."""
     for folder in folders:
-        for parent, _, files in os.walk(ROOT / folder):
-            yield from (Path(parent, name).relative_to(ROOT) for name in sorted(files) if name.endswith(".py"))
+        for parent, _, files in os.walk(root / folder):
+            yield from (Path(parent, name).relative_to(root) for name in sorted(files) if name.endswith(".py"))
 
 
 def opens_datasets(found: Import) -> bool:
@@ -248,3 +251,151 @@ def test_an_import_the_wrong_way_is_seen(path: str, source: str) -> None:
 )
 def test_an_import_the_right_way_passes(path: str, source: str) -> None:
     assert faults(Path(path), source) == []
+
+
+def folders_of(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each folder of the rooms below `root`, relative to it, with the names of its files; links are not followed."""
+    for room in MAY_IMPORT:
+        for parent, _, files in os.walk(root / room):
+            yield Path(parent).relative_to(root), files
+
+
+def without_readme(root: Path) -> list[str]:
+    """The rooms and large folders that have no README.md."""
+    return [
+        f"{folder}/ needs a README.md: what lives here, where to begin, and a line of imports, in 8 to 20 lines"
+        for folder, files in folders_of(root)
+        if "README.md" not in files
+        if len(folder.parts) == 1 or sum(name.endswith(".py") for name in {*files} - {"__init__.py"}) > README_ABOVE
+    ]
+
+
+def readmes_of(root: Path) -> dict[Path, str]:
+    """The text of each README.md in the rooms, by its folder."""
+    return {
+        folder: (root / folder / "README.md").read_text() for folder, files in folders_of(root) if "README.md" in files
+    }
+
+
+def missing_paths(root: Path, folder: Path, text: str) -> list[str]:
+    """The files and folders that `text`, the README of `folder`, names in code quotes and that do not exist."""
+    quoted = re.findall(r"`([\w./-]+)`", text)
+    return [
+        f"{folder}/README.md names `{path}`, which exists neither in {folder}/ nor at the root"
+        for path in quoted
+        if re.search(r"/|\.(py|md|toml)$", path)
+        if not any(os.path.exists(root / start / path) for start in (folder, ""))
+    ]
+
+
+def part_of(root: Path, folder: Path, found: Import) -> str | None:
+    """What a README says of this import: another room, or a part of its own one; None within `folder` or outside all.
+
+    A part of a room is a folder or file at its top, written as `trainer.codecs`; the room itself is its `__init__.py`.
+    """
+    room = folder.parts[0]
+    if found.room != room:
+        return found.room
+    parts = found.name.split(".")[0 if room == "augpipe" else 1 :]
+    if tuple(parts[: len(folder.parts)]) == folder.parts:
+        return None
+    part = root.joinpath(*parts[:2])
+    return ".".join(parts[:2]) if part.is_dir() or part.with_suffix(".py").is_file() else room
+
+
+def wrong_imports(root: Path, folder: Path, text: str) -> list[str]:
+    """What the paragraph of imports in `text`, the README of `folder`, should say, where it says something else."""
+    sources = [(root / path).read_text() for path in python_files(str(folder), root=root)]
+    parts = {part_of(root, folder, found) for source in sources for found in imports_of(source)} - {None}
+    listed = re.search(r"^Imports: (nothing from other folders|`[\w.]+`(,\s`[\w.]+`)*)\.$", text, re.MULTILINE)
+    if listed and set(re.findall(r"`([\w.]+)`", listed[0])) == parts:
+        return []
+    actual = ", ".join(f"`{part}`" for part in sorted(map(str, parts))) or "nothing from other folders"
+    return [f"{folder}/README.md should say: Imports: {actual}."]
+
+
+def test_each_room_and_large_folder_has_a_readme() -> None:
+    assert without_readme(ROOT) == []
+
+
+def test_what_readmes_name_exists() -> None:
+    readmes = readmes_of(ROOT)
+    assert {*map(Path, MAY_IMPORT)} <= {*readmes}
+    assert [fault for folder, text in readmes.items() for fault in missing_paths(ROOT, folder, text)] == []
+
+
+def test_readmes_say_what_their_folders_import() -> None:
+    assert [fault for folder, text in readmes_of(ROOT).items() for fault in wrong_imports(ROOT, folder, text)] == []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Rooms of one file each, a folder with as many files as need no README, and READMEs of the rooms."""
+    imports = "from augpipe.datasets.open import open_source\nfrom augpipe.gpu_ops import jit\nimport os"
+    sources = {f"trainer/loop/part_{number}.py": "" for number in range(README_ABOVE)}
+    sources |= {f"{room}/open.py": "" for room in MAY_IMPORT} | {
+        "trainer/loop/__init__.py": "",
+        "trainer/open.py": imports,
+    }
+    sources |= {f"{room}/README.md": "`open.py`\n\nImports: nothing from other folders.\n" for room in MAY_IMPORT}
+    sources["trainer/README.md"] = "`loop/`, `datasets/open.py`\n\nImports: `datasets`,\n`gpu_ops`.\n"
+    for name, text in sources.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "augpipe/trainer").symlink_to("../trainer")
+    return tmp_path
+
+
+def test_a_missing_readme_is_seen(checkout: Path) -> None:
+    assert without_readme(checkout) == []
+    (checkout / "trainer/loop/one_more.py").touch()
+    (checkout / "datasets/README.md").unlink()
+    assert [fault.split()[0] for fault in without_readme(checkout)] == ["datasets/", "trainer/loop/"]
+
+
+@pytest.mark.parametrize("path", ["loops/", "loop/absent.py", "datasets/opened.py", "absent.py", "open.toml"])
+def test_a_name_in_a_readme_of_what_is_not_there_is_seen(checkout: Path, path: str) -> None:
+    folder = Path("trainer")
+    text = readmes_of(checkout)[folder]
+    assert missing_paths(checkout, folder, text) == []
+    assert missing_paths(checkout, folder, f"{text}Open `{path}`, then the `Loop`.") == [
+        f"trainer/README.md names `{path}`, which exists neither in trainer/ nor at the root"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Imports: `datasets`.",
+        "Imports: `augpipe`, `datasets`, `gpu_ops`.",
+        "Imports: nothing from other folders.",
+        "Imports `datasets`, `gpu_ops`.",
+        "Imports: datasets, gpu_ops.",
+        "",
+    ],
+)
+def test_a_readme_that_is_wrong_about_imports_is_seen(checkout: Path, line: str) -> None:
+    folder = Path("trainer")
+    assert wrong_imports(checkout, folder, readmes_of(checkout)[folder]) == []
+    assert wrong_imports(checkout, folder, f"The loop.\n\n{line}\n") == [
+        "trainer/README.md should say: Imports: `datasets`, `gpu_ops`."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("from augpipe.trainer.open import opened", "`trainer.open`"),
+        ("from augpipe.trainer import open", "`trainer.open`"),
+        ("from augpipe.trainer import strategy", "`trainer`"),
+        ("def f():\n    import augpipe.datasets.open, augpipe.loader", "`augpipe`, `datasets`"),
+        ("from augpipe.trainer.loop.part_1 import run\nimport numpy", "nothing from other folders"),
+    ],
+)
+def test_what_a_folder_imports_of_its_room_is_told_by_part(checkout: Path, source: str, said: str) -> None:
+    (checkout / "trainer/loop/part_0.py").write_text(source)
+    assert wrong_imports(checkout, Path("trainer/loop"), f"Imports: {said}.") == []
+    assert wrong_imports(checkout, Path("trainer/loop"), "Imports: `gpu_ops`.") == [
+        f"trainer/loop/README.md should say: Imports: {said}."
+    ]
