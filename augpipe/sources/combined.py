@@ -354,9 +354,9 @@ def hold_out(source: Source, fraction: float, seed: int = 0) -> tuple[Subset, Su
         raise ValueError(
             f"holdout={fraction:g} of {count(total, 'photograph')} is {num}: both parts need some. Give another share."
         )
-    from augpipe.sampling import epoch_order  # numba comes with it: not for opening a source
+    from augpipe.gpu_ops.random.permutation import permute  # numba comes with it: not for opening a source
 
-    drawn = epoch_order.sample_ids(np.arange(total, dtype=np.int64), total, as_seed(seed), HOLDOUT_EPOCH, True)
+    drawn = permute(np.arange(total, dtype=np.int64), total, as_seed(seed), HOLDOUT_EPOCH)
     return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
 
 
