@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 PYTEST_ARGS ?=
 DEMO_OUT ?= demo
+BENCH_ARGS ?=
 TEST_TIMEOUT_S ?= 240
 TEST_PROCESSES ?= 3
 
@@ -59,15 +60,25 @@ format: .venv/.installed ## Let ruff mend what it can
 	@.venv/bin/ruff check --fix-only --quiet .
 	@.venv/bin/ruff format --quiet .
 
+# Measurements by their modules. Those of QUICK take minutes in all and need no data; the others hours.
+QUICK = $(addprefix pipeline.,loader kernel planning sampling jpeg_regions prepare memory startup) \
+	trainer.codec_speed trainer.evaluate gpu.resources
+BENCHES = $(subst /,.,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*/*.py)))
+SLOW = $(filter-out $(QUICK) gpu.check pipeline.compare papers.evidence,$(BENCHES))
+
 .PHONY: bench
-bench: .venv-bench/.installed ## Run the benchmarks beside the peers they compare with (an environment of their own)
-	@for script in $$(grep -l __main__ benchmarks/*.py | grep -v -e /gpu_check -e /wheels); do \
-		echo "== $$script"; .venv-bench/bin/python "$$script" || exit 1; \
-	done
+bench: .venv-bench/.installed ## Run the quick benchmarks beside the peers they compare with (an environment of their own)
+	@for name in $(QUICK); do echo "== $$name"; .venv-bench/bin/python -m benchmarks.$$name $(BENCH_ARGS) || exit 1; done
+
+.PHONY: bench-papers
+bench-papers: .venv/.installed ## Run the other benchmarks: links, servers, papers' experiments; hours, and data in AUGPIPE_DATA
+	@failed=; for name in $(SLOW); do \
+		echo "== $$name"; .venv/bin/python -m benchmarks.$$name $(BENCH_ARGS) || failed="$$failed $$name"; \
+	done; [ -z "$$failed" ] || { echo "These failed:$$failed" >&2; exit 1; }
 
 .PHONY: check-wheels
 check-wheels: .venv/.installed ## Ask the package index which wheels the pinned dependencies have, by Python and system
-	@.venv/bin/python benchmarks/wheels.py
+	@.venv/bin/python -m benchmarks.wheels
 
 .PHONY: wheel
 wheel: .venv/.installed ## A wheel with compiled kernels for this Python, for x86-64-v3 and v4 (into dist/); takes a minute
@@ -83,7 +94,7 @@ wheel: .venv/.installed ## A wheel with compiled kernels for this Python, for x8
 .PHONY: gpu-check
 gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; one report in benchmarks/results/
 	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
-	.venv/bin/python benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
+	.venv/bin/python -m benchmarks.gpu.check $(GPU_CHECK_ARGS)
 
 .PHONY: clean
 clean: ## Remove the environments, caches and what the commands wrote

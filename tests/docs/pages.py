@@ -225,13 +225,13 @@ PAGES = {
     **{f"docs/evidence/{path.name}": Page() for path in (ROOT / "docs" / "evidence").glob("*.md")},  # no blocks
     "docs/experiments.md": Page(
         needs={
-            "AUGPIPE_DATA=FOLDER python benchmarks/augmentation.py": "a data set, and an hour",
-            "AUGPIPE_DATA=FOLDER python benchmarks/convergence.py": "a data set, and half an hour",
-            "python benchmarks/multi_scale.py": "20 minutes",
-            "python benchmarks/fine_tuning.py": "20 minutes",
-            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py mnist ": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py mnist_split_2": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python benchmarks/staleness.py": "a data set, and half an hour",
+            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.augmentation": "a data set, and an hour",
+            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.convergence": "a data set, and half an hour",
+            "python -m benchmarks.papers.multi_scale": "20 minutes",
+            "python -m benchmarks.papers.fine_tuning": "20 minutes",
+            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist ": "data sets, and an hour",
+            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist_split_2": "data sets, and an hour",
+            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.staleness": "a data set, and half an hour",
         }
     ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),

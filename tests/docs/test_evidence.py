@@ -2,26 +2,14 @@
 
 import json
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.papers import evidence
 from tests.docs.blocks import ROOT
 
-
-def script(path: Path) -> ModuleType:
-    """A script of benchmarks/, which is no package."""
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-evidence = script(ROOT / "benchmarks" / "evidence.py")
 PAGES = ROOT / "docs" / "evidence"
 MACHINE = {"cpu": "Some CPU", "llvm_cpu": "znver9", "cores": 2}
 RESULT: dict[str, Any] = {
@@ -54,7 +42,7 @@ def test_the_pages_are_what_their_results_say() -> None:
     made = evidence.all_pages()
     assert sorted(made) == sorted(path.stem for path in PAGES.glob("*.md"))
     for name, text in made.items():
-        assert (PAGES / f"{name}.md").read_text() == text, f"{name}.md: run `python benchmarks/evidence.py`"
+        assert (PAGES / f"{name}.md").read_text() == text, f"{name}.md: run `python -m benchmarks.papers.evidence`"
 
 
 def test_a_page_changes_with_its_result(results: Path) -> None:
@@ -85,6 +73,13 @@ def test_a_page_changes_with_its_result(results: Path) -> None:
 def test_what_a_placeholder_becomes(placeholder: str, becomes: str, results: Path) -> None:
     template = f"{{{{ one = one.json }}}}\n\nIs {{{{ one : {placeholder} }}}} so?"
     assert evidence.fill("page", template, results).endswith(f"Is {becomes} so?")
+
+
+def test_a_command_is_told_as_it_is_called_today() -> None:
+    """Results keep the commands that made them; scripts may have moved since."""
+    told = evidence.as_called_today("AUGPIPE_DATA=FOLDER python benchmarks/dettmers.py mnist")
+    assert told == "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist"
+    assert evidence.as_called_today("python benchmarks/one.py") == "python benchmarks/one.py"  # of which there is none
 
 
 def test_a_result_names_its_command_date_and_machine(results: Path) -> None:

@@ -1,6 +1,6 @@
 """What `make gpu-check` says of itself: limits of sections, answers, goals in docs/gpu.md, kernels it looks at."""
 
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -12,26 +12,21 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
+GPU = ROOT / "benchmarks" / "gpu"
 NOT_MEASURED = "not measured yet"
 WORKS_TOGETHER = re.compile(r"\.shared\b|\bbar(rier)?\.|\batom\.shared")
 """In PTX: a kernel whose threads work together through shared memory, or wait for each other."""
 
 
 def load(name: str) -> Any:
-    """A script of benchmarks/, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there for what they belong to
-    spec.loader.exec_module(module)
-    return module
+    """A module of benchmarks/gpu."""
+    return importlib.import_module(f"benchmarks.gpu.{name}")
 
 
 @pytest.fixture(scope="module")
 def listed() -> list[str]:
     """Each answer as `section/answer`."""
-    command = [sys.executable, str(BENCHMARKS / "gpu_check.py"), "--list"]
+    command = [sys.executable, str(GPU / "check.py"), "--list"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     found = [line.strip() for line in done.stdout.splitlines() if line.startswith(" ")]
@@ -40,7 +35,7 @@ def listed() -> list[str]:
 
 
 def test_the_sections_of_a_call_fit_into_its_minutes() -> None:
-    check = load("gpu_check")
+    check = load("check")
     for is_first in (True, False):
         limits = {name: found.limit_s for name, found in check.SECTIONS.items() if found.is_first == is_first}
         assert sum(limits.values()) <= check.CALL_S == 9 * 60, limits
@@ -49,13 +44,13 @@ def test_the_sections_of_a_call_fit_into_its_minutes() -> None:
 
 
 def test_every_section_is_listed_with_its_answers(listed: list[str]) -> None:
-    check = load("gpu_check")
+    check = load("check")
     assert {name.partition("/")[0] for name in listed} == set(check.SECTIONS)
-    assert all((BENCHMARKS / f"gpu_{name}.py").is_file() for name in check.SECTIONS)
+    assert all((GPU / f"{name}.py").is_file() for name in check.SECTIONS)
 
 
 def test_preflight_names_answers_and_sections_that_there_are(listed: list[str]) -> None:
-    check = load("gpu_check")
+    check = load("check")
     known = {*listed, *check.SECTIONS}
     for answer, dropped in check.DEPENDENTS.items():
         assert f"preflight/{answer}" in known or answer == check.LOADING, answer
@@ -82,8 +77,8 @@ def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
     from augpipe.gpu_ops.codec.cuda import launch
     from augpipe.gpu_ops.image.cuda import ptx
 
-    code = "import gpu_sanitizer, json; print(json.dumps(gpu_sanitizer.TOOLS))"
-    tools = json.loads(subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True).stdout)
+    code = "import json; from benchmarks.gpu import sanitizer; print(json.dumps(sanitizer.TOOLS))"
+    tools = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True).stdout)
     found = {spec.name: ptx.compile_ptx_of(spec, (9, 0)) for spec in ptx.KERNELS}
     kinds = {name: name.split()[0] for name in found}
     found |= {name: launch.compile_ptx_of(name, (9, 0)) for name in launch.CODEC_KERNELS}
@@ -96,12 +91,14 @@ def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
 
 def test_the_sanitizer_is_given_every_kernel_of_images() -> None:
     """Each workload ends with an error where it has not launched all of its kernels."""
-    code = "import gpu_sanitizer as s; s.look_at(*(kind for kind in s.TOOLS['memcheck'] if kind != 'codecs'))"
+    code = (
+        "from benchmarks.gpu import sanitizer as s; s.look_at(*(one for one in s.TOOLS['memcheck'] if one != 'codecs'))"
+    )
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     less = code.replace("s.look_at", "s.DTYPES = s.DTYPES[1:]; s.look_at")
     command = [sys.executable, "-c", less]
-    done = subprocess.run(command, cwd=BENCHMARKS, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 1 and "6 of 8 kernels" in done.stderr

@@ -14,7 +14,7 @@ from augpipe.trainer.codecs import names as codecs
 from tests.parity.by_pillow import BY_PILLOW
 from tests.parity.table import CASES
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu_check.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu" / "check.py"
 TIMEOUT_S = 200
 
 BROKEN_SECTIONS = """
@@ -31,10 +31,13 @@ def hang(findings):
 def fail(findings):
     raise ArithmeticError("no")
 
+def bad(findings):
+    findings.check("is so", False, "it is not")
+
 def judge(findings):
     import importlib.util
     import numpy as np
-    spec = importlib.util.spec_from_file_location("preflight", os.path.join(sys.path[0], "gpu_preflight.py"))
+    spec = importlib.util.spec_from_file_location("preflight", os.path.join(GPU, "preflight.py"))
     preflight = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(preflight)
     images = [np.full((3, 4, 3), 7, np.uint8)] * 2
@@ -48,11 +51,11 @@ def well(findings):
     findings.check("asked", True)
 
 sys.modules |= {
-    "gpu_preflight": section(first=well),
-    "gpu_kernel": section(first=well, dies=lambda findings: os.abort(), last=well),
-    "gpu_codecs": section(fails=fail, last=well),
-    "gpu_decode": section(hangs=hang, last=well),
-    "gpu_parity": section(bad=lambda findings: findings.check("is so", False, "it is not"), judge=judge, last=well),
+    "benchmarks.gpu.preflight": section(first=well),
+    "benchmarks.gpu.kernel": section(first=well, dies=lambda findings: os.abort(), last=well),
+    "benchmarks.gpu.codecs": section(fails=fail, last=well),
+    "benchmarks.gpu.decode": section(hangs=hang, last=well),
+    "benchmarks.gpu.parity": section(bad=bad, judge=judge, last=well),
 }
 """
 """Run by Python before anything else: sections are found as if imported."""
@@ -75,12 +78,12 @@ def our_own(findings):
     import augpipe.what_was_moved
 
 sys.modules |= {
-    "gpu_parity": section(),
-    "gpu_kernel": section(kornia=kornia, last=well),
-    "gpu_codecs": section(kornia=kornia, dali=dali),
-    "gpu_decode": section(renamed=renamed, our_own=our_own, last=well),
-    "gpu_training": types.ModuleType("section"),
-    "gpu_memory": section(says_nothing=lambda findings: None, last=well),
+    "benchmarks.gpu.parity": section(),
+    "benchmarks.gpu.kernel": section(kornia=kornia, last=well),
+    "benchmarks.gpu.codecs": section(kornia=kornia, dali=dali),
+    "benchmarks.gpu.decode": section(renamed=renamed, our_own=our_own, last=well),
+    "benchmarks.gpu.training": types.ModuleType("section"),
+    "benchmarks.gpu.memory": section(says_nothing=lambda findings: None, last=well),
 }
 """
 
@@ -90,11 +93,11 @@ def kernel(findings):
     KERNEL
 
 sys.modules |= {
-    "gpu_preflight": section(**{"the loaded nvJPEG": fail, "one kernel, two images": kernel, "last": well}),
-    "gpu_kernel": section(last=well),
-    "gpu_decode": section(last=well),
-    "gpu_training": section(**{"from DALI": well, "alone": well}),
-    "gpu_parity": section(last=well),
+    "benchmarks.gpu.preflight": section(**{"the loaded nvJPEG": fail, "one kernel, two images": kernel, "last": well}),
+    "benchmarks.gpu.kernel": section(last=well),
+    "benchmarks.gpu.decode": section(last=well),
+    "benchmarks.gpu.training": section(**{"from DALI": well, "alone": well}),
+    "benchmarks.gpu.parity": section(last=well),
 }
 """
 
@@ -105,10 +108,10 @@ def covers(findings):
     codecs = "bf16", "dynamic-tree", "dynamic-map", "linear", "mantissa", "static-tree", "one-bit"
     return {"covers": {"op": ["flip", "blur", "flip"], "codec": codecs, "strategy": ("lazy", "ddp", "butterfly")}}
 
-for name in os.listdir(BENCHMARKS):
-    if name.startswith("gpu_") and name not in ("gpu_check.py", "gpu_common.py"):
-        sys.modules[name[:-3]] = section(last=covers)
-""".replace("BENCHMARKS", repr(str(SCRIPT.parent)))
+for name in os.listdir(GPU):
+    if name.endswith(".py") and name not in ("__init__.py", "check.py", "common.py"):
+        sys.modules[f"benchmarks.gpu.{name[:-3]}"] = section(last=covers)
+"""
 
 OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name != "Op"]
 FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
@@ -124,7 +127,7 @@ def check(out: Path, *arguments: str, before: str = "", **environment: str) -> t
     if before:
         folder = out.parent / "before"
         folder.mkdir(exist_ok=True)
-        (folder / "sitecustomize.py").write_text(before)
+        (folder / "sitecustomize.py").write_text(f"GPU = {str(SCRIPT.parent)!r}\n{before}")
         environment["PYTHONPATH"] = str(folder)
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments, "--out", str(out)],

@@ -17,17 +17,14 @@ from augpipe import policies
 from augpipe.trainer.codecs import Codec, codec, names
 from augpipe.trainer.loop.step import Step
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture(autouse=True)
 def _scripts_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.setattr(section("common"), "is_on_cuda", lambda: False)
 
 
 def section(name: str) -> Any:
-    return importlib.import_module(f"gpu_{name}")
+    return importlib.import_module(f"benchmarks.gpu.{name}")
 
 
 @pytest.fixture
@@ -80,7 +77,7 @@ def test_a_rate_that_another_process_took_is_found_and_a_lost_one_is_named(run: 
     (ratio,) = kept.left_out
     assert ours in ratio and f"{decode.ALONE}, hw_decoder_load {decode.LOADS[0]}" in kept.left_out[ratio]
     decode._timed(run, f"{decode.ALONE}, hw_decoder_load {decode.LOADS[0]}", lambda: batches(3), kept)
-    del sys.modules["gpu_decode"]  # as after a child that died
+    del sys.modules["benchmarks.gpu.decode"]  # as after a child that died
     decode._timed(run, ours, lambda: batches(3), kept)
     assert kept.measured[ratio] > 0
 

@@ -1,0 +1,1 @@
+"""Measurements: `python -m benchmarks.FOLDER.NAME` from the root of a checkout."""

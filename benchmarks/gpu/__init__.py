@@ -1,0 +1,1 @@
+"""What needs a CUDA device, or the code that runs on one."""

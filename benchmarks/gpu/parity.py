@@ -1,0 +1,287 @@
+"""Section of `check`: what CUDA makes of the same bytes and plans, and loaders by each route, beside the CPU."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from augpipe import Augment, Loader, Plan, Recipe, ops, plan, policies, recipes
+from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
+from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.recipes.recipe import View
+from benchmarks.gpu.common import (
+    Findings,
+    OnDevice,
+    Run,
+    decoded,
+    form,
+    kernels_made,
+    make_loader,
+    pixels_agree,
+    stream_number,
+)
+from benchmarks.gpu.preflight import decoded_by, judge
+
+ROUNDING = {"float32": 0.0, "float16": 2**-9 * 255, "bfloat16": 2**-6 * 255, "uint8": 0.0}
+"""The levels by which a number type rounds normalised values of at most 4: allowed on top."""
+
+BORDERS = ("context", "reflect", "edge", "constant")
+DECODED_AT_ONCE = 32
+LAYOUTS = ("NCHW", "NHWC", "channels_last")
+MIXING = (ops.MixUp(p=0.5), ops.CutMix(p=0.5))
+PROGRAM = (ops.Hue(), ops.Erase(p=1.0), ops.Noise(p=1.0), ops.ColorJitter(brightness=0.4))
+"""Steps behind the first pass, none of which rounds."""
+POLICIES: dict[str, tuple[tuple[ops.Op, ...], ...]] = {
+    "trivial_augment_wide": (policies.trivial_augment_wide(),),
+    "rand_augment": (policies.rand_augment(),),
+    "auto_augment": tuple(map(policies.auto_augment, ("imagenet", "cifar10"))),
+    "three_augment": (policies.three_augment(),),
+    "timm": tuple(map(policies.timm, ("rand-m9-mstd0.5-inc1", "original", "originalr", "v0", "v0r", "3a"))),
+}
+ROUNDED = ("num_rounded_apart", "num_before_tables")
+Covered = dict[str, dict[str, Iterable[str]]]  # "covers", and then by kinds: see `check`
+
+
+def answers(run: Run) -> dict[str, Callable[[Findings], Covered | None]]:
+    """Kernels first, decoders next, and then what a user sees of both."""
+    return {
+        "ops": partial(_each_op, run),
+        "policies": partial(_policies, run),
+        "number types and layouts": partial(_each_form, run),
+        "mixing": partial(_mixing, run),
+        "channels": partial(_channels, run),
+        "packing": lambda findings: findings.check("packing 1, 3 and 4 channels to RGBX", all(packed(run))),
+        "nvJPEG": partial(_decoders, run),
+        "batches by each route": partial(_routes, run),
+    }
+
+
+def _each_op(run: Run, findings: Findings) -> Covered:
+    """The tests' cases with every border, the ops that the tests compare with Pillow's, and two views of an image."""
+    images = _noise([(8, 8)] * 2 if run.is_simulated else [(120, 90), (97, 131), (400, 300)])
+    return {"covers": {"op": _rendered(run, images, "ops", [*_cases(run), *_on_levels(), _views(run)], findings)}}
+
+
+def _policies(run: Run, findings: Findings) -> Covered:
+    """Behind a crop, on as many images as it takes that each choice is drawn."""
+    images = _noise([(8, 9)] * 12 if run.is_simulated else [(40, 56)] * 64)
+    crop = ops.RandomResizedCrop(size=run.pick(32, 6))
+    chains = [(name, chain) for name, found in POLICIES.items() for chain in found]
+    _rendered(run, images, "policies", [Recipe(name=name, ops=(crop, *chain)) for name, chain in chains], findings)
+    return {"covers": {"policy": POLICIES}}
+
+
+def _rendered(
+    run: Run, images: Sequence[np.ndarray], what: str, chosen: Sequence[Recipe], findings: Findings
+) -> Counter[str]:
+    """Compare the images of each recipe; returns how many recipes each op changed something in, or draws nothing in."""
+    from tests.parity.promise import MOST_ROUNDED_APART, compare, cpu_renderer
+
+    found, bad, drawn, start = dict[str, Any](), dict[str, str](), Counter[str](), time.perf_counter()
+    for recipe in chosen:
+        made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images], seed=3)
+        for part, some in _by_size(made, images):
+            on = OnDevice(run, some, recipe, form())
+            for rows in part.views:
+                size = int(rows["out_height"][0]), int(rows["out_width"][0])
+                apart = compare(kernel_rows(rows), cpu_renderer(some, size), partial(on.render_rows, size=size))
+                found[f"{recipe.name}, {recipe.border}, {len(found)}"] = apart
+                bad |= {} if apart.is_near else {f"{recipe.name}, {recipe.border}": str(apart)}
+        keyed = dict(recipe.all_views[0].keyed_ops)
+        changed = {key for place in range(len(images)) for key, _ in made.captions(place)}
+        drawn.update({op.op for key, op in keyed.items() if key in changed or not op.record.names})
+    num_apart, num = (sum(getattr(one, name) for one in found.values()) for name in ROUNDED)
+    figures = {"recipes": len(chosen), "recipes_of_each_op": dict(sorted(drawn.items()))}
+    furthest = sorted(found.items(), key=lambda item: -item[1].levels)[:5]
+    figures |= {"furthest_apart_levels": {name: round(apart.levels, 6) for name, apart in furthest}}
+    figures |= dict(zip(ROUNDED, (num_apart, num), strict=True))
+    findings.keep(what, figures | {"seconds_with_compiling": round(time.perf_counter() - start, 1)})
+    findings.check(f"{what}: as promised beside the CPU, float32", not bad, bad or None)
+    if not run.is_simulated:  # where images are so small that many numbers lie half-way between two levels
+        findings.check(
+            f"{what}: few numbers before tables are rounded apart", num_apart <= 1 + num * MOST_ROUNDED_APART, figures
+        )
+    return drawn
+
+
+def _by_size(made: Plan, images: Sequence[np.ndarray]) -> Iterator[tuple[Plan, list[np.ndarray]]]:
+    """A plan and its images, cut into what one launch renders: outputs of one size."""
+    sizes = np.stack([made.rows["out_height"], made.rows["out_width"]], axis=1)
+    for size in np.unique(sizes, axis=0):
+        which = np.flatnonzero((sizes == size).all(axis=1))
+        yield made[which], [images[place] for place in which]
+
+
+def _cases(run: Run) -> list[Recipe]:
+    """All of the tests' cases; in the simulator each once, with outputs of a few pixels."""
+    from tests.parity.table import CASES, recipes_of
+
+    if not run.is_simulated:
+        return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)]
+    return [Recipe(name=name, ops=[_tiny(op) for op in chosen]) for name, chosen in CASES.items()]
+
+
+def _tiny(op: ops.Op) -> ops.Op:
+    fields: dict[str, Any] = {"scales": (7, 9)} if isinstance(op, ops.MultiResolutionCrop) else {}
+    fields |= {"scale": 9} if isinstance(op, ops.CenterCrop) and op.scale else {}
+    return op.model_copy(update=fields | {"size": (6, 7)}) if op.is_crop else op
+
+
+def _on_levels() -> list[Recipe]:
+    """Each op of whole levels, on images that are not resampled; then one behind the other."""
+    from tests.parity.by_pillow import BY_PILLOW
+
+    each: list[ops.Op] = [kind(p=1.0) for kind in BY_PILLOW]  # type: ignore[call-arg]
+    each.append(ops.Contrast(about="mean", factor=(0.0, 3.0)))
+    return [Recipe(name=op.op, ops=(op,)) for op in each] + [Recipe(name="levels, all", ops=each)]
+
+
+def _views(run: Run) -> Recipe:
+    big, small = run.pick((224, 96), (6, 4))
+    one = View(ops=(ops.ColorCast(), ops.Rotate(), ops.RandomResizedCrop(size=big), ops.Normalize()))
+    other = View(ops=(ops.Flip(), ops.RandomResizedCrop(size=small, scale=(0.05, 0.3)), ops.Normalize()))
+    return Recipe(name="two views", views=(one, other))
+
+
+def _chain(run: Run, *, normalised: bool = True) -> Recipe:
+    chain = run.pick(recipes.deep_image(), recipes.deep_image(6, (7, 12)))
+    return Recipe(name=chain.name, ops=[op for op in chain.ops if normalised or op.op != "normalize"])
+
+
+def _each_form(run: Run, findings: Findings) -> None:
+    """The whole chain on images, without and with steps behind the first pass, in every number type and layout."""
+    images, results = decoded(run, run.pick(16, 3)), {}
+    for steps in (), PROGRAM:
+        for dtype, rounding in ROUNDING.items():
+            chain = _chain(run, normalised=dtype != "uint8")
+            recipe = Recipe(name=chain.name, ops=(*chain.ops, *steps))
+            made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images])
+            for layout in LAYOUTS:
+                options: dict[str, Any] = {"dtype": dtype, "layout": layout}
+                expected = Augment(recipe, framework="torch", num_threads=1, **options)(images, plan=made)
+                begin = time.perf_counter()
+                (found,) = OnDevice(run, images, recipe, form(**options)).render(made)
+                seconds = time.perf_counter() - begin
+                passed, figures = pixels_agree(found, expected, recipe, rounding)
+                name = f"{dtype} {layout}{', more steps' if steps else ''}"
+                results[name] = figures | {"first_call_seconds_with_compiling": round(seconds, 2)}
+                findings.check(f"the chain in {name}", passed, results[name])
+    findings.keep("the whole chain, CPU beside CUDA, the same number type", results)
+    _all_made(findings, "fused", "finish")
+
+
+def _mixing(run: Run, findings: Findings) -> Covered:
+    """A loader that mixes on the device beside one on the CPU, in every number type and layout."""
+    num, mixed = run.pick(32, 8), set[str]()
+    for dtype, rounding in ROUNDING.items():
+        for layout in LAYOUTS[:2]:
+            crop = ops.RandomResizedCrop(size=run.pick(64, (4, 3)))
+            recipe = Recipe(ops=(crop, ops.Flip(), *[ops.Normalize()] * (dtype != "uint8")), mixing=MIXING)
+            options: dict[str, Any] = {"backend": "native", "batch_size": num, "dtype": dtype, "layout": layout}
+            (expected,), (found,) = (Loader(run.many(num), recipe, device=d, **options) for d in ("cpu", "cuda"))
+            passed, figures = pixels_agree(found.images, expected.images, recipe, rounding)
+            findings.check(f"mixed in {dtype} {layout}", passed, figures)
+            mixed |= {op for place in range(num) for op, _ in found.plan.captions(place)} & {mix.op for mix in MIXING}
+    findings.check("both ways to mix were drawn", len(mixed) == len(MIXING), sorted(mixed))
+    _all_made(findings, "mix")
+    return {"covers": {"op": mixed}}
+
+
+def _all_made(findings: Findings, *kinds: str) -> None:
+    """Check that kernels for every number type and both orders of channels have run."""
+    made = {kind: kernels_made()[kind] for kind in kinds}
+    findings.check(f"every kernel ran: {', '.join(kinds)}", set(made.values()) == {2 * len(ROUNDING)}, made)
+
+
+def _channels(run: Run, findings: Findings) -> None:
+    """Gray, RGB and RGBX in device memory give the same pixels."""
+    recipe = _chain(run)
+    images = [image[:, :, :3] for image in decoded(run, 2)]
+    made = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
+    spare = [np.concatenate([image, image[:, :, :1]], axis=2) for image in images]
+    (rgb,), (rgbx,) = (OnDevice(run, given, recipe, form()).render(made) for given in (images, spare))
+    findings.check("RGB and RGBX alike, bit by bit", torch.equal(rgb, rgbx))
+    gray = [image[:, :, :1] for image in images]
+    (one,), (three,) = (
+        OnDevice(run, given, recipe, form()).render(made) for given in (gray, [np.repeat(g, 3, axis=2) for g in gray])
+    )
+    findings.check("gray and its three copies alike, bit by bit", torch.equal(one, three))
+
+
+def packed(run: Run) -> list[bool]:
+    """Whether the cache's writer copies what it must, of each channel count: odd pixels too, nothing beyond the end."""
+    images = [_noise([(5, 7)])[0][:, :, :channels] for channels in (1, 3)]
+    images.append(np.concatenate([_noise([(3, 3)])[0], _noise([(3, 3)])[0][:, :, :1]], axis=2))
+    sources = [torch.from_numpy(np.ascontiguousarray(image)).to(run.device) for image in images]
+    targets = [torch.full((t.shape[0] * t.shape[1] + 1, 4), 7, dtype=torch.uint8, device=run.device) for t in sources]
+    table = torch.tensor(
+        [(s.data_ptr(), t.data_ptr(), s[..., 0].numel(), s.shape[2]) for s, t in zip(sources, targets, strict=True)]
+    ).to(run.device)
+    pack_rgbx(table.data_ptr(), num=len(images), max_pixels=35, stream=stream_number())
+    is_right = []
+    for image, target in zip(images, targets, strict=True):
+        rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[:, :, :3]
+        rgbx = np.concatenate([rgb.reshape(-1, 3), np.full((rgb[:, :, 0].size, 1), 255, np.uint8)], axis=1)
+        is_right.append(np.array_equal(target.cpu().numpy(), np.concatenate([rgbx, [[7] * 4]])))
+    return is_right
+
+
+def _noise(sizes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    return [np.random.default_rng(number).integers(0, 256, (*size, 3), np.uint8) for number, size in enumerate(sizes)]
+
+
+def _decoders(run: Run, findings: Findings) -> None:
+    """Whole images by DALI and by our own decoder, both with smooth upsampling of the colours."""
+    from augpipe.dali.decoder import DaliDecoder
+
+    headers = [(data, probe(data, max_pixels=MAX_PIXELS)) for data in run.encoded()]
+    taken = [(data, header) for data, header in headers if header.may_scale]
+    found: list[np.ndarray] = []
+    decoder = DaliDecoder(DECODED_AT_ONCE, 4, None if run.is_simulated else 0, 1)
+    for first in range(0, len(taken), DECODED_AT_ONCE):
+        part = taken[first : first + DECODED_AT_ONCE]
+        regions = np.array([(0, 0, header.width, header.height) for _, header in part], np.int32)
+        found += decoded_by(decoder, [data for data, _ in part], regions, np.ones(len(part), np.bool_))
+    decoder.close()
+    expected = [decode(data, header)[:, :, :3] for data, header in taken]
+    judge(findings, "all photographs", found, expected, is_simulated=run.is_simulated)
+
+
+def _routes(run: Run, findings: Findings) -> None:
+    """A batch by each way to it, beside the native loader's on the CPU; and out of each cache, bit by bit."""
+    num = run.pick(32, 3)
+    folder = run.many(num)
+    options: dict[str, Any] = {"dtype": "float32", "shuffle": False}
+    given = make_loader(run, folder, num, backend="native", **options)
+    (expected,) = Loader(given.source, given.recipe, device="cpu", batch_size=num, shuffle=False)
+    images = [torch.from_numpy(image[:, :, :3].copy()).to(run.device) for image in decoded(run, num)]
+    augmented = Augment(given.recipe)(images, range(num))
+    passed, found = pixels_agree(augmented, expected.images, given.recipe)
+    findings.check("Augment within 1 level of the loader on the CPU", passed, found)
+    for backend in ("native", "dali"):
+        for cache in ("off", "device", "host"):
+            name = f"{backend}, cache {cache}"
+            sized = {} if cache == "off" else {"cache_bytes": run.pick(1 << 29, 1 << 20)}
+            with findings.attempt(name):
+                loader = make_loader(run, folder, num, backend=backend, cache=cache, **sized, **options)
+                (missed,) = loader
+                passed, figures = pixels_agree(missed.images, expected.images, given.recipe)
+                # nvJPEG is another decoder, so single pixels may be further apart
+                passed = passed if backend == "native" else figures["mean_levels"] < 1.0
+                findings.check(f"{name}: within 1 level{' in the mean' * (backend == 'dali')}", passed, figures)
+                alike = missed.plan.rows.tobytes() == expected.plan.rows.tobytes()
+                alike &= torch.equal(missed.labels.cpu(), expected.labels)
+                findings.check(f"{name}: plans and labels bit-equal", alike)
+                if cache == "off":
+                    continue
+                loader.set_epoch(0)
+                (hit,) = loader
+                statistics = loader.cache_statistics
+                counts = statistics and (statistics.hits, statistics.misses)
+                findings.check(f"{name}: hits bit-equal to misses", torch.equal(hit.images, missed.images))
+                findings.check(f"{name}: counts", counts == (num, num), counts)

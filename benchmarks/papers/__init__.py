@@ -1,0 +1,1 @@
+"""What papers print, and what comes of it here."""

@@ -1,0 +1,1 @@
+"""Gradients, links, servers, codecs."""
