@@ -170,10 +170,12 @@ class Op(Checked):
 
     def changes(self, drawn: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         """(n,): whether anything was drawn that changes an image."""
-        changed = [np.asarray(drawn[draw.name] != draw.neutral) for draw in self.draws if draw.neutral is not None]
-        if len(changed) == 1 and changed[0].ndim == 1:
-            return changed[0]
-        return np.logical_or.reduce([one.reshape(len(one), -1).any(axis=1) for one in changed])
+        parts = [drawn[draw.name] != draw.neutral for draw in self.draws if draw.neutral is not None]
+        if len(parts) == 1 and parts[0].ndim == 1:
+            changed: npt.NDArray[np.bool_] = parts[0]
+        else:
+            changed = np.logical_or.reduce([part.reshape(len(part), -1).any(axis=1) for part in parts])
+        return changed
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Change the frame by what was drawn."""
