@@ -35,7 +35,7 @@ class Flip(Op):
     in a row show both sides of it (Jordan 2024, arXiv:2404.00498)."""
 
     draws = (Applied("flipped"),)
-    formula = "mirror about the vertical (or horizontal) axis"
+    formula = "mirror about the vertical (or horizontal) axis; with `alternate` drawn once, then every other epoch"
     caption_text = "flipped"
 
     @model_validator(mode="after")
@@ -225,7 +225,8 @@ class Shear(Op):
 
     draws = (Number("horizontal_deg", step="step"), Number("vertical_deg", step="step"))
     formula = (
-        "shows at (x, y) what stood at (x + tan(a) y', y'), where y' = y + tan(b) x; from the centre or the `corner`"
+        "shows at (x, y) what stood at (x + tan(a) y', y'), where y' = y + tan(b) x, for columns slanted by a "
+        "and rows by b; from the centre or the `corner`"
     )
     caption_text = "shear x {horizontal_deg:+.3g}°, y {vertical_deg:+.3g}°"
 
