@@ -20,6 +20,6 @@ def answers() -> dict[str, str]:
     from augpipe import ops, recipes
     from augpipe.ops.other_names import ANSWERS
 
-    own = {plain(name): f"augpipe.ops.{name}()" for name in ops.__all__}
+    own = {plain(name): f"augpipe.ops.{name}()" for name in dir(ops)}
     own |= {plain(name): f"augpipe.recipes.{name}(...)" for name in recipes.__all__}
     return ANSWERS | own | _ANSWERS

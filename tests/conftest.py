@@ -67,6 +67,9 @@ first in `make test`, whose last minutes would else be one worker's."""
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-messages", action="store_true", help="write tests/golden/messages")
+    parser.addoption(
+        "--rewrite-tables", action="store_true", help="write the tables of the docs that say what code does"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -33,8 +33,9 @@ MASKS = (
     (re.compile(r"\b0x[0-9a-f]+"), "0x.."),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:PORT"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b"), "HEX"),
+    (re.compile(r"(There are all_of|Those that have one: blur)(, \w+)+"), r"\1, .."),
 )
-"""What differs from run to run or from machine to machine, and what stands for it."""
+"""What differs from run to run, from machine to machine or with every op, and what stands for it."""
 NUMBER = re.compile(r"\d+")
 """What may differ between two answers that count as one: a text shows one of them."""
 LONGEST_CALL = 300

@@ -2,10 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from augpipe.importers.albumentations import from_albumentations
-from augpipe.importers.findings import Imported
-from augpipe.importers.timm import from_timm
-from augpipe.importers.torchvision import from_torchvision
+from augpipe.recipes.imported import Imported, from_albumentations, from_timm, from_torchvision
 
 __all__ = ["Imported", "from_albumentations", "from_timm", "from_torchvision"]
 

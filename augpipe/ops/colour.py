@@ -2,18 +2,31 @@
 
 from collections.abc import Mapping
 from itertools import permutations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from augpipe.gpu_ops.image.program_rows import CONTRAST
-from augpipe.ops.common_draws import FactorOp, Factors, SwitchOp, is_changed
+from augpipe.ops.common_ops import FactorOp, Factors, SwitchOp
+from augpipe.ops.draws import Draw, Limits, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import told
+
+__all__ = [
+    "Brightness",
+    "ChannelDropout",
+    "ChannelShuffle",
+    "ColorJitter",
+    "Contrast",
+    "Grayscale",
+    "Hue",
+    "Lighting",
+    "Saturation",
+]
 
 Float = npt.NDArray[np.float64]
 
@@ -22,6 +35,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 MID_GREY = 127.5
 TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 PERMUTATIONS = np.array(list(permutations(range(3))))
+HALF_A_TURN = Within(-0.5, 0.5, ", half a turn either way. Choose a range within it.")
 
 PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 PCA_VALUES = np.array([0.2175, 0.0188, 0.0045])
@@ -69,10 +83,10 @@ class Brightness(FactorOp):
 
     op: Literal["brightness"] = "brightness"
 
-    word: ClassVar[str] = "brightness"
+    formula = "f v"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(brightened(drawn["factor"]), is_changed(drawn["factor"]))
+        frame.combine_channels(brightened(drawn["factor"]), self.changes(drawn))
 
 
 class Contrast(FactorOp):
@@ -83,13 +97,13 @@ class Contrast(FactorOp):
     """mid_grey is level 127.5, and costs nothing; mean is the rendered image's, as in torchvision and Pillow, and
     takes a second pass over it."""
 
-    word: ClassVar[str] = "contrast"
+    formula = "g + f (v - g) about mid-grey g = 127.5, or the image's mean"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         if self.about == "mean":
-            frame.look_at_image(CONTRAST, drawn["factor"], is_changed(drawn["factor"]))
+            frame.look_at_image(CONTRAST, drawn["factor"], self.changes(drawn))
         else:
-            frame.combine_channels(contrasted(drawn["factor"]), is_changed(drawn["factor"]))
+            frame.combine_channels(contrasted(drawn["factor"]), self.changes(drawn))
 
 
 class Saturation(FactorOp):
@@ -97,10 +111,10 @@ class Saturation(FactorOp):
 
     op: Literal["saturation"] = "saturation"
 
-    word: ClassVar[str] = "saturation"
+    formula = "g + f (v - g) about the pixel's own gray g"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(saturated(drawn["factor"]), is_changed(drawn["factor"]))
+        frame.combine_channels(saturated(drawn["factor"]), self.changes(drawn))
 
 
 class Hue(Op):
@@ -110,37 +124,19 @@ class Hue(Op):
     """
 
     op: Literal["hue"] = "hue"
-    turns: Range = (-0.1, 0.1)
+    turns: Annotated[Range, HALF_A_TURN] = (-0.1, 0.1)
     """Smallest and largest part of a whole turn, within -0.5..0.5 as in torchvision."""
     step: float | None = None
     """From one turn to the next; None for any."""
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("turn", np.float64),)
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        if min(self.turns) < -0.5 or max(self.turns) > 0.5:
-            raise ValueError(f"turns={self.turns} leaves -0.5..0.5, half a turn either way. Choose a range within it.")
-        check_steps("turns", *self.turns, self.step)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None if self.step is None else num_steps(*self.turns, self.step)
-
-    @property
-    def draws_text(self) -> str:
-        return f"{self.turns[0]:g} to {self.turns[1]:g} of a turn of the hue"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        turn = words.stepped(1, *self.turns, self.step)
-        return {"turn": where_applied(words.happens(0, self.p), turn, 0.0)}
+    draws = (Number("turn", of="turns", step="step"),)
+    formula = "chroma turned in YIQ, brightness kept"
+    inspect_text = "{turns[0]:g} to {turns[1]:g} of a turn of the hue"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(turned(drawn["turn"]), drawn["turn"] != 0.0)
+        frame.combine_channels(turned(drawn["turn"]), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"hue {360 * drawn['turn']:+.0f}°" if drawn["turn"] else ""
@@ -153,6 +149,8 @@ class Grayscale(SwitchOp):
     p: Probability = 0.1
     """How often the colours are taken."""
 
+    formula = "0.299 R + 0.587 G + 0.114 B in all three channels"
+
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.combine_channels(saturated(np.where(drawn["applied"], 0.0, 1.0)), drawn["applied"])
 
@@ -164,23 +162,20 @@ class ChannelShuffle(Op):
     p: Probability = 0.5
     """How often they do."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("order", np.int8),)
+    draws = (Draw("order", np.int8, neutral=0),)
+    formula = "channels change places"
+    inspect_text = "one of five orders of the channels"
 
     @property
     def num_variants(self) -> int | None:
         return len(PERMUTATIONS)
-
-    @property
-    def draws_text(self) -> str:
-        return "one of five orders of the channels"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         order = 1 + words.integer(1, len(PERMUTATIONS) - 1)
         return {"order": where_applied(words.happens(0, self.p), order, 0).astype(np.int8)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(linear(np.eye(3)[PERMUTATIONS[drawn["order"]]]), drawn["order"] != 0)
+        frame.combine_channels(linear(np.eye(3)[PERMUTATIONS[drawn["order"]]]), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return "channels " + "".join("RGB"[i] for i in PERMUTATIONS[drawn["order"]]) if drawn["order"] else ""
@@ -197,8 +192,8 @@ class ChannelDropout(Op):
     p: Probability = 0.5
     """How often channels are dropped."""
 
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("dropped", np.bool_, (3,)),)
+    draws = (Draw("dropped", np.bool_, (3,), num_words=2, neutral=False),)
+    formula = "`fill` in a channel or two"
 
     @property
     def num_variants(self) -> int | None:
@@ -216,7 +211,7 @@ class ChannelDropout(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         dropped = drawn["dropped"]
         matrices = np.where(dropped[:, :, None], 0.0, np.eye(3))
-        frame.combine_channels(linear(matrices, np.where(dropped, self.fill, 0.0)), dropped.any(axis=1))
+        frame.combine_channels(linear(matrices, np.where(dropped, self.fill, 0.0)), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         names = "".join(name for name, is_dropped in zip("RGB", drawn["dropped"], strict=True) if is_dropped)
@@ -232,16 +227,9 @@ class Lighting(Op):
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 5
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("amounts", np.float64, (3,)),)
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
-
-    @property
-    def draws_text(self) -> str:
-        return f"three normal numbers of standard deviation {self.std:g}"
+    draws = (Draw("amounts", shape=(3,), num_words=4, neutral=0.0, scaled=("std",)),)
+    formula = "a shift along the principal components of ImageNet's colours"
+    inspect_text = "three normal numbers of standard deviation {std:g}"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         amounts = self.std * np.stack([*words.normals(1), words.normals(3)[0]], axis=1)
@@ -250,7 +238,7 @@ class Lighting(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         shifts = 255.0 * (drawn["amounts"] * PCA_VALUES) @ PCA_VECTORS.T
         matrices = np.broadcast_to(np.eye(3), (len(shifts), 3, 3))
-        frame.combine_channels(linear(matrices, shifts), drawn["amounts"].any(axis=1))
+        frame.combine_channels(linear(matrices, shifts), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return "light " + " ".join(f"{value:+.2f}" for value in drawn["amounts"]) if drawn["amounts"].any() else ""
@@ -280,54 +268,33 @@ class ColorJitter(Op):
         told(
             "must be a number in 0..0.5, or the smallest and largest part of a turn: {name}=0.1 or {name}=[-0.1, 0.1]"
         ),
+        HALF_A_TURN,
     ] = 0.0
     """The part of a turn is drawn from minus this to this, or from a range within -0.5..0.5."""
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 6
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
-        *((name, np.float64) for name in ("brightness", "contrast", "saturation", "hue")),
-        ("order", np.int8),
+    draws = (
+        *(Number(name, neutral=1.0) for name in ("brightness", "contrast", "saturation")),
+        Number("hue"),
+        Draw("order", np.int8),
     )
+    formula = "torchvision's arguments"
 
-    @property
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """What each is drawn from."""
-        named: dict[str, Any] = {name: getattr(self, name) for name in ("brightness", "contrast", "saturation", "hue")}
-        return {
-            name: value if isinstance(value, tuple) else (max(centre - value, low), centre + value)
-            for (name, value), centre, low in zip(named.items(), (1, 1, 1, 0), (0, 0, 0, -0.5), strict=True)
-        }
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        for name, limits in self.ranges.items():
-            check_steps(name, *limits, None)
-        if min(self.ranges["hue"]) < -0.5 or max(self.ranges["hue"]) > 0.5:
-            raise ValueError(f"hue={self.hue} leaves -0.5..0.5, half a turn either way. Choose a range within it.")
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
+    def range_of(self, draw: Number) -> Limits:
+        value, centre, least = getattr(self, draw.field), draw.neutral or 0.0, 0.0 if draw.neutral else -0.5
+        return value if isinstance(value, tuple) else (max(centre - value, least), centre + value)
 
     @property
     def draws_text(self) -> str:
-        ranges = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high)
-        return f"{ranges}; and their order"
+        return f"{super().draws_text}; and their order"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        drawn = {
-            name: where_applied(applied, words.uniform(place, *limits), 0.0 if name == "hue" else 1.0)
-            for place, (name, limits) in enumerate(self.ranges.items(), start=1)
-        }
-        return drawn | {"order": words.integer(5, len(JITTER_ORDERS)).astype(np.int8)}
+        return super().draw(words, frame) | {"order": words.integer(5, len(JITTER_ORDERS)).astype(np.int8)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         made = (brightened, contrasted, saturated, turned)
-        values = np.stack([drawn[name] for name in self.ranges], axis=1)
+        values = np.stack([drawn[name] for name in ("brightness", "contrast", "saturation", "hue")], axis=1)
         matrices = np.stack([make(values[:, i]) for i, make in enumerate(made)], axis=1)
         changed = values != (1.0, 1.0, 1.0, 0.0)
         rows, orders = np.arange(len(values)), JITTER_ORDERS[drawn["order"]]

@@ -1,16 +1,18 @@
 """The three ways to choose a crop: at one of several resolutions, of random area, or the centre."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, Side, Size, pair
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
+
+__all__ = ["CenterCrop", "MultiResolutionCrop", "RandomResizedCrop"]
 
 Int = npt.NDArray[np.int64]
 
@@ -60,9 +62,10 @@ class MultiResolutionCrop(Op):
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
 
-    is_crop: ClassVar[bool] = True
-    num_words: ClassVar[int] = 4
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("scale", np.int32), ("x", np.float64), ("y", np.float64))
+    is_crop = True
+    draws = (Draw("scale", np.int32), Draw("x"), Draw("y"))
+    formula = "resize, then crop `size` at the place; max(1, length - size) whole offsets an axis, as the paper counts"
+    caption_text = "scale {scale} px, x {x:.0f}, y {y:.0f}"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -101,9 +104,6 @@ class MultiResolutionCrop(Op):
         heights, widths = resized(frame, drawn["scale"].astype(np.int64))
         crop_resized(frame, drawn["x"], drawn["y"], heights, widths, pair(self.size))
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"scale {drawn['scale']} px, x {drawn['x']:.0f}, y {drawn['y']:.0f}"
-
 
 class CenterCrop(Op):
     """The centre of the image, resized first where a scale is given: what evaluation uses."""
@@ -114,7 +114,8 @@ class CenterCrop(Op):
     scale: Side | None = None
     """The short side that the image is resized to, in pixels; None leaves its resolution alone."""
 
-    is_crop: ClassVar[bool] = True
+    is_crop = True
+    formula = "torchvision's `Resize(scale)` and `CenterCrop(size)`"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -161,15 +162,13 @@ class RandomResizedCrop(Op):
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
 
-    is_crop: ClassVar[bool] = True
+    is_crop = True
     num_tries: ClassVar[int] = 10
-    num_words: ClassVar[int] = 4 + 4 * 10
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
-        ("x", np.float64),
-        ("y", np.float64),
-        ("width", np.float64),
-        ("height", np.float64),
-    )
+    num_words = 4 + 4 * 10
+    draws = (Draw("x"), Draw("y"), Draw("width"), Draw("height"))
+    formula = "torchvision's, ten tries"
+    inspect_text = "an area of {scale[0]:.0%} to {scale[1]:.0%}, a ratio of {ratio[0]:.3g} to {ratio[1]:.3g}, a place"
+    caption_text = "crop {width:.0f}x{height:.0f}, x {x:.0f}, y {y:.0f}"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -179,15 +178,6 @@ class RandomResizedCrop(Op):
                     f"{name}=({low}, {high}) is no range within 0..{limit:g}. Give the smaller number first, above 0."
                 )
         return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
-
-    @property
-    def draws_text(self) -> str:
-        low, high = self.ratio
-        return f"an area of {self.scale[0]:.0%} to {self.scale[1]:.0%}, a ratio of {low:.3g} to {high:.3g}, a place"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         width, height = frame.widths.astype(np.float64), frame.heights.astype(np.float64)
@@ -224,6 +214,3 @@ class RandomResizedCrop(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], pair(self.size))
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"crop {drawn['width']:.0f}x{drawn['height']:.0f}, x {drawn['x']:.0f}, y {drawn['y']:.0f}"

@@ -2,20 +2,24 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
-from augpipe.ops.common_draws import FactorOp, RangesOp, factors_within
+from augpipe.ops.common_ops import FactorOp
+from augpipe.ops.draws import Applied, Draw, FactorsWithin, Limits, Number, Scale, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
 
+__all__ = ["Flip", "QuarterTurn", "Rotate", "Shear", "Stretch", "Translate", "Zoom"]
+
 MAX_SHEAR_DEG = 75.0
 """The most that a shear slants an axis; its tangent is 3.7."""
+Slant = Annotated[Range, Within(-MAX_SHEAR_DEG, MAX_SHEAR_DEG, " degrees. Choose angles nearer to 0.")]
 
 
 class Flip(Op):
@@ -30,8 +34,9 @@ class Flip(Op):
     """Mirror a random half of all images in epoch 0, and from then on each image every other epoch, so that two epochs
     in a row show both sides of it (Jordan 2024, arXiv:2404.00498)."""
 
-    num_words: ClassVar[int] = 1
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("flipped", np.bool_),)
+    draws = (Applied("flipped"),)
+    formula = "mirror about the vertical (or horizontal) axis; with `alternate` drawn once, then every other epoch"
+    caption_text = "flipped"
 
     @model_validator(mode="after")
     def _halves(self) -> Self:
@@ -41,10 +46,6 @@ class Flip(Op):
                 "out one of the two."
             )
         return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return 2
 
     @property
     def alternates(self) -> bool:
@@ -64,9 +65,6 @@ class Flip(Op):
         across = self.direction == "horizontal"
         frame.transform(affine.magnification(sign if across else ones, ones if across else sign))
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return "flipped" if drawn["flipped"] else ""
-
 
 class Rotate(Op):
     """Turn the image about its centre (Deep Image, section 4.1; Table 1 counts 20 angles)."""
@@ -82,8 +80,9 @@ class Rotate(Op):
     p: Probability = 1.0
     """How often the image is turned."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("degrees", np.float64),)
+    draws = (Draw("degrees", neutral=0.0, scaled=("max_deg", "step")),)
+    formula = "a turn about the centre; `max_deg = [0, 360]` names both ends"
+    caption_text = "rotated {degrees:+.3g}°"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -120,9 +119,6 @@ class Rotate(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.transform(affine.rotation(drawn["degrees"]))
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"rotated {drawn['degrees']:+.3g}°" if drawn["degrees"] else ""
-
 
 class QuarterTurn(Op):
     """Turn the image by right angles about its centre, pixel by pixel; beside a square, what lies beyond comes in."""
@@ -137,8 +133,8 @@ class QuarterTurn(Op):
     p: Probability = 1.0
     """How often one is chosen."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("turns", np.int8),)
+    draws = (Draw("turns", np.int8, neutral=0),)
+    formula = "whole pixels move; of a frame that is no square, its middle"
 
     @model_validator(mode="after")
     def _are_distinct(self) -> Self:
@@ -165,7 +161,7 @@ class QuarterTurn(Op):
         return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
 
 
-Magnification = Annotated[Range, factors_within(0.05, 20.0)]
+Magnification = Annotated[Range, FactorsWithin(0.05, 20.0)]
 
 
 class Zoom(FactorOp):
@@ -175,16 +171,14 @@ class Zoom(FactorOp):
     factor: Magnification = (0.8, 1.25)
     """Smallest and largest factor; above 1 enlarges what is seen."""
 
-    word: ClassVar[str] = "both sides"
+    formula = "both axes alike; above 1 enlarges"
+    inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}{steps}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.transform(affine.magnification(drawn["factor"], drawn["factor"]))
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"zoom {drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
 
-
-class Stretch(RangesOp):
+class Stretch(Op):
     """Widen or heighten the image about its centre, each axis by a factor of its own."""
 
     op: Literal["stretch"] = "stretch"
@@ -197,23 +191,18 @@ class Stretch(RangesOp):
     p: Probability = 1.0
     """How often the image is stretched."""
 
-    neutral: ClassVar[float] = 1.0
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
-
-    @property
-    def draws_text(self) -> str:
-        (low_x, high_x), (low_y, high_y) = self.horizontal, self.vertical
-        return f"width times {low_x:g} to {high_x:g}, height times {low_y:g} to {high_y:g}{self.steps_text}"
+    draws = (Number("horizontal", step="step", neutral=1.0), Number("vertical", step="step", neutral=1.0))
+    formula = "above 1 widens (or heightens) what is seen"
+    inspect_text = (
+        "width times {horizontal[0]:g} to {horizontal[1]:g}, height times {vertical[0]:g} to {vertical[1]:g}{steps}"
+    )
+    caption_text = "stretch {horizontal:.2f} x {vertical:.2f}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.transform(affine.magnification(drawn["horizontal"], drawn["vertical"]))
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"stretch {drawn['horizontal']:.2f} x {drawn['vertical']:.2f}"
 
-
-class Shear(RangesOp):
+class Shear(Op):
     """Slant the image, along x first, as torchvision's affine does.
 
     A positive angle moves what lies lower to the left (horizontal), what lies further right upwards (vertical), by its
@@ -221,9 +210,9 @@ class Shear(RangesOp):
     """
 
     op: Literal["shear"] = "shear"
-    horizontal_deg: Range = (-10.0, 10.0)
+    horizontal_deg: Slant = (-10.0, 10.0)
     """Smallest and largest angle by which columns are slanted, in degrees."""
-    vertical_deg: Range = (-10.0, 10.0)
+    vertical_deg: Slant = (-10.0, 10.0)
     """Smallest and largest angle by which rows are slanted, in degrees."""
     about: Literal["centre", "corner"] = "centre"
     """What stays where it is: the middle of the frame, or its upper left corner as in torchvision's policies."""
@@ -234,25 +223,24 @@ class Shear(RangesOp):
     p: Probability = 1.0
     """How often the image is sheared."""
 
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
-        ("horizontal_deg", np.float64),
-        ("vertical_deg", np.float64),
+    draws = (Number("horizontal_deg", step="step"), Number("vertical_deg", step="step"))
+    formula = (
+        "shows at (x, y) what stood at (x + tan(a) y', y'), where y' = y + tan(b) x, for columns slanted by a "
+        "and rows by b; from the centre or the `corner`"
     )
+    caption_text = "shear x {horizontal_deg:+.3g}°, y {vertical_deg:+.3g}°"
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        for name, limits in (("horizontal_deg", self.horizontal_deg), ("vertical_deg", self.vertical_deg)):
-            if max(map(abs, limits)) > MAX_SHEAR_DEG:
-                raise ValueError(
-                    f"{name}={limits} leaves -{MAX_SHEAR_DEG:g}..{MAX_SHEAR_DEG:g} degrees. Choose angles nearer to 0."
-                )
-        return self
-
-    def evenly_drawn(self, limits: tuple[float, float]) -> tuple[float, float]:
+    def evenly(self, draw: Number, limits: Limits) -> Limits:
         if self.even_in == "degrees":
             return limits
         return math.tan(math.radians(limits[0])), math.tan(math.radians(limits[1]))
+
+    @property
+    def scaled_fields(self) -> dict[str, Scale]:
+        fields = super().scaled_fields
+        if self.even_in == "tangent":
+            fields |= {"horizontal_deg": _by_tangent, "vertical_deg": _by_tangent}
+        return fields
 
     @property
     def draws_text(self) -> str:
@@ -273,12 +261,13 @@ class Shear(RangesOp):
             matrix = affine.about(matrix, -0.5 * frame.out_widths, -0.5 * frame.out_heights)
         frame.transform(matrix)
 
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        angles = drawn["horizontal_deg"], drawn["vertical_deg"]
-        return f"shear x {angles[0]:+.3g}°, y {angles[1]:+.3g}°" if any(angles) else ""
+
+def _by_tangent(limits: Any, strength: float) -> Any:
+    """Angles whose tangents are drawn, at a strength."""
+    return tuple(math.degrees(math.atan(strength * math.tan(math.radians(one)))) for one in limits)
 
 
-class Translate(RangesOp):
+class Translate(Op):
     """Move the image within its frame; what it moves away from shows what lies beyond the crop."""
 
     op: Literal["translate"] = "translate"
@@ -293,8 +282,8 @@ class Translate(RangesOp):
     p: Probability = 1.0
     """How often the image is moved."""
 
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("horizontal", np.float64), ("vertical", np.float64))
+    draws = (Number("horizontal", step="step"), Number("vertical", step="step"))
+    formula = "in fractions of the output's sides, or its pixels; positive is right and down"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

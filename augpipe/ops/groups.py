@@ -3,21 +3,21 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
+from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Drawn, Op, Probability, keyed
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
 
-if TYPE_CHECKING:
-    from augpipe.ops.kinds import Ops
+__all__ = ["AllOf", "Identity", "OneOf", "SomeOf"]
 
 Bool = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.int64]
@@ -31,6 +31,8 @@ class Identity(Op):
     """Change nothing: a choice of `OneOf`."""
 
     op: Literal["identity"] = "identity"
+
+    formula = "v"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         pass
@@ -47,7 +49,9 @@ class OfSome(NamedTuple):
 class Group(Op):
     """What groups have in common: each says which of its ops are applied to which image."""
 
-    ops: "Ops" = ()
+    model_config = ConfigDict(defer_build=True)  # when the first one is made, all kinds of op are known
+
+    ops: Ops = ()
     """The ops to choose from; neither a crop nor normalize."""
     p: Probability = 1.0
     """How often any of them is applied."""
@@ -127,7 +131,8 @@ class OneOf(Group):
     weights: Weights | None = None
     """How often each is chosen, beside the others; None for all alike."""
 
-    num_words: ClassVar[int] = 2
+    num_words = 2
+    formula = "one of them by `weights`"
 
     @model_validator(mode="after")
     def _has_a_weight_each(self) -> Self:
@@ -173,7 +178,8 @@ class SomeOf(Group):
     ] = (1, 1)
     """Fewest and most ops that are applied; each number between is as likely."""
 
-    num_words: ClassVar[int] = 2
+    num_words = 2
+    formula = "each at most once, in the order of the list"
 
     @model_validator(mode="after")
     def _holds_as_many(self) -> Self:
@@ -203,7 +209,8 @@ class AllOf(Group):
 
     op: Literal["all_of"] = "all_of"
 
-    num_words: ClassVar[int] = 1
+    num_words = 1
+    formula = "all of them or none"
 
     @property
     def num_variants(self) -> int | None:

@@ -1,89 +1,32 @@
-"""Every kind of op, and how one is read from what a recipe's TOML says."""
+"""A list of ops of any kind: how one is read from what a recipe's TOML says."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import BaseModel, BeforeValidator, Field, WrapValidator
+from pydantic import BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, WrapValidator
+from pydantic_core import CoreSchema
 
-from augpipe.ops.blur import Blur
-from augpipe.ops.colour import (
-    Brightness,
-    ChannelDropout,
-    ChannelShuffle,
-    ColorJitter,
-    Contrast,
-    Grayscale,
-    Hue,
-    Lighting,
-    Saturation,
-)
-from augpipe.ops.crops import CenterCrop, MultiResolutionCrop, RandomResizedCrop
-from augpipe.ops.geometry import Flip, QuarterTurn, Rotate, Shear, Stretch, Translate, Zoom
-from augpipe.ops.groups import AllOf, Identity, OneOf, SomeOf
-from augpipe.ops.lens import BrownConrady, LensDistortion
-from augpipe.ops.levels import AutoContrast, Equalize, Gamma, Invert, Posterize, Sharpness, Solarize, SolarizeAdd
-from augpipe.ops.op import Op
+from augpipe.ops.op import KINDS, Op
 from augpipe.ops.other_names import ANSWERS
-from augpipe.ops.output_frame import Erase, Noise
-from augpipe.ops.perspective import Perspective
-from augpipe.ops.tone import ColorCast, Normalize, Vignette
 from augpipe.validation.models import ListOf, broken
 from augpipe.validation.suggest import elsewhere, nearest
-
-__all__ = ["AllOf", "AnyKind", "AnyOp", "Identity", "OneOf", "Ops", "SomeOf", "is_list"]
-
-AnyKind = (
-    AllOf
-    | AutoContrast
-    | Blur
-    | Brightness
-    | BrownConrady
-    | CenterCrop
-    | ChannelDropout
-    | ChannelShuffle
-    | ColorCast
-    | ColorJitter
-    | Contrast
-    | Equalize
-    | Erase
-    | Flip
-    | Gamma
-    | Grayscale
-    | Hue
-    | Identity
-    | Invert
-    | LensDistortion
-    | Lighting
-    | MultiResolutionCrop
-    | Noise
-    | Normalize
-    | OneOf
-    | Perspective
-    | Posterize
-    | QuarterTurn
-    | RandomResizedCrop
-    | Rotate
-    | Saturation
-    | Sharpness
-    | Shear
-    | Solarize
-    | SolarizeAdd
-    | SomeOf
-    | Stretch
-    | Translate
-    | Vignette
-    | Zoom
-)
-_KINDS = {kind.model_fields["op"].default: kind for kind in get_args(AnyKind)}
-"""The name in TOML -> the op."""
 
 MIXES = ("mix_up", "cut_mix")
 """What is no op of an image, and belongs into `Recipe.mixing`."""
 
 
+class _OfAnyKind:
+    """For `Annotated`: an op of one of all kinds. They are looked up when the schema of a description that holds ops is
+    made, as groups are ops and hold ops of any kind."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        kinds = tuple(KINDS[name] for name in sorted(KINDS))
+        return handler.generate_schema(Annotated[Union[kinds], Field(discriminator="op")])  # noqa: UP007
+
+
 def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
-    if isinstance(value, get_args(AnyKind)):
+    if isinstance(value, tuple(KINDS.values())):
         return validate(value)
     if isinstance(value, type) and issubclass(value, Op):
         raise ValueError(f"{value.__name__} is the class. Write {value.__name__}() for an op of it.")
@@ -97,16 +40,16 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
         raise ValueError('every op names its kind, as in op = "color_cast".')
     if not isinstance(name, str):
         raise ValueError(
-            f"a value of type {type(value).__name__} is not an op. augpipe.ops has {len(_KINDS)}, as ops.Flip()."
+            f"a value of type {type(value).__name__} is not an op. augpipe.ops has {len(KINDS)}, as ops.Flip()."
         )
-    if name not in _KINDS:
-        instead, near = elsewhere(name, ANSWERS), nearest(name, _KINDS)
-        hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(_KINDS)}."
+    if name not in KINDS:
+        instead, near = elsewhere(name, ANSWERS), nearest(name, sorted(KINDS))
+        hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(KINDS))}."
         hint = f"In Python write {instead}; augpipe recipe NAME shows a recipe's TOML." if instead else hint
         raise ValueError(f"{name!r} is not an op. {hint}")
     if name is value:
         raise ValueError(
-            f'{name!r} is only the name of an op. Write {_KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
+            f'{name!r} is only the name of an op. Write {KINDS[name].__name__}(), in TOML {{op = "{name}"}}.'
         )
     return validate(value)
 
@@ -118,11 +61,7 @@ def is_list(value: Any) -> Any:
     return value
 
 
-AnyOp = Annotated[AnyKind, Field(discriminator="op"), WrapValidator(_is_op)]
 if TYPE_CHECKING:
     Ops = ListOf[Op]  # whoever writes a function that returns ops need not list their kinds
 else:
-    Ops = Annotated[ListOf[AnyOp], BeforeValidator(is_list)]
-
-for _group in (AllOf, OneOf, SomeOf):
-    _group.model_rebuild(_types_namespace={"Ops": Ops})
+    Ops = Annotated[ListOf[Annotated[Op, _OfAnyKind(), WrapValidator(_is_op)]], BeforeValidator(is_list)]

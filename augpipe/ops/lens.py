@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
+from augpipe.ops.draws import Draw, Limits, Number
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps
+from augpipe.ops.op import Drawn, Op, Probability, Range
+from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
+
+__all__ = ["BrownConrady", "LensDistortion"]
 
 LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
 KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
+COEFFICIENTS = ("k1", "k2", "k3", "p1", "p2")
+"""In OpenCV's order: radial before tangential, but for k3."""
 
 
 class LensDistortion(Op):
@@ -38,15 +43,21 @@ class LensDistortion(Op):
     p: Probability = 1.0
     """How often the image is distorted."""
 
-    is_lens: ClassVar[bool] = True
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("kind", np.int8), ("strength", np.float64))
+    is_lens = True
+    draws = (Draw("kind", np.int8), Number("strength", of="max_strength"))
+    formula = "barrel and pincushion look radius r up at r (1 ± s r²), stretches magnify by 1 + s"
 
     @model_validator(mode="after")
     def _are_distinct(self) -> Self:
         if len(set(self.kinds)) < len(self.kinds):
             raise ValueError(f"kinds={self.kinds} names one kind twice. Name each once.")
         return self
+
+    def step_of(self, draw: Number) -> float | None:
+        return None if self.degrees is None else self.max_strength / self.degrees
+
+    def range_of(self, draw: Number) -> Limits:
+        return self.step_of(draw) or 0.0, self.max_strength
 
     @property
     def num_variants(self) -> int | None:
@@ -59,12 +70,7 @@ class LensDistortion(Op):
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         chosen = np.array([KINDS.index(kind) for kind in self.kinds], np.int8)[words.integer(1, len(self.kinds))]
-        if self.degrees is None:
-            strength = words.uniform(2, 0.0, self.max_strength)
-        else:
-            step = self.max_strength / self.degrees
-            strength = words.stepped(2, step, self.max_strength, step)
-        return {"kind": chosen, "strength": where_applied(words.happens(0, self.p), strength, 0.0)}
+        return {"kind": chosen, **super().draw(words, frame)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         kind, strength = drawn["kind"], drawn["strength"]
@@ -105,21 +111,12 @@ class BrownConrady(Op):
     p: Probability = 1.0
     """How often the image is distorted."""
 
-    is_lens: ClassVar[bool] = True
-    num_words: ClassVar[int] = 6
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = tuple(
-        (name, np.float64) for name in ("k1", "k2", "k3", "p1", "p2")
-    )
-
-    @property
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """The five ranges by name, in OpenCV's order of radial before tangential."""
-        return {"k1": self.k1, "k2": self.k2, "k3": self.k3, "p1": self.p1, "p2": self.p2}
+    is_lens = True
+    draws = tuple(Number(name) for name in COEFFICIENTS)
+    formula = "OpenCV's: x (1 + k1 r² + k2 r⁴ + k3 r⁶) + 2 p1 x y + p2 (r² + 2 x²), y alike"
 
     @model_validator(mode="after")
     def _does_not_fold(self) -> Self:
-        for name, limits in self.ranges.items():
-            check_steps(name, *limits, None)
         r2 = np.linspace(0.0, 1.0, 101) ** 2
         # along the direction (p2, p1), where both pull alike
         tangential = 6.0 * np.hypot(max(map(abs, self.p1)), max(map(abs, self.p2)))
@@ -132,29 +129,16 @@ class BrownConrady(Op):
                 )
         return self
 
-    @property
-    def num_variants(self) -> int | None:
-        if self.steps is None:
-            return None
-        return int(np.prod([self.steps for low, high in self.ranges.values() if low < high], dtype=np.int64))
+    def step_of(self, draw: Number) -> float | None:
+        low, high = self.range_of(draw)
+        return None if self.steps is None else (high - low) / (self.steps - 1) or 1.0
 
     @property
     def draws_text(self) -> str:
-        steps = "" if self.steps is None else f", {self.steps} values each"
-        return (
-            ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in self.ranges.items() if low < high) + steps
-        )
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        drawn: Drawn = {}
-        for position, (name, (low, high)) in enumerate(self.ranges.items(), start=1):
-            step = None if self.steps is None or low == high else (high - low) / (self.steps - 1)
-            drawn[name] = where_applied(applied, words.stepped(position, low, high, step), 0.0)
-        return drawn
+        return super().draws_text + ("" if self.steps is None else f", {self.steps} values each")
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.distort(np.stack([drawn[name] for name in self.ranges], axis=1))
+        frame.distort(np.stack([drawn[name] for name in COEFFICIENTS], axis=1))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return " ".join(f"{name} {drawn[name]:+.2f}" for name in self.ranges if drawn[name])
+        return " ".join(f"{name} {drawn[name]:+.2f}" for name in COEFFICIENTS if drawn[name])

@@ -1,113 +1,86 @@
 """Ops that replace each of 256 levels by another one, by a table a sample, or by one that the image itself decides."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
-from augpipe.ops.common_draws import FactorOp, SwitchOp, is_changed
+from augpipe.ops.common_ops import FactorOp, SwitchOp
+from augpipe.ops.draws import Applied, Number, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps, num_steps
+from augpipe.ops.op import Drawn, Op, Probability, Range
 from augpipe.validation.models import told
+
+__all__ = [
+    "AutoContrast",
+    "Equalize",
+    "Gamma",
+    "Invert",
+    "Posterize",
+    "Sharpness",
+    "Solarize",
+    "SolarizeAdd",
+]
 
 LEVELS = np.arange(256)
 ROUNDING = 1e-6
 """Levels by which a threshold may miss a whole one, and still be it."""
 Level = Annotated[int, Field(ge=0, le=256)]
 LevelRange = Annotated[tuple[Level, Level], told("must be two levels in 0..256: {name}=[smallest, largest]")]
+Bits = Annotated[int, Field(ge=0, le=8)]
 
 
-def as_tables(levels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """(n, 256) levels, kept within 0..255 and rounded down."""
-    tables: npt.NDArray[np.uint8] = np.clip(levels, 0, 255).astype(np.uint8)
-    return tables
+class LevelsOp(Op):
+    """An op that replaces each level, whatever pixel and channel it is of, by a table of what was drawn."""
+
+    def table(self, drawn: Drawn) -> Any:
+        """(m, 256) levels, of (m, 1) drawn values or the same for all of them; kept within 0..255 and rounded down."""
+        raise AssertionError(f"{type(self).__name__} does not say what becomes of a level")
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        applied = self.changes(drawn)
+        levels = self.table({name: values[applied][:, None] for name, values in drawn.items()})
+        tables = np.clip(levels, 0, 255).astype(np.uint8)
+        frame.look_up_levels(np.broadcast_to(tables, (applied.sum(), 256)), applied)
 
 
-class Gamma(Op):
+class Gamma(LevelsOp):
     """Raise the levels, in 0..1, to a power: above 1 darkens, below 1 brightens."""
 
     op: Literal["gamma"] = "gamma"
-    gamma: Range = (0.7, 1.5)
+    gamma: Annotated[Range, Within(0.01, 100.0, ". Choose powers nearer to 1.")] = (0.7, 1.5)
     """Smallest and largest power; its logarithm is drawn evenly."""
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("gamma", np.float64),)
+    draws = (Number("gamma", neutral=1.0, log=True),)
+    formula = "255 (v / 255)^gamma"
+    inspect_text = "a power of {gamma[0]:g} to {gamma[1]:g}"
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        if not 0.01 <= self.gamma[0] <= self.gamma[1] <= 100.0:
-            raise ValueError(f"gamma={self.gamma} is no range within 0.01..100. Choose powers about 1, smaller first.")
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
-
-    @property
-    def draws_text(self) -> str:
-        return f"a power of {self.gamma[0]:g} to {self.gamma[1]:g}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        gamma = np.exp(words.uniform(1, *np.log(self.gamma)))
-        return {"gamma": where_applied(words.happens(0, self.p), gamma, 1.0)}
-
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        applied = is_changed(drawn["gamma"])
-        raised = (LEVELS / 255.0) ** drawn["gamma"][applied][:, None]
-        frame.look_up_levels(as_tables(255.0 * raised + 0.5), applied)
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"gamma {drawn['gamma']:.2f}" if drawn["gamma"] != 1.0 else ""
+    def table(self, drawn: Drawn) -> Any:
+        return 255.0 * (LEVELS / 255.0) ** drawn["gamma"] + 0.5
 
 
-class Posterize(Op):
+class Posterize(LevelsOp):
     """Keep the highest bits of each level alone."""
 
     op: Literal["posterize"] = "posterize"
-    bits: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=8)], Annotated[int, Field(ge=0, le=8)]],
-        told("must be two numbers of bits in 0..8: {name}=[smallest, largest]"),
-    ] = (4, 8)
+    bits: Annotated[tuple[Bits, Bits], told("must be two numbers of bits in 0..8: {name}=[smallest, largest]")] = (4, 8)
     """Fewest and most bits that are kept; 8 changes nothing."""
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("bits", np.int8),)
+    draws = (Number("bits", np.int8, step=1.0, neutral=8),)
+    formula = "the highest bits of v alone"
+    inspect_text = "{bits[0]} to {bits[1]} bits of each level"
+    caption_text = "posterize {bits} bits"
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        check_steps("bits", *self.bits, None)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return self.bits[1] - self.bits[0] + 1
-
-    @property
-    def draws_text(self) -> str:
-        return f"{self.bits[0]} to {self.bits[1]} bits of each level"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        bits = self.bits[0] + words.integer(1, self.bits[1] - self.bits[0] + 1)
-        return {"bits": where_applied(words.happens(0, self.p), bits, 8).astype(np.int8)}
-
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        applied = drawn["bits"] < 8
-        kept = 256 - (256 >> drawn["bits"][applied].astype(np.int64))
-        frame.look_up_levels(as_tables(LEVELS & kept[:, None]), applied)
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"posterize {drawn['bits']} bits" if drawn["bits"] < 8 else ""
+    def table(self, drawn: Drawn) -> Any:
+        return LEVELS & (256 - (256 >> drawn["bits"].astype(np.int64)))
 
 
-class Solarize(Op):
+class Solarize(LevelsOp):
     """Invert the levels from a threshold on."""
 
     op: Literal["solarize"] = "solarize"
@@ -118,37 +91,18 @@ class Solarize(Op):
     p: Probability = 0.5
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("threshold", np.int16),)
+    draws = (
+        Number("threshold", np.int16, step="step", neutral=256, rounded=lambda levels: np.ceil(levels - ROUNDING)),
+    )
+    formula = "255 - v from the threshold on"
+    inspect_text = "inverted from level {threshold[0]} to {threshold[1]} on{steps}"
+    caption_text = "solarize from {threshold}"
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        check_steps("threshold", *self.threshold, self.step)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return num_steps(*self.threshold, self.step)
-
-    @property
-    def draws_text(self) -> str:
-        steps = "" if self.step == 1.0 else f" in steps of {self.step:g}"
-        return f"inverted from level {self.threshold[0]} to {self.threshold[1]} on{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        threshold = np.ceil(words.stepped(1, *self.threshold, self.step) - ROUNDING)
-        return {"threshold": where_applied(words.happens(0, self.p), threshold, 256).astype(np.int16)}
-
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        applied = drawn["threshold"] < 256
-        is_inverted = drawn["threshold"][applied][:, None] <= LEVELS
-        frame.look_up_levels(as_tables(np.where(is_inverted, 255 - LEVELS, LEVELS)), applied)
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"solarize from {drawn['threshold']}" if drawn["threshold"] < 256 else ""
+    def table(self, drawn: Drawn) -> Any:
+        return np.where(drawn["threshold"] <= LEVELS, 255 - LEVELS, LEVELS)
 
 
-class SolarizeAdd(Op):
+class SolarizeAdd(LevelsOp):
     """Add to the levels below a threshold."""
 
     op: Literal["solarize_add"] = "solarize_add"
@@ -159,49 +113,35 @@ class SolarizeAdd(Op):
     p: Probability = 1.0
     """How often the op is applied."""
 
-    num_words: ClassVar[int] = 2
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("addition", np.int16),)
+    draws = (Number("addition", np.int16, step=1.0),)
+    formula = "v + what is drawn below the threshold, up to 255"
+    inspect_text = "{addition[0]} to {addition[1]} more below level {threshold}"
+    caption_text = "solarize +{addition}"
 
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        check_steps("addition", *self.addition, None)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return self.addition[1] - self.addition[0] + 1
-
-    @property
-    def draws_text(self) -> str:
-        return f"{self.addition[0]} to {self.addition[1]} more below level {self.threshold}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        addition = self.addition[0] + words.integer(1, self.addition[1] - self.addition[0] + 1)
-        return {"addition": where_applied(words.happens(0, self.p), addition, 0).astype(np.int16)}
-
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        applied = drawn["addition"] > 0
-        added = LEVELS + drawn["addition"][applied][:, None]
-        frame.look_up_levels(as_tables(np.where(self.threshold > LEVELS, added, LEVELS)), applied)
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"solarize +{drawn['addition']}" if drawn["addition"] else ""
+    def table(self, drawn: Drawn) -> Any:
+        return np.where(self.threshold > LEVELS, LEVELS + drawn["addition"], LEVELS)
 
 
-class Invert(SwitchOp):
+class Invert(LevelsOp):
     """Turn each level into 255 minus it."""
 
     op: Literal["invert"] = "invert"
+    p: Probability = 0.5
+    """How often the op is applied."""
 
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        inverted = np.repeat(as_tables(255 - LEVELS)[None], drawn["applied"].sum(), axis=0)
-        frame.look_up_levels(inverted, drawn["applied"])
+    draws = (Applied(),)
+    formula = "255 - v"
+
+    def table(self, drawn: Drawn) -> Any:
+        return 255 - LEVELS
 
 
 class AutoContrast(SwitchOp):
     """Stretch the levels of each channel to 0..255, as Pillow's `autocontrast`; looks at the rendered image."""
 
     op: Literal["auto_contrast"] = "auto_contrast"
+
+    formula = "Pillow's, of the rendered image"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.look_at_image(AUTO_CONTRAST, np.ones(len(drawn["applied"])), drawn["applied"])
@@ -212,6 +152,8 @@ class Equalize(SwitchOp):
 
     op: Literal["equalize"] = "equalize"
 
+    formula = "Pillow's, of the rendered image"
+
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.look_at_image(EQUALIZE, np.ones(len(drawn["applied"])), drawn["applied"])
 
@@ -221,7 +163,7 @@ class Sharpness(FactorOp):
 
     op: Literal["sharpness"] = "sharpness"
 
-    word: ClassVar[str] = "sharpness"
+    formula = "Pillow's, of the rendered image"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.look_at_image(SHARPNESS, drawn["factor"], is_changed(drawn["factor"]))
+        frame.look_at_image(SHARPNESS, drawn["factor"], self.changes(drawn))

@@ -13,6 +13,8 @@ from augpipe.ops.op import Probability
 from augpipe.validation.models import Checked, ListOf, refuse_unknown
 from augpipe.validation.suggest import nearest
 
+__all__ = ["CutMix", "MixUp"]
+
 Float = npt.NDArray[np.float64]
 Alpha = Annotated[float, Field(gt=0.0, le=100.0)]
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from math import prod
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from augpipe.ops.draws import Draw, Limits, Number, Scale
 from augpipe.ops.frame import Frame
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import Checked, refuse_unknown, told
@@ -28,23 +30,43 @@ Probability = Annotated[
 ]
 CONTINUOUS = "continuous"
 """What TOML, which has no null, writes for a step of None."""
+KINDS: dict[str, type["Op"]] = {}
+"""The name in TOML -> the op, complete once `augpipe.ops` is imported: each class below that package enters itself."""
 
 
 class Op(Checked):
-    """One augmentation; `draw` is where its randomness is spent, `apply` is deterministic."""
+    """One augmentation; `draw` is where its randomness is spent, `apply` is deterministic.
+
+    A class says what it draws in `draws`; what follows from that is here, and a class that differs overrides it.
+    """
 
     model_config = ConfigDict(allow_inf_nan=False)
 
     op: str
     """The kind, as written in TOML; it also names the op's stream of random numbers."""
 
+    draws: ClassVar[tuple[Draw, ...]] = ()
+    """What it draws for each image, in the order of the random words."""
+    formula: ClassVar[str] = ""
+    """What it does in a line, for the table in docs/recipes.md."""
+    inspect_text: ClassVar[str] = ""
+    """What it draws, for `augpipe inspect`: a template of its fields and of `steps`; without one, its ranges."""
+    caption_text: ClassVar[str] = ""
+    """A template of what was drawn, for preview sheets; without one, the kind and the numbers."""
     is_crop: ClassVar[bool] = False
     is_lens: ClassVar[bool] = False
     is_projective: ClassVar[bool] = False
     num_words: ClassVar[int] = 0
-    """How many 32-bit random words the op reads."""
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = ()
-    """What it draws, as fields of a numpy record."""
+    """How many 32-bit random words the op reads; that of its `draws` unless it is given."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        if "draws" in vars(cls) and "num_words" not in vars(cls):
+            cls.num_words = 1 + sum(draw.num_words for draw in cls.draws)
+        kind = cls.model_fields["op"].default
+        if isinstance(kind, str) and cls.__module__.startswith("augpipe.ops."):
+            assert kind not in KINDS, f"two ops are called {kind}"
+            KINDS[kind] = cls
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -56,6 +78,24 @@ class Op(Checked):
                     option.update(type="string", const=CONTINUOUS)
         return schema
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_unknown(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            data = {name: None if value == CONTINUOUS else value for name, value in data.items()}
+            refuse_unknown(cls.__name__, data, cls.field_names(), ("op",))
+        return data
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        for draw in self.draws:
+            draw.check(self)
+        return self
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        return [field for field in cls.model_fields if field != "op"]
+
     @property
     def flat(self) -> tuple["Op", ...]:
         """The op itself, or those that it chooses among."""
@@ -64,12 +104,13 @@ class Op(Checked):
     @property
     def record(self) -> np.dtype[np.void]:
         """The numpy record of what it draws for an image, without fields where that is nothing."""
-        return np.dtype(list(self.fields_drawn))
+        return np.dtype([(draw.name, draw.dtype, draw.shape) for draw in self.draws])
 
     @property
     def num_variants(self) -> int | None:
         """How many outcomes it can draw; None where a range is continuous or depends on the image."""
-        return 1
+        counts = [draw.num_variants(self) for draw in self.draws]
+        return None if None in counts else prod(count for count in counts if count is not None)
 
     @property
     def alternates(self) -> bool:
@@ -77,13 +118,64 @@ class Op(Checked):
         return False
 
     @property
+    def scaled_fields(self) -> dict[str, Scale]:
+        """Field -> how it moves with the op's strength, of those that say how far it goes; empty for one that is done
+        or not. The number of steps stays, so that the same word picks the same place in the range at every strength."""
+        return {field: scale for draw in self.draws for field, scale in draw.scaled_fields.items()}
+
+    @property
     def draws_text(self) -> str:
         """What it draws, in words, for `augpipe inspect`."""
-        return "nothing"
+        if self.inspect_text:
+            return self.inspect_text.format(steps=self.steps_text, **dict(self))
+        ranges = [(draw.name, *self.range_of(draw)) for draw in self.draws if isinstance(draw, Number)]
+        if ranges:
+            return (
+                ", ".join(f"{name} {low:g} to {high:g}" for name, low, high in ranges if low < high) + self.steps_text
+            )
+        return "applied or not" if self.draws else "nothing"
+
+    @property
+    def steps_text(self) -> str:
+        """In which steps it draws, if in any."""
+        step = getattr(self, "step", None)
+        are_whole = all(np.issubdtype(draw.dtype, np.integer) for draw in self.draws)
+        return "" if step is None or (are_whole and step == 1.0) else f" in steps of {step:g}"
+
+    def range_of(self, draw: Number) -> Limits:
+        """What a number is drawn from, as a message shows it."""
+        limits: Limits = getattr(self, draw.field)
+        return limits
+
+    def evenly(self, draw: Number, limits: Limits) -> Limits:
+        """Smallest and largest of the numbers that are evenly distributed, for a range."""
+        return (np.log(limits[0]), np.log(limits[1])) if draw.log else limits
+
+    def step_of(self, draw: Number) -> float | None:
+        """From one of the evenly distributed numbers to the next; None for any."""
+        step: float | None = getattr(self, draw.step) if isinstance(draw.step, str) else draw.step
+        return step
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        """The drawn values, one entry an image, under the names of `fields_drawn`."""
-        return {}
+        """The drawn values, one entry an image, under the names of `draws`."""
+        if not self.draws:
+            return {}
+        applied, drawn, place = words.happens(0, getattr(self, "p", 1.0)), Drawn(), 1
+        for draw in self.draws:
+            values = draw.drawn(self, words, place, applied)
+            if values is not None:
+                drawn[draw.name] = values
+            place += draw.num_words
+        return drawn
+
+    def changes(self, drawn: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+        """(n,): whether anything was drawn that changes an image."""
+        parts = [drawn[draw.name] != draw.neutral for draw in self.draws if draw.neutral is not None]
+        if len(parts) == 1 and parts[0].ndim == 1:
+            changed: npt.NDArray[np.bool_] = parts[0]
+        else:
+            changed = np.logical_or.reduce([part.reshape(len(part), -1).any(axis=1) for part in parts])
+        return changed
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Change the frame by what was drawn."""
@@ -95,19 +187,13 @@ class Op(Checked):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         """One image's drawn values in a few characters, for preview sheets; empty when there is nothing to say."""
-        return ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_unknown(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            data = {name: None if value == CONTINUOUS else value for name, value in data.items()}
-            refuse_unknown(cls.__name__, data, cls.field_names(), ("op",))
-        return data
-
-    @classmethod
-    def field_names(cls) -> list[str]:
-        return [field for field in cls.model_fields if field != "op"]
+        neutral = [(drawn[draw.name], draw.neutral) for draw in self.draws if draw.neutral is not None]
+        if not self.draws or (neutral and all(np.all(value == unchanged) for value, unchanged in neutral)):
+            return ""
+        if self.caption_text:
+            return self.caption_text.format(**{draw.name: drawn[draw.name] for draw in self.draws})
+        numbers = [f"{drawn[draw.name]:.2f}" for draw in self.draws if isinstance(draw, Number)]
+        return " ".join([self.op.replace("_", ""), *numbers])
 
 
 def keyed(ops: Sequence[Op]) -> tuple[tuple[str, Op], ...]:

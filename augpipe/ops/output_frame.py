@@ -1,16 +1,19 @@
 """Ops on the output's pixels: rectangles that are filled over the image, and noise."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from augpipe.ops.draws import Draw, Number, Seed, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords, check_steps
+from augpipe.ops.random_words import RandomWords
 from augpipe.ops.tone import Normalize
 from augpipe.validation.models import told
+
+__all__ = ["Erase", "Noise"]
 
 NUM_TRIES = 10
 """Rectangles that are drawn until one fits, as in torchvision's RandomErasing; after them nothing is erased."""
@@ -40,8 +43,8 @@ class Erase(Op):
     p: Probability = 0.25
     """How often a rectangle is filled."""
 
-    num_words: ClassVar[int] = 5 + 2 * NUM_TRIES
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("edges", np.int32, (4,)), ("key", np.uint32, (2,)))
+    draws = (Draw("edges", np.int32, (4,), num_words=2 + 2 * NUM_TRIES, neutral=0), Seed())
+    formula = "filled with noise, the mean or a colour"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -52,10 +55,6 @@ class Erase(Op):
         if min(self.std) < 0.0 or max(self.std) > 1.0 or min(self.mean) < 0.0 or max(self.mean) > 1.0:
             raise ValueError(f"mean={self.mean}, std={self.std} are given in 0..1. Divide 8-bit values by 255.")
         return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
 
     @property
     def draws_text(self) -> str:
@@ -93,31 +92,15 @@ class Noise(Op):
     """Add normal noise to each channel of each pixel, and speckle, which grows with the level."""
 
     op: Literal["noise"] = "noise"
-    std: Range = (2.0, 20.0)
+    std: Annotated[Range, Within(0.0, 255.0)] = (2.0, 20.0)
     """Smallest and largest standard deviation, in levels of 255."""
-    speckle: Range = (0.0, 0.0)
+    speckle: Annotated[Range, Within(0.0, 10.0)] = (0.0, 0.0)
     """Smallest and largest standard deviation of the speckle, as a part of the level."""
     p: Probability = 0.5
     """How often noise is added."""
 
-    num_words: ClassVar[int] = 5
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (
-        ("std", np.float64),
-        ("speckle", np.float64),
-        ("key", np.uint32, (2,)),
-    )
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        for name, limits, most in (("std", self.std, 255.0), ("speckle", self.speckle, 10.0)):
-            check_steps(name, *limits, None)
-            if limits[0] < 0.0 or limits[1] > most:
-                raise ValueError(f"{name}={limits} leaves 0..{most:g}. Choose a range within it.")
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
+    draws = (Number("std"), Number("speckle"), Seed())
+    formula = "v + n (std + speckle v), n normal"
 
     @property
     def draws_text(self) -> str:
@@ -125,17 +108,8 @@ class Noise(Op):
         texts += [f"speckle of {self.speckle[0]:g} to {self.speckle[1]:g}"] if self.speckle[1] else []
         return ", ".join(texts) or "no noise"
 
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        applied = words.happens(0, self.p)
-        return {
-            "std": where_applied(applied, words.uniform(1, *self.std), 0.0),
-            "speckle": where_applied(applied, words.uniform(2, *self.speckle), 0.0),
-            "key": words.words[:, 3:5],
-        }
-
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        applied = (drawn["std"] > 0.0) | (drawn["speckle"] > 0.0)
-        frame.add_noise(drawn["std"], drawn["speckle"], drawn["key"], applied)
+        frame.add_noise(drawn["std"], drawn["speckle"], drawn["key"], self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         texts = [f"noise {drawn['std']:.1f}"] if drawn["std"] else []

@@ -1,16 +1,19 @@
 """Perspective: the frame as a plane that is seen from a side."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from augpipe.gpu_ops.image import affine
+from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, where_applied
 from augpipe.ops.random_words import RandomWords
+
+__all__ = ["Perspective"]
 
 MAX_DISTORTION = 0.6
 """From 2/3 on, a corner may be drawn onto the line between its neighbours, where no perspective puts it."""
@@ -32,17 +35,10 @@ class Perspective(Op):
     p: Probability = 1.0
     """How often the image is seen from a side."""
 
-    is_projective: ClassVar[bool] = True
-    num_words: ClassVar[int] = 9
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("moved", np.float64, (4, 2)),)
-
-    @property
-    def num_variants(self) -> int | None:
-        return None
-
-    @property
-    def draws_text(self) -> str:
-        return f"for each corner, 0 to {self.distortion:.3g} of half the width and half the height inwards"
+    is_projective = True
+    draws = (Draw("moved", shape=(4, 2), num_words=8, neutral=0.0, scaled=("distortion",)),)
+    formula = "the projective map that takes the frame's corners to the drawn ones"
+    inspect_text = "for each corner, 0 to {distortion:.3g} of half the width and half the height inwards"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         ways = [words.uniform(position, 0.0, self.distortion) for position in range(1, 9)]

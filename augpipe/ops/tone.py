@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from augpipe.ops.draws import Draw, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
+
+__all__ = ["ColorCast", "Normalize", "Vignette"]
 
 
 def _for_all(value: Any) -> Any:
@@ -39,8 +42,9 @@ class ColorCast(Op):
     p: Probability = 1.0
     """How often the op is applied at all."""
 
-    num_words: ClassVar[int] = 7
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("shift", np.float64, (3,)),)
+    draws = (Draw("shift", shape=(3,), num_words=6, neutral=0.0, scaled=("max_shift", "step")),)
+    formula = "v + shift, kept within 0..255"
+    inspect_text = "three booleans; for each altered channel -{max_shift:g} to {max_shift:g} levels{steps}"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -51,11 +55,6 @@ class ColorCast(Op):
     def num_variants(self) -> int | None:
         # all three unshifted is the original
         return None if self.step is None else num_steps(-self.max_shift, self.max_shift, self.step) ** 3 - 1
-
-    @property
-    def draws_text(self) -> str:
-        steps = "" if self.step is None else f" in steps of {self.step:g}"
-        return f"three booleans; for each altered channel -{self.max_shift:g} to {self.max_shift:g} levels{steps}"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
@@ -88,54 +87,30 @@ class Vignette(Op):
     """
 
     op: Literal["vignette"] = "vignette"
-    radii: Range = (0.02, 0.98)
+    radii: Annotated[Range, Within(0.0, 0.999)] = (0.02, 0.98)
     """Smallest and largest radius where darkening begins, as a fraction of the crop's half-diagonal."""
     radius_step: float | None = 0.02
     """From one radius to the next, 49 of them by default; None for any radius."""
-    strengths: Range = (0.02, 0.8)
+    strengths: Annotated[Range, Within(0.0, 1.0)] = (0.02, 0.8)
     """Smallest and largest fraction of the brightness that is lost at the corner."""
     strength_step: float | None = 0.02
     """From one strength to the next, 40 of them by default; None for any strength."""
     p: Probability = 1.0
     """How often the corners are darkened."""
 
-    num_words: ClassVar[int] = 3
-    fields_drawn: ClassVar[tuple[tuple[Any, ...], ...]] = (("radius", np.float64), ("strength", np.float64))
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Self:
-        for name, (low, high), limit in (("radii", self.radii, 0.999), ("strengths", self.strengths, 1.0)):
-            if low < 0.0 or high > limit:
-                raise ValueError(f"{name}=({low}, {high}) leaves 0..{limit:g}. Choose a range within it.")
-        check_steps("radii", *self.radii, self.radius_step)
-        check_steps("strengths", *self.strengths, self.strength_step)
-        return self
-
-    @property
-    def num_variants(self) -> int | None:
-        if self.radius_step is None or self.strength_step is None:
-            return None
-        return num_steps(*self.radii, self.radius_step) * num_steps(*self.strengths, self.strength_step)
-
-    @property
-    def draws_text(self) -> str:
-        return (
-            f"where it begins, {self.radii[0]:g} to {self.radii[1]:g} of the half-diagonal; "
-            f"the loss at the corner, {self.strengths[0]:.0%} to {self.strengths[1]:.0%}"
-        )
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        strength = words.stepped(2, *self.strengths, self.strength_step)
-        return {
-            "radius": words.stepped(1, *self.radii, self.radius_step),
-            "strength": where_applied(words.happens(0, self.p), strength, 0.0),
-        }
+    draws = (
+        Number("radius", of="radii", step="radius_step", neutral=None),
+        Number("strength", of="strengths", step="strength_step"),
+    )
+    formula = "v (1 - strength ((r² - radius²) / (1 - radius²))²) outside the radius"
+    inspect_text = (
+        "where it begins, {radii[0]:g} to {radii[1]:g} of the half-diagonal; "
+        "the loss at the corner, {strengths[0]:.0%} to {strengths[1]:.0%}"
+    )
+    caption_text = "vignette radius {radius:.2f}, strength {strength:.0%}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.darken_corners(drawn["radius"], drawn["strength"])
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"vignette radius {drawn['radius']:.2f}, strength {drawn['strength']:.0%}" if drawn["strength"] else ""
 
 
 class Normalize(Op):
@@ -146,6 +121,8 @@ class Normalize(Op):
     """Per channel R, G, B, or one number for all, in 0..1 as in torchvision and timm; the default is ImageNet's."""
     std: Channels = (0.229, 0.224, 0.225)
     """Per channel, or one number for all, in 0..1; the default is ImageNet's."""
+
+    formula = "(v / 255 - mean) / std"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

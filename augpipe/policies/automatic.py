@@ -11,38 +11,13 @@ from itertools import groupby
 from augpipe import ops
 from augpipe.gpu_ops.random.philox import whole_number
 from augpipe.ops import Op
-from augpipe.policies.magnitudes import MOST_TRANSLATED, WITHOUT_MAGNITUDE, either_sign, posterize, solarize, within
+from augpipe.policies.magnitudes import SIGNED, WITHOUT_MAGNITUDE, either_sign, posterize, solarize, within
 from augpipe.policies.sub_policies import CIFAR10, IMAGENET, Step, SubPolicy
 
 NUM_BINS = 31
 """Magnitudes of TrivialAugment and RandAugment."""
 NUM_AUTO_BINS = 10
 """Magnitudes of AutoAugment."""
-
-MOST_WIDE = {
-    "shear_x": 0.99,
-    "shear_y": 0.99,
-    "translate_x_px": 32.0,
-    "translate_y_px": 32.0,
-    "rotate": 135.0,
-    "brightness": 0.99,
-    "color": 0.99,
-    "contrast": 0.99,
-    "sharpness": 0.99,
-}
-"""The largest magnitudes of TrivialAugment's wide space."""
-MOST = {
-    "shear_x": 0.3,
-    "shear_y": 0.3,
-    "translate_x": MOST_TRANSLATED,
-    "translate_y": MOST_TRANSLATED,
-    "rotate": 30.0,
-    "brightness": 0.9,
-    "color": 0.9,
-    "contrast": 0.9,
-    "sharpness": 0.9,
-}
-"""The largest magnitudes of RandAugment and AutoAugment."""
 
 POLICIES = {"imagenet": IMAGENET, "cifar10": CIFAR10}
 
@@ -55,7 +30,8 @@ def trivial_augment_wide(num_bins: int = NUM_BINS) -> tuple[Op, ...]:
     """
     num_bins = whole_number("num_bins", num_bins, 2, 1000)
     signed = (2 * num_bins - 1) / (2 * num_bins)
-    choices = [(within(name, -most, most, step=most / (num_bins - 1)), signed) for name, most in MOST_WIDE.items()]
+    wide = {name: row.wide for name, row in SIGNED.items() if row.wide}
+    choices = [(within(name, -most, most, step=most / (num_bins - 1)), signed) for name, most in wide.items()]
     num_bits = Counter(_num_bits(place, num_bins, 6) for place in range(num_bins))
     whole = num_bits.pop(8)
     for num, same in groupby(sorted(num_bits), key=num_bits.__getitem__):
@@ -63,7 +39,7 @@ def trivial_augment_wide(num_bins: int = NUM_BINS) -> tuple[Op, ...]:
         choices.append((ops.Posterize(bits=(bits[0], bits[-1])), len(bits) * num / num_bins))
     choices += [(ops.Solarize(threshold=(0, 255), step=255.0 / (num_bins - 1), p=1.0), 1.0)]
     choices += [(ops.AutoContrast(p=1.0), 1.0), (ops.Equalize(p=1.0), 1.0)]
-    unchanged = 1.0 + len(MOST_WIDE) * (1.0 - signed) + whole / num_bins
+    unchanged = 1.0 + len(wide) * (1.0 - signed) + whole / num_bins
     choices.insert(0, (ops.Identity(), unchanged))
     return (one_of(choices),)
 
@@ -78,7 +54,8 @@ def rand_augment(n: int = 2, magnitude: int = 9, num_bins: int = NUM_BINS) -> tu
     """
     n, num_bins = whole_number("n", n, 1, 16), whole_number("num_bins", num_bins, 2, 1000)
     magnitude = whole_number("magnitude", magnitude, 0, num_bins - 1)
-    made = [ops.Identity(), *(either_sign(name, most * magnitude / (num_bins - 1)) for name, most in MOST.items())]
+    signed = {name: row.most for name, row in SIGNED.items() if row.most}
+    made = [ops.Identity(), *(either_sign(name, most * magnitude / (num_bins - 1)) for name, most in signed.items())]
     made += [posterize(_num_bits(magnitude, num_bins, 4)), solarize(255.0 - 255.0 * magnitude / (num_bins - 1))]
     made += [ops.AutoContrast(p=1.0), ops.Equalize(p=1.0)]
     return (one_of((op, 1.0) for op in made),) * n
@@ -131,8 +108,8 @@ def sub_policy(steps: SubPolicy, make: Callable[[Step], Op]) -> Op:
 def _auto_op(step: Step) -> Op:
     name, p, magnitude = step
     part = magnitude / (NUM_AUTO_BINS - 1)
-    if name in MOST:
-        return either_sign(name, MOST[name] * part, p)
+    if name in SIGNED:
+        return either_sign(name, SIGNED[name].most * part, p)
     if name == "posterize":
         return posterize(_num_bits(magnitude, NUM_AUTO_BINS, 4), p)
     if name == "solarize":

@@ -1,17 +1,69 @@
-"""What a magnitude means for each op of the published policies, whatever table it is from."""
+"""What a magnitude means for each op of the published policies, and how far each policy goes."""
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.levels import ROUNDING
 
-MOST_TRANSLATED = 150.0 / 331.0
-"""The largest translation of AutoAugment and RandAugment, as a fraction of the image's side."""
+Maker = Callable[[float, float, float | None, float], Op]
+"""Makes an op of its lowest and highest magnitude, the step between (None: any) and a probability."""
 
-ROUNDING = 1e-6
-"""Levels by which a threshold may miss a whole one, and still be it."""
 
+class Signed(NamedTuple):
+    """An op whose magnitude has either sign: a tangent, a fraction of the side, pixels, degrees, or what is added to a
+    factor of 1; and the largest magnitude of each policy, 0 where it does not have the op."""
+
+    make: Maker
+    wide: float = 0.0
+    """TrivialAugment's wide space."""
+    most: float = 0.0
+    """RandAugment and AutoAugment."""
+    timm: float = 0.0
+    """timm, at level 10."""
+
+
+def _shear(low: float, high: float, step: float | None, p: float, *, axis: int) -> Op:
+    degrees = math.degrees(math.atan(low)), math.degrees(math.atan(high))
+    horizontal, vertical = (degrees, (0.0, 0.0)) if axis == 0 else ((0.0, 0.0), degrees)
+    return ops.Shear(
+        horizontal_deg=horizontal, vertical_deg=vertical, about="corner", even_in="tangent", step=step, p=p
+    )
+
+
+def _translate(low: float, high: float, step: float | None, p: float, *, axis: int, unit: str) -> Op:
+    horizontal, vertical = ((low, high), (0.0, 0.0)) if axis == 0 else ((0.0, 0.0), (low, high))
+    fields = {"horizontal": horizontal, "vertical": vertical, "unit": unit, "step": step, "p": p}
+    return ops.Translate.model_validate(fields)
+
+
+def _rotate(low: float, high: float, step: float | None, p: float) -> Op:
+    return ops.Rotate(max_deg=(low, high), step=step, p=p)
+
+
+def _enhance(low: float, high: float, step: float | None, p: float, *, name: str) -> Op:
+    return FACTORS[name](factor=(1.0 + low, 1.0 + high), step=step, p=p)
+
+
+FACTORS: dict[str, Callable[..., Op]] = {
+    "brightness": ops.Brightness,
+    "color": ops.Saturation,
+    "contrast": partial(ops.Contrast, about="mean"),
+    "sharpness": ops.Sharpness,
+}
+SIGNED = {
+    "shear_x": Signed(partial(_shear, axis=0), wide=0.99, most=0.3, timm=0.3),
+    "shear_y": Signed(partial(_shear, axis=1), wide=0.99, most=0.3, timm=0.3),
+    "translate_x": Signed(partial(_translate, axis=0, unit="fraction"), most=150.0 / 331.0, timm=0.45),
+    "translate_y": Signed(partial(_translate, axis=1, unit="fraction"), most=150.0 / 331.0, timm=0.45),
+    "translate_x_px": Signed(partial(_translate, axis=0, unit="px"), wide=32.0),
+    "translate_y_px": Signed(partial(_translate, axis=1, unit="px"), wide=32.0),
+    "rotate": Signed(_rotate, wide=135.0, most=30.0, timm=30.0),
+    **{name: Signed(partial(_enhance, name=name), wide=0.99, most=0.9, timm=0.9) for name in FACTORS},
+}
 WITHOUT_MAGNITUDE: dict[str, Callable[..., Op]] = {
     "auto_contrast": ops.AutoContrast,
     "equalize": ops.Equalize,
@@ -19,55 +71,9 @@ WITHOUT_MAGNITUDE: dict[str, Callable[..., Op]] = {
 }
 
 
-def _shear(axis: int) -> Callable[..., Op]:
-    def make(low: float, high: float, step: float | None, p: float) -> Op:
-        degrees = math.degrees(math.atan(low)), math.degrees(math.atan(high))
-        horizontal, vertical = (degrees, (0.0, 0.0)) if axis == 0 else ((0.0, 0.0), degrees)
-        return ops.Shear(
-            horizontal_deg=horizontal, vertical_deg=vertical, about="corner", even_in="tangent", step=step, p=p
-        )
-
-    return make
-
-
-def _translate(axis: int, in_px: bool) -> Callable[..., Op]:
-    def make(low: float, high: float, step: float | None, p: float) -> Op:
-        horizontal, vertical = ((low, high), (0.0, 0.0)) if axis == 0 else ((0.0, 0.0), (low, high))
-        unit = "px" if in_px else "fraction"
-        return ops.Translate.model_validate(
-            {"horizontal": horizontal, "vertical": vertical, "unit": unit, "step": step, "p": p}
-        )
-
-    return make
-
-
-def _enhance(kind: Callable[..., Op], **fields: str) -> Callable[..., Op]:
-    def make(low: float, high: float, step: float | None, p: float) -> Op:
-        return kind(factor=(1.0 + low, 1.0 + high), step=step, p=p, **fields)
-
-    return make
-
-
-SIGNED: dict[str, Callable[..., Op]] = {
-    "shear_x": _shear(0),
-    "shear_y": _shear(1),
-    "translate_x": _translate(0, in_px=False),
-    "translate_y": _translate(1, in_px=False),
-    "translate_x_px": _translate(0, in_px=True),
-    "translate_y_px": _translate(1, in_px=True),
-    "rotate": lambda low, high, step, p: ops.Rotate(max_deg=(low, high), step=step, p=p),
-    "brightness": _enhance(ops.Brightness),
-    "color": _enhance(ops.Saturation),
-    "contrast": _enhance(ops.Contrast, about="mean"),
-    "sharpness": _enhance(ops.Sharpness),
-}
-"""Ops whose magnitude has either sign: a tangent, a fraction of the side, pixels, degrees, or what is added to a factor
-of 1. Each is made of the lowest and highest magnitude, the step between (None: any) and a probability."""
-
-
 def within(name: str, low: float, high: float, *, step: float | None = None, p: float = 1.0) -> Op:
     """The op with a magnitude that is drawn from low..high."""
-    return SIGNED[name](low, high, step, p)
+    return SIGNED[name].make(low, high, step, p)
 
 
 def either_sign(name: str, magnitude: float, p: float = 1.0) -> Op:

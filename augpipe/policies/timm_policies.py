@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of, sub_policy
-from augpipe.policies.magnitudes import WITHOUT_MAGNITUDE, posterize, within
+from augpipe.policies.magnitudes import FACTORS, SIGNED, WITHOUT_MAGNITUDE, posterize, within
 from augpipe.policies.sub_policies import IMAGENET, TIMM_V0, Step
 
 FULL = 10.0
@@ -20,20 +20,6 @@ SPREAD = math.sqrt(3.0)
 
 Choices = list[tuple[Op, float]]
 """Ops with weights that add up to 1."""
-
-FULL_SIGNED = {
-    "shear_x": 0.3,
-    "shear_y": 0.3,
-    "translate_x": 0.45,
-    "translate_y": 0.45,
-    "rotate": 30.0,
-}
-ENHANCED: dict[str, Callable[..., Op]] = {
-    "color": ops.Saturation,
-    "contrast": lambda **fields: ops.Contrast(about="mean", **fields),
-    "brightness": ops.Brightness,
-    "sharpness": ops.Sharpness,
-}
 
 ALL = (
     *("auto_contrast", "equalize", "invert", "rotate", "posterize", "solarize", "solarize_add", "color", "contrast"),
@@ -122,13 +108,14 @@ class TimmPolicy:
         low, high = self._levels(level)
         if name in WITHOUT_MAGNITUDE:
             return [(WITHOUT_MAGNITUDE[name](p=1.0), 1.0)]
-        if name in FULL_SIGNED:
+        full = SIGNED[name].timm if name in SIGNED else 0.0
+        if name in FACTORS and how == "increasing":
+            return _enhanced(FACTORS[name], full * low / FULL, full * high / FULL)
+        if name in FACTORS:
+            return [(FACTORS[name](factor=(0.1 + 1.8 * low / FULL, 0.1 + 1.8 * high / FULL), p=1.0), 1.0)]
+        if name in SIGNED:
             most = 1.0 if name.startswith("translate") else math.inf  # by a whole side nothing is left to see
-            return _either_sign(name, *(min(FULL_SIGNED[name] * level / FULL, most) for level in (low, high)))
-        if name in ENHANCED and how == "increasing":
-            return _enhanced(ENHANCED[name], 0.9 * low / FULL, 0.9 * high / FULL)
-        if name in ENHANCED:
-            return [(ENHANCED[name](factor=(0.1 + 1.8 * low / FULL, 0.1 + 1.8 * high / FULL), p=1.0), 1.0)]
+            return _either_sign(name, *(min(full * level / FULL, most) for level in (low, high)))
         if name == "posterize":
             numbers = _whole_numbers(0.4 * low, 0.4 * high)
             kept = {"increasing": lambda number: max(4 - number, 0), "original": lambda number: number + 4}

@@ -114,7 +114,7 @@ def from_timm(**arguments: Any) -> Recipe:
     Raises:
         ValueError: something cannot be mapped; lists all of it.
     """
-    from augpipe.importers import from_timm as imported
+    from augpipe.recipes.imported import from_timm as imported
 
     return imported(**arguments).logged()
 

@@ -222,14 +222,14 @@ class Recipe(TomlFile):
         Raises:
             ValueError: something cannot be mapped; lists all of it.
         """
-        from augpipe.importers import from_torchvision
+        from augpipe.recipes.imported import from_torchvision
 
         return from_torchvision(transform).logged()
 
     @classmethod
     def from_albumentations(cls, data: Mapping[str, Any] | str) -> "Recipe":
         """The recipe of `A.to_dict(transform)` or its JSON text, as `from_torchvision`."""
-        from augpipe.importers import from_albumentations
+        from augpipe.recipes.imported import from_albumentations
 
         return from_albumentations(data).logged()
 

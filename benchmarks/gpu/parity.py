@@ -134,9 +134,9 @@ def _tiny(op: ops.Op) -> ops.Op:
 
 def _on_levels() -> list[Recipe]:
     """Each op of whole levels, on images that are not resampled; then one behind the other."""
-    from tests.parity.by_pillow import BY_PILLOW
+    from tests.parity.by_pillow import ON_LEVELS
 
-    each: list[ops.Op] = [kind(p=1.0) for kind in BY_PILLOW]  # type: ignore[call-arg]
+    each: list[ops.Op] = [kind(p=1.0) for kind in ON_LEVELS]  # type: ignore[call-arg]
     each.append(ops.Contrast(about="mean", factor=(0.0, 3.0)))
     return [Recipe(name=op.op, ops=(op,)) for op in each] + [Recipe(name="levels, all", ops=each)]
 

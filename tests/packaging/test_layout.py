@@ -21,10 +21,6 @@ MAY_IMPORT = {
 }
 KNOWN_CIRCLES = [
     {"trainer/strategies", "trainer/strategies/lazy"},  # what builds a strategy lies beside what lazy uses
-    {
-        "augpipe/importers",
-        "augpipe/recipes/recipe.py",
-    },  # Recipe.from_torchvision loads what makes recipes when it is called
 ]
 GPU_OPS_NEEDS = {"numpy", "numba", "llvmlite"}  # llvmlite is the half of numba that writes machine code
 README_ABOVE = 5

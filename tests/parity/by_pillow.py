@@ -1,4 +1,4 @@
-"""Ops on 256 levels as Pillow has them: levels in, levels out."""
+"""Ops on 256 levels as Pillow has them, or as their row says: levels in, levels out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,9 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from augpipe import ops
+from augpipe.ops.levels import LevelsOp
+from tests.parity.oracle import Expected
+from tests.parity.table import ROWS
 
 Picture = Image.Image
 Reference = Callable[[Picture, Any], Picture]
@@ -37,12 +40,19 @@ BY_PILLOW: dict[type[ops.Op], Reference] = {
 }
 """The ops whose result is a whole level; of a resampled image Pillow is given the nearest levels."""
 
+ON_LEVELS: tuple[type[ops.Op], ...] = (*BY_PILLOW, *(kind for kind in ROWS if issubclass(kind, LevelsOp)))
+"""All ops of whole levels but the contrast about the mean."""
 LEVELS_APART = {ops.AutoContrast: 1, ops.Contrast: 2, ops.Sharpness: 1}
 """How far Pillow rounds otherwise: it scales in float64, takes a whole mean, and blends in another order."""
+LEVELS_APART |= {kind: 1 for kind in ON_LEVELS if kind in ROWS}  # up or down, the row does not say
 
 
 def expected_levels(op: ops.Op, image: np.ndarray, drawn: Any) -> np.ndarray:
     """(H, W, 3) uint8 of what Pillow makes of an image."""
+    if type(op) in ROWS and type(op) is not ops.Contrast:  # which Pillow does not have; levels are rounded down
+        expected = Expected(*image.shape[:2])
+        ROWS[type(op)](expected, op, drawn)
+        return np.clip(255 * expected.finished(image.astype(np.float64)) + 1e-6, 0, 255).astype(np.uint8)
     picture = Image.fromarray(image)
     if isinstance(op, ops.Contrast):  # about the mean
         return np.asarray(ImageEnhance.Contrast(picture).enhance(float(drawn["factor"])))

@@ -1,4 +1,4 @@
-"""The one table of ops: what each should do, and the recipes that are run. A new op joins by a row in both."""
+"""The one table of ops: what each should do, and the recipes that are run. A new op joins by a row in ROWS."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
+from augpipe.ops.levels import LevelsOp
 from tests.parity.oracle import Expected, Float, LookUp
 from tests.parity.pixel_noise import normals
 
@@ -526,6 +527,15 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
 }
 """Recipes whose programs take the nearest of 256 levels: on resampled images CPU and device are compared by
 `tests.parity.promise`, and with Pillow by `tests.parity.test_levels`."""
+
+for _kind in ROWS:  # a case of its own for each op that has none above
+    if _kind not in {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1}:
+        _op = _kind(p=1.0)  # type: ignore[call-arg]
+        _name = _op.op
+        if isinstance(_op, LevelsOp):
+            TABLE_CASES[_name] = (_CROP, ops.Saturation(), _op, ops.Normalize())
+        else:
+            CASES[_name] = (_op,)
 
 OF_THE_OUTPUT = (
     *(ops.Brightness, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter, ops.Contrast, ops.Erase),

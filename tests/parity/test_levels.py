@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, ops, plan
-from tests.parity.by_pillow import BY_PILLOW, LEVELS_APART, expected_levels
+from tests.parity.by_pillow import BY_PILLOW, LEVELS_APART, ON_LEVELS, expected_levels
 from tests.parity.images import Pixels, noise
 
 SHAPES = [(1, 1), (1, 7), (2, 2), (3, 3), (40, 61), (33, 96)]
@@ -23,6 +23,7 @@ EACH: list[ops.Op] = [
     ops.Solarize(threshold=(0, 256), p=0.8),
     ops.SolarizeAdd(addition=(0, 110), p=0.8),
 ]
+EACH += [kind(p=0.8) for kind in ON_LEVELS if kind not in BY_PILLOW]  # type: ignore[call-arg]
 MIXED = (
     ops.Brightness(factor=(0.3, 1.7)),
     ops.Equalize(p=0.5),
@@ -41,7 +42,7 @@ def dim(height: int, width: int, seed: int) -> Pixels:
 
 
 def test_every_op_on_levels_is_compared() -> None:
-    assert {type(op) for op in EACH} == set(BY_PILLOW) | {ops.Contrast}
+    assert {type(op) for op in EACH} == {*ON_LEVELS, ops.Contrast}
 
 
 @pytest.mark.parametrize("make", [noise, dim])

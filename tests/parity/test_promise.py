@@ -10,7 +10,7 @@ from augpipe.gpu_ops.image.program import finish_images
 from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, TABLE, as_bytes
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
-from tests.parity.by_pillow import BY_PILLOW
+from tests.parity.by_pillow import ON_LEVELS
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
 from tests.parity.table import TABLE_CASES
@@ -43,7 +43,7 @@ def device(
 
 def test_every_op_on_levels_is_compared() -> None:
     compared = {type(op) for chosen in TABLE_CASES.values() for op in chosen}
-    assert compared >= {*BY_PILLOW, ops.Contrast}
+    assert compared >= {*ON_LEVELS, ops.Contrast}
     for chosen in TABLE_CASES.values():
         kinds = rows_of(chosen)["steps"]["kind"]
         assert ((kinds == TABLE) | (kinds >= FIRST_LOOK)).any()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from augpipe import importers, ops, policies, recipes
-from augpipe.importers.timm import DEFAULTS, UNMAPPED
+from augpipe.recipes.importers.timm import DEFAULTS, UNMAPPED
 
 
 def test_defaults_are_timms() -> None:

@@ -8,7 +8,9 @@ import pytest
 from scipy import stats
 
 from augpipe import Recipe, ops, plan, recipes
+from augpipe.ops.draws import Number
 from augpipe.ops.frame import Frame
+from augpipe.ops.op import KINDS
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import FieldError
 
@@ -251,6 +253,11 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Noise: {"std": 0.0, "speckle": 0.0},
 }
 GROUPS = {ops.OneOf, ops.SomeOf, ops.AllOf}
+NEUTRAL |= {
+    kind: {draw.name: draw.neutral for draw in kind.draws if draw.neutral is not None}
+    for kind in KINDS.values()
+    if kind.draws and kind not in NEUTRAL
+}
 ALWAYS: dict[type[ops.Op], dict[str, Any]] = {  # without draws that are neutral by chance
     ops.ColorCast: {"step": None, "channel_p": 1.0},
     ops.QuarterTurn: {"turns": (1, 2, 3)},
@@ -259,6 +266,17 @@ ALWAYS: dict[type[ops.Op], dict[str, Any]] = {  # without draws that are neutral
     ops.Posterize: {"bits": (3, 7)},
     ops.SolarizeAdd: {"addition": (1, 110)},
 }
+
+
+def always(kind: type[ops.Op]) -> dict[str, Any]:
+    """Fields at which the op draws nothing that is neutral by chance."""
+    fields = dict(ALWAYS.get(kind, {}))
+    for draw in kind.draws:
+        if kind not in ALWAYS and isinstance(draw, Number) and np.issubdtype(draw.dtype, np.integer):
+            low, high = kind.model_fields[draw.field].default
+            if draw.neutral is not None and low <= draw.neutral <= high:
+                fields[draw.field] = (int(draw.neutral) + 1, high) if draw.neutral < high else (low, high - 1)
+    return fields
 
 
 def changed(op: ops.Op) -> np.ndarray:
@@ -277,7 +295,7 @@ def test_every_op_with_a_probability_is_tested() -> None:
 
 @pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)
 def test_probability(kind: type[ops.Op]) -> None:
-    fields = ALWAYS.get(kind, {})
+    fields = always(kind)
     assert not changed(kind(**fields, p=0.0)).any()
     assert changed(kind(**fields, p=1.0)).all()
     happened = changed(kind(**fields, p=0.3)).sum()
@@ -288,11 +306,11 @@ def test_probability(kind: type[ops.Op]) -> None:
 @pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)
 def test_the_probability_does_not_change_the_values(kind: type[ops.Op]) -> None:
     """Word 0 decides whether, the others what: where both happen, two probabilities draw alike."""
-    fields = ALWAYS.get(kind, {})
-    often, seldom = kind(**fields), kind(**fields, p=0.25)
+    fields = always(kind)
+    often, seldom = kind(**fields, p=1.0), kind(**fields, p=0.25)
     happened = changed(seldom)
     if kind is not ops.Flip:
-        assert np.array_equal(drawn(often if often.p == 1.0 else kind(p=1.0))[happened], drawn(seldom)[happened])
+        assert np.array_equal(drawn(often)[happened], drawn(seldom)[happened])
     else:
         assert not happened[~changed(kind(p=0.5))].any()
 

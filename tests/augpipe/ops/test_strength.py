@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from augpipe import Recipe, ops, plan
-from augpipe.ops.op import Op
+from augpipe.ops.draws import Number
+from augpipe.ops.op import KINDS, Op
 from augpipe.ops.strength import NAMES, at_strength, has_strength
 
 
@@ -53,6 +54,12 @@ CASES: dict[str, tuple[Op, Callable[[Any, float], Any], tuple[str, ...]]] = {
     "zoom": (ops.Zoom(), from_one, ("factor",)),
 }
 """Name -> op, how what it draws moves with its strength, and the fields that move; all others stay."""
+for _kind in KINDS.values():  # those that are not listed, by what changes nothing
+    _numbers = [draw for draw in _kind.draws if isinstance(draw, Number) and draw.scaled_fields]
+    if _numbers and _kind not in {type(op) for op, _, _ in CASES.values()}:
+        _moved = power if _numbers[0].log else from_one if _numbers[0].neutral else from_zero
+        _op = _kind()  # type: ignore[call-arg]
+        CASES[_op.op] = (_op, _moved, tuple(draw.name for draw in _numbers))
 
 
 def drawn(op: Op) -> Any:

@@ -7,9 +7,9 @@ import pytest
 
 import augpipe
 from augpipe import importers, ops, policies, recipes, sampling, sources
-from augpipe.importers.albumentations import MADE as ALBUMENTATIONS
-from augpipe.importers.torchvision import MADE, SILENT
 from augpipe.ops.other_names import ANSWERS
+from augpipe.recipes.importers.albumentations import MADE as ALBUMENTATIONS
+from augpipe.recipes.importers.torchvision import MADE, SILENT
 from augpipe.validation.suggest import elsewhere, nearest, plain
 
 KORNIA = (

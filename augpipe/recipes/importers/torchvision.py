@@ -1,13 +1,13 @@
-"""Transforms of torchvision, v1 and v2, as a recipe: told by class name, read by attribute."""
+"""Transforms of torchvision, v1 and v2, as ops: told by class name, read by attribute."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from augpipe import ops, policies
-from augpipe.importers.findings import Findings, Imported, Maker, channels, erase, levels
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
+from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, levels, same
 
 SILENT = {
     *("Identity", "PILToTensor", "RGB", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
@@ -17,13 +17,9 @@ SILENT = {
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
-def from_torchvision(transform: Any) -> Imported:
-    """A recipe of a `torchvision.transforms` or `torchvision.transforms.v2` object, mostly a `Compose`.
-
-    Raises:
-        ValueError: something cannot be mapped; lists all of it.
-    """
-    found = Findings(source="torchvision")
+def found_in(transform: Any) -> Findings:
+    """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
+    found = Findings(source="torchvision", name_of=_name)
     flat = list(_flattened(transform))
     scales = False
     place = 0
@@ -35,11 +31,11 @@ def from_torchvision(transform: Any) -> Imported:
         elif name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
             scales = True
         elif name not in SILENT and name != "ToDtype":
-            found.add_by(MADE, name, one)
+            found.add_by(MADE, one)
         place += 1
     if scales and not any(op.op == "normalize" for op in found.ops):
         found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
-    return found.result("from torchvision")
+    return found
 
 
 def _name(transform: Any) -> str:
@@ -171,11 +167,6 @@ def _grayscale(found: Findings, one: Any) -> None:
     found.add("Grayscale", ops.Grayscale(p=1.0))
 
 
-def _blur(found: Findings, one: Any) -> None:
-    note = "a wider triangle of the same variance instead of a Gaussian cut at kernel_size."
-    found.add("GaussianBlur", ops.Blur(sigma_px=tuple(one.sigma), p=1.0), note=note)
-
-
 def _perspective(found: Findings, one: Any) -> None:
     _beyond(found, one)
     note = "corners move by any part of a pixel. " + _kernel(one)
@@ -198,7 +189,7 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
-                inner.add_by(MADE, _name(part), part)
+                inner.add_by(MADE, part)
             own = tuple(inner.ops[before:])
             members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
         if len(inner.ops) or not found.problems:
@@ -216,32 +207,33 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     return add
 
 
-def _simple(make: Callable[[Any], Op]) -> Maker:
-    return lambda found, one: found.add(_name(one), make(one))
-
-
 MADE: dict[str, Maker] = {
     "RandomResizedCrop": _crop,
-    "CenterCrop": _simple(lambda one: ops.CenterCrop(size=_pair(one.size))),
+    "CenterCrop": same(ops.CenterCrop, size=lambda one: _pair(one.size)),
     "RandomCrop": _random_crop,
-    "RandomHorizontalFlip": _simple(lambda one: ops.Flip(p=one.p)),
-    "RandomVerticalFlip": _simple(lambda one: ops.Flip(direction="vertical", p=one.p)),
+    "RandomHorizontalFlip": same(ops.Flip),
+    "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
     "ColorJitter": _jitter,
-    "RandomGrayscale": _simple(lambda one: ops.Grayscale(p=one.p)),
+    "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
-    "GaussianBlur": _blur,
-    "RandomInvert": _simple(lambda one: ops.Invert(p=one.p)),
-    "RandomPosterize": _simple(lambda one: ops.Posterize(bits=(one.bits, one.bits), p=one.p)),
-    "RandomSolarize": _simple(lambda one: solarize(one.threshold, one.p)),
-    "RandomAdjustSharpness": _simple(lambda one: ops.Sharpness(factor=(one.sharpness_factor,) * 2, p=one.p)),
-    "RandomAutocontrast": _simple(lambda one: ops.AutoContrast(p=one.p)),
-    "RandomEqualize": _simple(lambda one: ops.Equalize(p=one.p)),
-    "RandomChannelPermutation": _simple(lambda one: ops.ChannelShuffle(p=5 / 6)),
+    "GaussianBlur": same(
+        ops.Blur,
+        sigma_px=lambda one: tuple(one.sigma),
+        p=1.0,
+        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
+    ),
+    "RandomInvert": same(ops.Invert),
+    "RandomPosterize": same(ops.Posterize, bits=lambda one: (one.bits, one.bits)),
+    "RandomSolarize": lambda found, one: found.add("RandomSolarize", solarize(one.threshold, one.p)),
+    "RandomAdjustSharpness": same(ops.Sharpness, factor=lambda one: (one.sharpness_factor,) * 2),
+    "RandomAutocontrast": same(ops.AutoContrast),
+    "RandomEqualize": same(ops.Equalize),
+    "RandomChannelPermutation": same(ops.ChannelShuffle, p=5 / 6),
     "RandomErasing": _erasing,
-    "Normalize": _simple(lambda one: ops.Normalize(mean=channels(one.mean), std=channels(one.std))),
+    "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
     "RandomApply": _group(lambda one, held: ops.AllOf.model_validate({"ops": held, "p": float(one.p)})),
     "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
     "RandomOrder": _group(

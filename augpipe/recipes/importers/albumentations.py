@@ -1,12 +1,13 @@
-"""What `albumentations.to_dict` writes, as a recipe."""
+"""What `albumentations.to_dict` writes, as ops."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from operator import getitem
 from typing import Any
 
 from augpipe import ops
-from augpipe.importers.findings import Findings, Imported, Maker, channels, in_a_line, levels
 from augpipe.ops import Op
+from augpipe.recipes.importers.findings import Findings, Maker, channels, in_a_line, levels, same
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
 """OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
@@ -14,11 +15,11 @@ LINEAR = 1
 """OpenCV's interpolation that is this package's, too."""
 
 
-def from_albumentations(data: Mapping[str, Any] | str) -> Imported:
-    """A recipe of `A.to_dict(transform)`, or of its JSON text.
+def found_in(data: Mapping[str, Any] | str) -> Findings:
+    """The ops of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
 
     Raises:
-        ValueError: it is none, or something cannot be mapped; lists all of it.
+        ValueError: it is none.
     """
     if isinstance(data, str):
         try:
@@ -29,9 +30,9 @@ def from_albumentations(data: Mapping[str, Any] | str) -> Imported:
             ) from error
     if not isinstance(data, Mapping) or not isinstance(data.get("transform", data).get("__class_fullname__"), str):
         raise ValueError("this is no transform of albumentations. Give what A.to_dict(transform) returns.")
-    found = Findings(source="albumentations")
+    found = Findings(source="albumentations", name_of=_name, read=getitem)
     _add_all(found, _flattened(data.get("transform", data)))
-    return found.result("from albumentations")
+    return found
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -53,7 +54,7 @@ def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
             _resized_crop(found, one, transforms[place + 1])
             place += 1
         else:
-            found.add_by(MADE, _name(one), one)
+            found.add_by(MADE, one)
         place += 1
 
 
@@ -161,22 +162,15 @@ def _blur(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("GaussianBlur", ops.Blur(sigma_px=(low, high), p=one["p"]), note=note)
 
 
-def _gamma(found: Findings, one: Mapping[str, Any]) -> None:
-    low, high = _limits(one, "gamma_limit")
-    made = ops.Gamma(gamma=(low / 100.0, high / 100.0), p=one["p"])
-    found.add("RandomGamma", made, note="the power's logarithm is drawn evenly instead of the power.")
+def _twice(value: Any) -> tuple[Any, ...]:
+    """A range that may be given as one number."""
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
 
 
-def _posterize(found: Findings, one: Mapping[str, Any]) -> None:
-    bits = one["num_bits"] if isinstance(one["num_bits"], list | tuple) else [one["num_bits"]] * 2
-    found.add("Posterize", ops.Posterize(bits=tuple(bits), p=one["p"]))
-
-
-def _solarize(found: Findings, one: Mapping[str, Any]) -> None:
-    value = one["threshold_range"] if "threshold_range" in one else one["threshold"]
-    low, high = value if isinstance(value, list | tuple) else (value, value)
-    unit = 255.0 if "threshold_range" in one else 1.0  # parts of the full level, in newer versions
-    found.add("Solarize", ops.Solarize(threshold=(round(unit * low), round(unit * high)), p=one["p"]))
+def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
+    if "threshold_range" in one:  # parts of the full level, in newer versions
+        return tuple(round(255.0 * part) for part in _twice(one["threshold_range"]))
+    return tuple(round(level) for level in _twice(one["threshold"]))
 
 
 def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
@@ -206,10 +200,6 @@ def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]}))
 
 
-def _simple(make: Callable[[Mapping[str, Any]], Op], note: str = "") -> Maker:
-    return lambda found, one: found.add(_name(one), make(one), note=note)
-
-
 def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
     pass
 
@@ -217,26 +207,32 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
 MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "CenterCrop": _center_crop,
-    "HorizontalFlip": _simple(lambda one: ops.Flip(p=one["p"])),
-    "VerticalFlip": _simple(lambda one: ops.Flip(direction="vertical", p=one["p"])),
-    "RandomRotate90": _simple(lambda one: ops.QuarterTurn(p=one["p"])),
+    "HorizontalFlip": same(ops.Flip),
+    "VerticalFlip": same(ops.Flip, direction="vertical"),
+    "RandomRotate90": same(ops.QuarterTurn),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
-    "RandomGamma": _gamma,
-    "ToGray": _simple(lambda one: ops.Grayscale(p=one["p"])),
-    "InvertImg": _simple(lambda one: ops.Invert(p=one["p"])),
-    "Equalize": _simple(lambda one: ops.Equalize(p=one["p"]), "by Pillow's formula, each channel on its own."),
-    "Posterize": _posterize,
-    "Solarize": _solarize,
-    "ChannelShuffle": _simple(
-        lambda one: ops.ChannelShuffle(p=one["p"] * 5 / 6), "p is that of the five orders that change anything."
+    "RandomGamma": same(
+        ops.Gamma,
+        gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
+        note="the power's logarithm is drawn evenly instead of the power.",
+    ),
+    "ToGray": same(ops.Grayscale),
+    "InvertImg": same(ops.Invert),
+    "Equalize": same(ops.Equalize, note="by Pillow's formula, each channel on its own."),
+    "Posterize": same(ops.Posterize, bits=lambda one: _twice(one["num_bits"])),
+    "Solarize": same(ops.Solarize, threshold=_threshold),
+    "ChannelShuffle": same(
+        ops.ChannelShuffle,
+        p=lambda one: one["p"] * 5 / 6,
+        note="p is that of the five orders that change anything.",
     ),
     "GaussianBlur": _blur,
     "Normalize": _normalize,
     "ToTensorV2": _nothing,
-    "NoOp": _simple(lambda one: ops.Identity()),
+    "NoOp": same(ops.Identity),
     "OneOf": _one_of,
     "Compose": _all_of,
     "Sequential": _all_of,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.importers.findings import Findings, Imported, channels, erase
 from augpipe.policies.timm_policies import read_name
+from augpipe.recipes.importers.findings import Findings, channels, erase
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -52,13 +52,9 @@ UNMAPPED: dict[str, Any] = {
 DEFAULT_CROP_PCT = 0.875
 
 
-def from_timm(**arguments: Any) -> Imported:
-    """A recipe of `timm.data.create_transform(**arguments)`, for training unless `is_training=False`.
-
-    Raises:
-        ValueError: something cannot be mapped; lists all of it.
-    """
-    found = Findings(source="timm")
+def found_in(arguments: Mapping[str, Any]) -> Findings:
+    """The ops of `timm.data.create_transform(**arguments)`, and what cannot be mapped."""
+    found = Findings(source="timm", name_of=str)
     for name, value in arguments.items():
         if name in UNMAPPED:
             if value != UNMAPPED[name]:
@@ -88,7 +84,7 @@ def from_timm(**arguments: Any) -> Imported:
             _erase(found, given, made)
     except (TypeError, ValueError) as error:
         found.refuse("arguments", " ".join(str(error).split("\n")))
-    return found.result("from timm")
+    return found
 
 
 def _size(given: Mapping[str, Any]) -> tuple[int, int]:

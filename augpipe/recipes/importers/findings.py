@@ -1,19 +1,14 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.recipe import Recipe
 from augpipe.validation.models import FieldError
-
-logger = logging.getLogger("augpipe")
 
 POINTWISE = (
     *(ops.Flip, ops.Identity, ops.Brightness, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
@@ -22,38 +17,16 @@ POINTWISE = (
 """Ops that do the same before a crop as after it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """A recipe made of another library's transforms."""
-
-    recipe: Recipe
-    exact: tuple[str, ...]
-    """The transforms that do the same here, but for rounding."""
-    notes: tuple[str, ...]
-    """What differs, a sentence each."""
-
-    def __str__(self) -> str:
-        lines = [f"exactly: {', '.join(self.exact) or 'none'}", *(f"approximately: {note}" for note in self.notes)]
-        return "\n".join(lines)
-
-    def logged(self) -> Recipe:
-        """The recipe; what differs is logged, once for the same notes."""
-        if self.notes:
-            _log(f"imported as {self.recipe.name!r}, with differences:\n" + "\n".join(f"  {n}" for n in self.notes))
-        return self.recipe
-
-
-@lru_cache(maxsize=256)
-def _log(text: str) -> None:
-    logger.warning(text)
-
-
 @dataclass(kw_only=True)
 class Findings:
     """What was found so far."""
 
     source: str
     """The library."""
+    name_of: Callable[[Any], str]
+    """What a transform is called."""
+    read: Callable[[Any, str], Any] = getattr
+    """A setting of a transform."""
     ops: list[Op] = field(default_factory=list)
     exact: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -78,8 +51,9 @@ class Findings:
         """A transform cannot be mapped."""
         self.problems.append(f"{name}: {reason}")
 
-    def add_by(self, makers: Mapping[str, "Maker"], name: str, one: Any) -> None:
+    def add_by(self, makers: Mapping[str, "Maker"], one: Any) -> None:
         """Have a transform made by the one of `makers` that its name says, or refuse it."""
+        name = self.name_of(one)
         if name not in makers:
             self.refuse(name, "is not known here")
             return
@@ -92,12 +66,12 @@ class Findings:
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
-        inner = Findings(source=self.source)
+        inner = Findings(source=self.source, name_of=self.name_of, read=self.read)
         inner.exact, inner.notes, inner.problems, inner.borders = self.exact, self.notes, self.problems, self.borders
         return inner
 
-    def result(self, name: str) -> Imported:
-        """The recipe.
+    def recipe_fields(self) -> dict[str, Any]:
+        """The border, fill and ops of the recipe.
 
         Raises:
             ValueError: something cannot be mapped; lists all of it.
@@ -120,8 +94,7 @@ class Findings:
         border, fill = self.borders[0] if self.borders else ("context", (0.0, 0.0, 0.0))
         if len(set(self.borders)) > 1:
             self.note("borders: transforms fill differently beyond the image, and a recipe has one border: the first.")
-        recipe = Recipe.model_validate({"name": name, "border": border, "fill": fill, "ops": tuple(self.ops)})
-        return Imported(recipe=recipe, exact=tuple(self.exact), notes=tuple(self.notes))
+        return {"border": border, "fill": fill, "ops": tuple(self.ops)}
 
 
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
@@ -156,3 +129,21 @@ def in_a_line(error: Exception) -> str:
 
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
+
+
+def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
+    """A row of a library's table: one op, as often as the transform.
+
+    Args:
+        kind: the op.
+        note: what differs.
+        fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
+    """
+
+    def add(found: Findings, one: Any) -> None:
+        made = {name: value(one) if callable(value) else value for name, value in fields.items()}
+        if "p" in kind.model_fields and "p" not in made:
+            made["p"] = found.read(one, "p")
+        found.add(found.name_of(one), kind.model_validate(made), note=note)
+
+    return add
