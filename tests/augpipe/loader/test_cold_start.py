@@ -16,7 +16,7 @@ from augpipe.decoding.row_index import row_index_of
 from augpipe.gpu_ops.compiled import background, cache
 from augpipe.gpu_ops.compiled.declared import Overload
 from tests.augpipe.loader.jpeg_loaders import jpeg_files
-from tests.augpipe.loader.loader_sources import run_python
+from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, run_python
 
 pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
@@ -126,7 +126,7 @@ def test_an_empty_cache_gives_the_batches_of_a_full_one(tmp_path: Path) -> None:
         (photos / f"{nth}.jpg").write_bytes(content)
     kept = tmp_path / "kernels"
     code = COLD.replace("FOLDER", repr(str(photos)))
-    cold = run_python(code, options=(), AUGPIPE_CACHE_DIR=str(kept))
+    cold = run_python(code, options=(), timeout_s=COMPILING_TIMEOUT_S, AUGPIPE_CACHE_DIR=str(kept))
     assert cold.returncode == 0, cold.stderr
     num_started, digest = cold.stdout.split()
     assert int(num_started) >= 6  # by two processes, when the loader was made
@@ -163,7 +163,7 @@ def test_a_cache_that_cannot_be_written_has_the_decoder_compiled_meanwhile(tmp_p
     code = COLD.replace("FOLDER", repr(str(photos)))
     full = run_python(code, options=())
     place = {"AUGPIPE_CACHE_DIR": str(tmp_path / "kernels"), "TMPDIR": str(temporary)}
-    cold = run_python(READ_ONLY + code, options=(), **place)
+    cold = run_python(READ_ONLY + code, options=(), timeout_s=COMPILING_TIMEOUT_S, **place)
     num_started, digest = cold.stdout.split()
     assert int(num_started) >= 6 and digest == full.stdout.split()[1], cold.stderr
     said = [line for line in cold.stderr.splitlines() if line.startswith("compiling")]

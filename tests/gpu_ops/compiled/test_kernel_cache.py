@@ -18,13 +18,16 @@ from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.compiled import background, cache, declared, folder
 from augpipe.gpu_ops.compiled.cache import KernelCache
 from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
-from tests.augpipe.loader.loader_sources import ROOT, run_python
+from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, ROOT, run_python
 
 USE = """
 import json, logging, sys, warnings
 caught = []
 logged = logging.getLogger("augpipe")
-logged.addFilter(lambda record: caught.append(record.getMessage()) if "kept" in record.msg else True)
+def take(record):
+    caught.extend([record.getMessage()] if record.getMessage().startswith("compiled kernels") else [])
+    return True
+logged.addFilter(take)
 warnings.simplefilter("always")
 warnings.showwarning = lambda message, *_: caught.append(str(message))
 import augpipe, augpipe.loader  # which takes all of it
@@ -59,7 +62,7 @@ print(json.dumps(dict(total=total, hits=hits, misses=misses, messages=caught, ca
 
 def started(work: str, **environment: str) -> dict[str, Any]:
     """What a new interpreter reports of its kernels after `work`."""
-    ended = run_python(USE + work + REPORT, options=(), **environment)
+    ended = run_python(USE + work + REPORT, options=(), timeout_s=COMPILING_TIMEOUT_S, **environment)
     assert ended.returncode == 0, ended.stderr
     report: dict[str, Any] = json.loads(ended.stdout)
     return report
@@ -424,7 +427,7 @@ print(sorted(name for name, types in called.items() if not types))
 
 def test_what_is_declared_is_what_is_called() -> None:
     """After `warm` nothing that people do waits for a compiler: kernels are called with the types that they declare."""
-    ended = run_python(CALLED, options=())
+    ended = run_python(CALLED, options=(), timeout_s=COMPILING_TIMEOUT_S)
     assert ended.returncode == 0, ended.stderr
     with_others, not_called = ended.stdout.splitlines()[-2:]
     assert with_others == "[]"
