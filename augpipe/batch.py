@@ -88,8 +88,9 @@ class Batch(Generic[Array]):
         is_mixed = isinstance(given, MixedLabels)
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)
         return (
-            f"Batch of {len(self)}, {epochs or 'empty'}, recipe {self.plan.recipe.name or 'unnamed'!r}: "
+            f"Batch of {len(self)}, {epochs or 'empty'}, {self.plan.recipe.called}: "
             f"images {' and '.join(map(array_text, views))}, labels {labels}"
+            + (f", columns {' and '.join(self.columns)}" if self.columns else "")
         )
 
     def __len__(self) -> int:

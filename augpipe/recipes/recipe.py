@@ -138,6 +138,11 @@ class Recipe(TomlFile):
 
     noun: ClassVar[str] = "a recipe"
 
+    @property
+    def called(self) -> str:
+        """Its name for a line of text: "recipe 'deep_image'"."""
+        return f"recipe {self.name!r}" if self.name else "an unnamed recipe"
+
     @field_validator("pixels")
     @classmethod
     def _tell_other_pixels(cls, pixels: int) -> int:
@@ -246,6 +251,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         ValueError: it is no TOML.
         OSError: it cannot be read.
     """
+    if Path(path).is_dir():
+        raise ValueError(
+            f"{path} is a folder, and a recipe is a TOML file. augpipe recipe deep_image > my.toml writes one; images "
+            "are the source, which comes first: Loader(source, recipe)."
+        )
     content = Path(path).read_bytes()
     try:
         return tomllib.loads(content.decode())

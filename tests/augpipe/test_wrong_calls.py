@@ -19,15 +19,15 @@ from tests.augpipe.loader.loader_sources import CENTRE, arrays
 IMAGES = arrays(4)
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    'recipes.evaluation("300")': (
-        lambda: recipes.evaluation("300"),  # type: ignore[arg-type]
+    'recipes.evaluation("large")': (
+        lambda: recipes.evaluation("large"),  # type: ignore[arg-type]
         ValueError,
-        "size='300' is a str, and must be a whole number",
+        "size='large' must be a whole number of pixels",
     ),
     "recipes.evaluation(300.5)": (
         lambda: recipes.evaluation(300.5),  # type: ignore[arg-type]
         ValueError,
-        "size=300.5 is a float, and must be a whole number",
+        "size=300.5 must be a whole number of pixels",
     ),
     "recipes.deep_image(300)": (
         lambda: recipes.deep_image(300),
@@ -91,6 +91,7 @@ def test_a_wrong_call_is_answered_by_what_to_write(name: str) -> None:
 
 def test_a_size_that_is_whole_is_taken() -> None:
     assert recipes.evaluation(np.int64(300)) == recipes.evaluation(300)  # type: ignore[arg-type]
+    assert recipes.evaluation("300") == recipes.evaluation(300)  # type: ignore[arg-type]  # alike
     assert recipes.evaluation(300.0) == recipes.evaluation(300)  # type: ignore[arg-type]  # as every field of an op
 
 
