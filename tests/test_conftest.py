@@ -31,6 +31,11 @@ def test_calls_that_are_gone_are_dropped_where_a_file_ran_whole(room: Path) -> N
     assert room.read_text() == f"# {FILE}\n\nStays()\n  -> now\n"
 
 
+def test_a_file_whose_tests_are_answered_nothing_any_more_is_dropped(room: Path) -> None:
+    messages.write({}, {FILE, "tests/packaging/test_layout.py"})
+    assert room.read_text() == ""
+
+
 def test_answers_of_tests_that_did_not_run_stay(room: Path) -> None:
     messages.write({FILE: {"Stays()": ["now"]}}, set())
     assert room.read_text() == f"# {FILE}\n\nOld()\n  -> gone\n\nStays()\n  -> before\n  -> now\n"
