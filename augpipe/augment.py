@@ -1,5 +1,6 @@
 """A recipe as a transform, for people who own their loader: pixels in, augmented pixels out."""
 
+import inspect
 import os
 import threading
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from ctypes import c_uint32
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe, refuse_mixing
-from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed
+from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed, unknown_argument
 from augpipe.validation.plural import count
 from augpipe.validation.torch_worker import torch_worker_seed
 
@@ -68,7 +69,11 @@ class Augment:
         framework: Framework | None = None,
         num_threads: int | None = None,
         max_pixels: int = MAX_PIXELS,
+        **others: Never,
     ) -> None:
+        if others:
+            known = [known for known in inspect.signature(Augment).parameters if known != "others"]
+            raise TypeError(unknown_argument("Augment", next(iter(others)), known))
         self.recipe = as_recipe(recipe)
         refuse_mixing(self.recipe, "a transform")
         self.seed = as_seed(seed)

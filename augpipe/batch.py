@@ -1,14 +1,15 @@
 """What the loader hands out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeVar
 
 from augpipe.mixed_labels import MixedLabels
+from augpipe.planning.output_format import DType, dtype_name
 from augpipe.planning.plan import Plan
 from augpipe.validation.written import array_text
 
@@ -35,17 +36,30 @@ class Batch(Generic[Array]):
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of a source that has some, such as a caption -> (B,) values; see `source.ColumnedSource`."""
 
-    def to(self, device: Any, *, non_blocking: bool = False) -> Self:
-        """The batch with its images and labels on a device; all else stays on the host.
+    def to(self, device: Any = None, dtype: Any = None, *, non_blocking: bool = False) -> Self:
+        """The batch with images and labels on a device, and images in another dtype; all else stays on the host.
+
+        Labels keep their dtype: classes are integers for a loss, and float16 does not hold all of them. (A network's
+        own `to` leaves integers as they are, too.) `batch.to(torch.float16)` alone is a dtype, as in torch.
 
         Args:
-            device: "cuda", "cuda:1", "cpu" or a torch.device.
+            device: "cuda", "cuda:1", "cpu" or a torch.device; left out, where the batch is.
+            dtype: a floating-point type, such as torch.float16 or "fp16", for the images only; theirs if left out.
             non_blocking: as of torch's `Tensor.to`: from page-locked memory the host goes on while it copies.
 
         Raises:
-            ValueError: the batch holds numpy arrays.
+            ValueError: the batch holds numpy arrays, or the dtype is not a floating-point type.
+            TypeError: the first argument is neither a device nor a dtype.
         """
-        return self._with_each("to", device, non_blocking=non_blocking)
+        self._check_torch("to")
+        device, dtype = _device_and_dtype(device, dtype)
+        placed = {} if device is None else {"device": device}
+        cast = placed if dtype is None else placed | {"dtype": dtype}
+        return replace(
+            self,
+            images=_each(self.images, lambda tensor: tensor.to(**cast, non_blocking=non_blocking)),
+            labels=_each(self.labels, lambda tensor: tensor.to(**placed, non_blocking=non_blocking)),
+        )
 
     def pin_memory(self) -> Self:
         """The batch with its images and labels in page-locked memory; a DataLoader with pin_memory=True calls it.
@@ -53,19 +67,15 @@ class Batch(Generic[Array]):
         Raises:
             ValueError: the batch holds numpy arrays.
         """
-        return self._with_each("pin_memory")
+        self._check_torch("pin_memory")
+        images, labels = (_each(part, lambda tensor: tensor.pin_memory()) for part in self)
+        return replace(self, images=images, labels=labels)
 
-    def _with_each(self, method: str, *arguments: Any, **options: Any) -> Self:
-        def moved(part: Any) -> Any:
-            if isinstance(part, np.ndarray):
-                raise ValueError(f'the batch holds numpy arrays, which have no {method}. Choose framework="torch".')
-            if isinstance(part, MixedLabels):
-                return MixedLabels(*map(moved, part))
-            if isinstance(part, tuple):
-                return tuple(map(moved, part))
-            return getattr(part, method)(*arguments, **options)
-
-        return replace(self, images=moved(self.images), labels=moved(self.labels))
+    def _check_torch(self, method: str) -> None:
+        if any(
+            isinstance(leaf, np.ndarray) for part in self for leaf in (part if isinstance(part, tuple) else (part,))
+        ):
+            raise ValueError(f'the batch holds numpy arrays, which have no {method}. Choose framework="torch".')
 
     def __iter__(self) -> Iterator[Array]:
         yield self.images
@@ -78,9 +88,40 @@ class Batch(Generic[Array]):
         is_mixed = isinstance(given, MixedLabels)
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)
         return (
-            f"Batch of {len(self)}, {epochs or 'empty'}, recipe {self.plan.recipe.name or 'unnamed'!r}: "
+            f"Batch of {len(self)}, {epochs or 'empty'}, {self.plan.recipe.called}: "
             f"images {' and '.join(map(array_text, views))}, labels {labels}"
+            + (f", columns {' and '.join(self.columns)}" if self.columns else "")
         )
 
     def __len__(self) -> int:
         return len(self.sample_ids)
+
+
+def _each(part: Any, change: Callable[[Any], Any]) -> Any:
+    """Images or labels, each tensor of theirs changed."""
+    if isinstance(part, MixedLabels):
+        return MixedLabels(*map(change, part))
+    return tuple(map(change, part)) if isinstance(part, tuple) else change(part)
+
+
+def _device_and_dtype(device: Any, dtype: Any) -> tuple[Any, Any]:
+    """What `Batch.to` was given, each in its place, the dtype as torch's."""
+    import torch
+
+    if isinstance(device, torch.dtype) or (isinstance(device, str) and dtype_name(device) in get_args(DType)):
+        if dtype is not None:
+            raise ValueError(f"dtype={device} and {dtype} are two. Give one, and a device before it.")
+        device, dtype = None, device
+    if device is None and dtype is None:
+        raise ValueError('batch.to() changes nothing. Name a device or a dtype, such as batch.to("cuda").')
+    if device is not None and not isinstance(device, str | int | torch.device):
+        raise TypeError(f"batch.to takes a device, a dtype or both, and not a {type(device).__name__}.")
+    if dtype is not None:
+        found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, str(dtype_name(dtype)), None)
+        if not isinstance(found, torch.dtype) or not found.is_floating_point:
+            raise ValueError(
+                f"dtype={dtype} is no floating-point type, which images are cast to. Choose torch.float16, "
+                "torch.bfloat16 or torch.float32."
+            )
+        dtype = found
+    return device, dtype

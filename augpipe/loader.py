@@ -138,7 +138,7 @@ class Loader(Generic[FrameworkName]):
         self,
         source: Any,
         recipe: Recipe | Schedule | Mapping[int, Recipe] | str | Path,
-        *,
+        *unnamed: Never,
         batch_size: int,
         seed: int = 0,
         shuffle: bool | Literal["sticky"] = True,
@@ -166,8 +166,13 @@ class Loader(Generic[FrameworkName]):
         **others: Never,
     ) -> None:
         if others:
-            known = [known for known in inspect.signature(Loader).parameters if known != "others"]
-            raise TypeError(unknown_argument(next(iter(others)), known))
+            known = [known for known in inspect.signature(Loader).parameters if known not in ("others", "unnamed")]
+            raise TypeError(unknown_argument("Loader", next(iter(others)), known))
+        if unnamed:
+            raise TypeError(
+                f"Loader takes a source and a recipe without names, and {', '.join(map(repr, unnamed))} as well. Name "
+                f"the rest, as batch_size={batch_size!r}."
+            )
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("shuffle", shuffle, (True, False, "sticky"))
         self.batch_size = as_count("batch_size", batch_size)

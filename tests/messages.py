@@ -1,8 +1,8 @@
 """Messages seen whole: each wrong call of the tests with its answer, in one text a room under tests/golden/messages.
 
 A test that expects an error by `pytest.raises`, or calls `note`, is compared with the room's text, and fails where the
-answer is another one, whatever its numbers. `pytest --regenerate-messages` writes the answers of the tests that run:
-read the change as a diff. Where a text is removed before, it holds nothing but what its room's tests say today.
+answer is another one, whatever its numbers. `pytest --regenerate-messages` writes the answers of the tests that run,
+and drops what is no longer answered in files whose tests all ran: read the change as a diff.
 """
 
 import ast
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -82,12 +83,29 @@ def is_ours(error: BaseException) -> bool:
     return at is not None and at.tb_frame.f_code.co_filename.startswith(PACKAGE)
 
 
+@dataclass
+class Run:
+    """Which tests of which files ran."""
+
+    collected: set[str] = field(default_factory=set)
+    """Ids of the tests that were to run."""
+    left_out: set[str] = field(default_factory=set)
+    """Files of which some tests were not to run."""
+    passed: set[str] = field(default_factory=set)
+
+    def whole(self) -> set[str]:
+        """The files whose tests all ran, and passed."""
+        files = {nodeid.partition("::")[0] for nodeid in self.collected}
+        return files - self.left_out - {nodeid.partition("::")[0] for nodeid in self.collected - self.passed}
+
+
 class MessagesPlugin:
     """Records what tests expect of errors, and compares it with the rooms' texts."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._regenerates = bool(config.getoption("--regenerate-messages"))
         self._found: dict[str, Messages] = {}
+        self._run = Run()
         self._raises: Callable[..., Any] = pytest.raises
         pytest.raises = self._recording  # type: ignore[assignment]
 
@@ -132,18 +150,36 @@ class MessagesPlugin:
                 pytrace=False,
             )
 
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._run.left_out.update(item.nodeid.partition("::")[0] for item in items)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._run.collected.update(item.nodeid for item in session.items)
+        named = [argument for argument in session.config.args if "::" in argument]
+        self._run.left_out.update(Path(one.partition("::")[0]).resolve().relative_to(ROOT).as_posix() for one in named)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._run.passed.add(report.nodeid)
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["messages"] = self._found
-        else:
-            write(self._found)
+            output["collected"], output["left_out"] = sorted(self._run.collected), sorted(self._run.left_out)
+        elif self._regenerates:
+            write(self._found, self._run.whole())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A process of pytest-xdist has ended."""
-        for path, messages in getattr(node, "workeroutput", {}).get("messages", {}).items():
-            self._found.setdefault(path, {}).update(messages)
+        output = getattr(node, "workeroutput", {})
+        self._run.collected.update(output.get("collected", ()))
+        self._run.left_out.update(output.get("left_out", ()))
+        for path, messages in output.get("messages", {}).items():
+            merged = self._found.setdefault(path, {})
+            for call, answers in messages.items():
+                merged[call] = united(merged.get(call, []), answers)
 
 
 def room_of(path: str) -> Path:
@@ -168,12 +204,23 @@ def golden(room: Path) -> dict[str, Messages]:
     return found
 
 
-def write(found: dict[str, Messages]) -> None:
-    """Put answers in the place of those that the rooms' texts have; of tests that did not run the texts stay."""
-    for room in {room_of(path) for path in found}:
-        whole = dict(golden(room))
+def united(some: list[str], others: list[str]) -> list[str]:
+    """The answers of both, those that differ in numbers only once."""
+    known = {NUMBER.sub("", one) for one in some}
+    return [*some, *(one for one in others if NUMBER.sub("", one) not in known)]
+
+
+def write(found: dict[str, Messages], whole_files: set[str]) -> None:
+    """Put answers in the place of those that the rooms' texts have.
+
+    Of files that did not run whole what the texts have stays, and new answers join it.
+    """
+    silent = {path for path in whole_files - set(found) if path.split("/")[1] in ROOMS}
+    for room in {room_of(path) for path in [*found, *silent]}:
+        whole = {path: messages for path, messages in golden(room).items() if path not in silent}
         for path in (path for path in found if room_of(path) == room):
-            whole[path] = whole.get(path, {}) | found[path]
+            kept = {} if path in whole_files else whole.get(path, {})
+            whole[path] = kept | {call: united(answers, kept.get(call, [])) for call, answers in found[path].items()}
         lines = []
         for path in sorted(path for path in whole if (ROOT / path).exists()):
             lines.append(f"# {path}\n")

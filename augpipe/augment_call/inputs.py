@@ -108,6 +108,8 @@ def as_known(image: Any, position: int) -> Any:
         return _with_channels_last(image, position)
     if isinstance(image, np.ndarray) or _is_file(image) or _is_image(image):
         return image
+    if callable(getattr(image, "read", None)):
+        return _read(image, position)
     if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
         kind, index = image.__dlpack_device__()
         if kind in DLPACK_ON_HOST:
@@ -121,6 +123,14 @@ def as_known(image: Any, position: int) -> Any:
     if hasattr(image, "__cuda_array_interface__"):
         return _from_cuda_array(image)
     return image
+
+
+def _read(file: Any, position: int) -> bytes | bytearray | memoryview:
+    """What an open file holds from where it stands."""
+    content = file.read()
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise ValueError(f'image {position} is a {type(file).__name__} that gives text. Open it in binary mode, "rb".')
+    return content
 
 
 def _with_channels_last(tensor: Any, position: int) -> Any:
@@ -184,7 +194,7 @@ def as_array(image: Any, position: int) -> Pixels:
     else:
         raise ValueError(
             f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array, an (H, W, C) or (C, H, W) "
-            "uint8 tensor, a PIL image, or a file: its path or its bytes."
+            "uint8 tensor, a PIL image, or a file: its path, its bytes, or the file opened in binary mode."
         )
     check_array(array, position)
     return array

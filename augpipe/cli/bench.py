@@ -152,4 +152,4 @@ def _rate(report: "Report", what: str, threads: int) -> str:
 
 def _ratio(a: float | None, b: float | None, unit: str) -> str:
     assert a is not None and b is not None
-    return f"{a / b:.2f}{unit}"
+    return f"{a / b:.2f}{unit}" if a / b >= 0.1 else f"{a / b:.2g}{unit}"

@@ -40,8 +40,12 @@ def evaluate(
         bool, typer.Option("--held-out", help="Of --source only what the run held out, by name: where it was moved.")
     ] = False,
     recipe: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML file that makes the images.", show_default="the run's own"),
+        str | None,
+        typer.Option(
+            metavar="RECIPE",
+            help="A recipe's name, or a TOML file, that makes the images.",
+            show_default="the run's own",
+        ),
     ] = None,
     scales: Annotated[
         str | None,

@@ -21,13 +21,14 @@ def warm(
 
     from augpipe.gpu_ops.compiled.cache import find
     from augpipe.gpu_ops.compiled.declared import overloads
-    from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_folder
+    from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_name, lasting_folder, readable_folder
     from augpipe.gpu_ops.compiled.warm import warm
     from augpipe.native.workers import num_usable_cores
 
     num_before = sum(find(one) is not None for one in overloads())
-    folder = kernels_folder()
-    if folder is None and num_before < len(overloads()):
+    is_complete = num_before == len(overloads())
+    folder = readable_folder(kernels_name()) if is_complete else lasting_folder()
+    if folder is None and not is_complete:
         raise ValueError(f"there is no folder to keep kernels in. Set {CACHE_VARIABLE} to one that can be written.")
     with progress_bar(MofNCompleteColumn()) as bar:
         task = bar.add_task("compiling kernels", total=len(overloads()))

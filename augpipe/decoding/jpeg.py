@@ -290,10 +290,15 @@ def own_decoder() -> "Workspace | None":
 def decoder_if_compiled() -> "Workspace | None":
     """`own_decoder`, or None while another process compiles it: libjpeg-turbo gives the same pixels meanwhile.
 
+    None, too, where it can neither be found nor kept: compiling it here takes longer than most runs of the kind would
+    gain by it.
+
     What libjpeg-turbo refuses then is for `own_decoder` to decide: of a file that is damaged below a region it may be
     able to decode that region.
     """
-    if _local.decoder is None and any(map(background.is_coming, _decoder_parts())):
+    if _local.decoder is None and any(
+        background.is_coming(part) or background.compiles_here(part) for part in _decoder_parts()
+    ):
         return None
     return own_decoder()
 

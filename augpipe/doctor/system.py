@@ -2,7 +2,6 @@
 
 import os
 import platform
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
@@ -16,7 +15,14 @@ from augpipe.doctor.finding import Finding
 from augpipe.gpu_ops.compiled.cache import find as find_kernel
 from augpipe.gpu_ops.compiled.cache import prebuilt_problem
 from augpipe.gpu_ops.compiled.declared import overloads
-from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, PREBUILT, host_level, kernels_folder
+from augpipe.gpu_ops.compiled.folder import (
+    CACHE_VARIABLE,
+    PREBUILT,
+    cache_place,
+    host_level,
+    kernels_name,
+    why_not_writable,
+)
 from augpipe.native.control_groups import cpu_quota, memory_limit
 from augpipe.native.workers import num_usable_cores
 
@@ -94,34 +100,39 @@ def kernels() -> list[Finding]:
     return [_numba(), kernel_cache()]
 
 
-def kernel_cache(find: Callable[[], Path | None] = kernels_folder) -> Finding:
+def kernel_cache(place: Callable[[], Path] = lambda: cache_place(kernels_name())) -> Finding:
     """Which kernels are compiled: those of the wheel, those of this machine, and which are missing."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        folder = find()
-    places = Counter(place[1] if (place := find_kernel(one)) else "missing" for one in overloads())
-    problem = prebuilt_problem() if PREBUILT.is_dir() else None
+    try:
+        folder = place()
+        problem = why_not_writable(folder)
+    except RuntimeError as error:  # the user has no home
+        folder, problem = Path("~/.cache"), str(error)
+    places = Counter(found[1] if (found := find_kernel(one)) else "missing" for one in overloads())
+    wheel_problem = prebuilt_problem() if PREBUILT.is_dir() else None
+    remedy = ", which `augpipe warm` compiles" if problem is None else ""
     parts = [f"{places['wheel']} from the wheel, for {host_level()}"] if places["wheel"] else []
     parts += [f"{places['here']} compiled here"] if places["here"] else []
-    parts += [f"{places['missing']} not yet, which `augpipe warm` compiles"] if places["missing"] else []
-    parts += [f"those of the wheel are not used: {problem}"] if problem else []
+    parts += [f"{places['missing']} not yet{remedy}"] if places["missing"] else []
+    parts += [f"those of the wheel are not used: {wheel_problem}"] if wheel_problem else []
     held = "; ".join(parts)
     data = {
-        "folder": None if folder is None else str(folder),
-        "num_kernels": {place: places[place] for place in ("wheel", "here", "missing")},
-        "wheel_problem": problem,
+        "folder": str(folder),
+        "is_writable": problem is None,
+        "num_kernels": {where: places[where] for where in ("wheel", "here", "missing")},
+        "wheel_problem": wheel_problem,
         "variable": os.environ.get(CACHE_VARIABLE),
     }
-    if folder is None and places["missing"]:
+    if problem is not None and places["missing"]:
         return Finding(
             name="kernel cache",
             status="missing",
-            text=f"{str(caught[-1].message).partition(': they')[0]}; {held}",
+            text=f"compiled kernels cannot be kept in {folder} ({problem}); {held}",
             brings="kernels are compiled once, not at every start",
             command=f"export {CACHE_VARIABLE}=/a/folder/that/can/be/written",
             data=data,
         )
-    return Finding(name="kernel cache", status="ok", text=f"{folder or 'no folder is needed'} ({held})", data=data)
+    where = str(folder) if problem is None else f"{folder}, which cannot be written"
+    return Finding(name="kernel cache", status="ok", text=f"{where} ({held})", data=data)
 
 
 def _numba() -> Finding:

@@ -31,13 +31,20 @@ def crop_resized(
     frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, size)
 
 
-def check_fits(size: int | tuple[int, int], scale: int) -> None:
-    """Raise ValueError where a crop is larger than the image whose short side is resized to `scale` pixels."""
+def check_fits(size: int | tuple[int, int], scale: int, name: str, told: str) -> None:
+    """Raise ValueError where a crop is larger than the image whose short side is resized to `scale` pixels.
+
+    Args:
+        size: of the crop.
+        scale: in pixels.
+        name: the field that the scale is of.
+        told: the scale in words.
+    """
     side = max(pair(size))
     if side > scale:
         raise ValueError(
-            f"size={side} is larger than scale={scale}: a crop cannot exceed the resized image. "
-            f"Lower size, or raise scale to at least {side}."
+            f"size={side} is larger than {told}: a crop cannot exceed the resized image. "
+            f"Lower size, or raise {name} to at least {side}."
         )
 
 
@@ -69,7 +76,8 @@ class MultiResolutionCrop(Op):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        check_fits(self.size, min(self.scales))
+        least = min(self.scales)
+        check_fits(self.size, least, "scales", f"{least}, the smallest of scales={list(self.scales)}")
         return self
 
     @property
@@ -120,7 +128,7 @@ class CenterCrop(Op):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.scale is not None:
-            check_fits(self.size, self.scale)
+            check_fits(self.size, self.scale, "scale", f"scale={self.scale}")
         return self
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

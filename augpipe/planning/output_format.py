@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Framework = Literal["torch", "numpy"]
 DType = Literal["float32", "float16", "bfloat16", "uint8"]
 Layout = Literal["NCHW", "NHWC", "channels_last"]
-DTypeLike = Union[DType, Literal["fp32", "fp16", "bf16"], np.dtype[Any], type[np.generic], "torch.dtype"]
+DTypeLike = Union[DType, Literal["fp32", "fp16", "bf16", "half"], np.dtype[Any], type[np.generic], "torch.dtype"]
 """What `dtype_name` knows."""
 
 _HELD_AS: dict[str, type[np.generic]] = {
@@ -28,7 +28,7 @@ _HELD_AS: dict[str, type[np.generic]] = {
     "uint8": np.uint8,
 }
 
-_SHORT: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_SHORT: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "half": "float16"}
 
 
 def dtype_name(value: Any) -> Any:
@@ -57,7 +57,7 @@ class OutputFormat:
 
     def check(self, recipe: Recipe) -> None:
         """Raise ValueError where the three do not go together or do not suit the recipe."""
-        check_choice("dtype", self.dtype, get_args(DType))
+        check_choice("dtype", self.dtype, get_args(DType), f", or of {', '.join(_SHORT)}")
         check_choice("layout", self.layout, get_args(Layout))
         check_choice("framework", self.framework, get_args(Framework))
         if self.dtype == "uint8" and recipe.normalises:

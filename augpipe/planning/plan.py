@@ -68,6 +68,10 @@ class Plan:
             mix = self.recipe.mixing[row["mixing"]["kind"] - 1]
             yield mix.op, mix.caption(row["mixing"])
 
+    def __repr__(self) -> str:
+        epochs = [f"epoch {epoch}" for epoch in np.unique(self.rows["epoch"])]
+        return ", ".join([f"Plan of {count(len(self), 'sample')}", *epochs, self.recipe.called, f"seed {self.seed}"])
+
     def __str__(self) -> str:
         lines = [f"plan of {count(len(self), 'sample')}, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
         for position in range(len(self)):

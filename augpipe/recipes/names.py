@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from augpipe.validation.suggest import nearest, nearest_file
+from augpipe.validation.suggest import nearest, nearest_file, plain
 
 if TYPE_CHECKING:
     from augpipe.recipes.recipe import Recipe
@@ -121,6 +121,7 @@ def _unknown_recipe(text: str, path: Path) -> str:
     if path.suffix.lower() == ".toml" or path.parent != Path("."):
         what, hint = f"there is no file {text}", nearest_file(path)
     else:
-        near = nearest(text, RECIPE_NAMES)
+        # every other word of four letters is like "none"
+        near = nearest(text, [name for name in RECIPE_NAMES if len(name) > 4 or plain(text)[:3] == name[:3]])
         what, hint = f"there is no recipe {text!r}", f" Did you mean {near}?" if near else ""
     return f"{what}.{hint} Give a name ({names}) or a TOML file (augpipe recipe deep_image > my.toml writes one)."

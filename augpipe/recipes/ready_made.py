@@ -1,7 +1,7 @@
 """Recipes ready to use."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Never
 
 from augpipe import policies
 from augpipe.ops import (
@@ -137,9 +137,11 @@ def evaluation(size: int = 224, scale: int | None = None) -> Recipe:
         size: output height and width, in pixels.
         scale: in pixels; None for 256, and for a larger crop `usual_scale(size)`, as 343 for 300.
     """
+    crop = CenterCrop(size=size)  # which checks the size before anything is reckoned with it
     if scale is None:
-        scale = 256 if max(pair(size)) <= 256 else usual_scale(max(pair(size)))
-    return Recipe(name="evaluation", ops=(CenterCrop(size=size, scale=scale), Normalize()))
+        longer = max(pair(crop.size))
+        scale = 256 if longer <= 256 else usual_scale(longer)
+    return Recipe(name="evaluation", ops=(CenterCrop(size=crop.size, scale=scale), Normalize()))
 
 
 def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
@@ -253,8 +255,13 @@ def ramp(first: int, last: int, *, begin: int, end: int, step: int = 32) -> dict
     return sizes
 
 
-def none() -> Recipe:
-    """No change at all: every image at its own size, in levels 0..255."""
+def none(*size: Never, **options: Never) -> Recipe:
+    """No change at all: every image at its own size, in levels 0..255; takes no arguments."""
+    if size or options:
+        raise TypeError(
+            "recipes.none keeps each image at its own size, and takes no arguments. Write recipes.none(), or "
+            "recipes.evaluation(224) for the centre of each at one size."
+        )
     return Recipe(name="none")
 
 

@@ -23,7 +23,8 @@ logger = logging.getLogger("augpipe")
 
 PIXELS = 1
 """Which pixels, draws and order this release makes of a recipe, a seed and an epoch. A release that changes any of them
-raises it; recipes, states and runs carry it, and those without it are of 1."""
+raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
+without it is of 1."""
 
 Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
@@ -133,10 +134,15 @@ class Recipe(TomlFile):
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
     pixels: Annotated[int, Field(ge=1)] = PIXELS
-    """The `PIXELS` of the release that wrote it; it changes nothing. One with another number is told of, and gets this
-    release's."""
+    """The `PIXELS` of the release that wrote it; left out, that of the release that reads it. It changes nothing: a
+    recipe with another number is told of, and gets this release's."""
 
     noun: ClassVar[str] = "a recipe"
+
+    @property
+    def called(self) -> str:
+        """Its name for a line of text: "recipe 'deep_image'"."""
+        return f"recipe {self.name!r}" if self.name else "an unnamed recipe"
 
     @field_validator("pixels")
     @classmethod
@@ -246,6 +252,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         ValueError: it is no TOML.
         OSError: it cannot be read.
     """
+    if Path(path).is_dir():
+        raise ValueError(
+            f"{path} is a folder, and a recipe is a TOML file. augpipe recipe deep_image > my.toml writes one; images "
+            "are the source, which comes first: Loader(source, recipe)."
+        )
     content = Path(path).read_bytes()
     try:
         return tomllib.loads(content.decode())

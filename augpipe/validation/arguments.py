@@ -30,11 +30,11 @@ _INSTEAD = {
 """Arguments of torch's DataLoader and data sets -> what is written here."""
 
 
-def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Raise ValueError unless `value` is one of `choices`."""
+def check_choice(name: str, value: object, choices: tuple[object, ...], also: str = "") -> None:
+    """Raise ValueError unless `value` is one of `choices`; `also` ends their list."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name}={value!r} is not known. Choose one of {listed}.")
+        raise ValueError(f"{name}={value!r} is not known. Choose one of {listed}{also}.")
 
 
 def as_whole(name: str, value: Any) -> int:
@@ -94,10 +94,21 @@ def parse_bytes(text: str) -> int:
     return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def unknown_argument(name: str, known: Sequence[str]) -> str:
-    """The message for an argument that is none of the `known` ones."""
-    if name in _INSTEAD:
-        return f"Loader has no {name}: {_INSTEAD[name]}."
+_OF_A_RECIPE = {
+    "size": "recipes.deep_image(size=64)",
+    "scales": "recipes.deep_image(scales=(256, 512))",
+    "mean": "ops.Normalize(mean=(0.5, 0.5, 0.5))",
+    "std": "ops.Normalize(std=(0.5, 0.5, 0.5))",
+}
+"""What is given to a loader or transform elsewhere -> where it stands here."""
+
+
+def unknown_argument(of: str, name: str, known: Sequence[str]) -> str:
+    """The message for an argument that is none of the `known` ones of a `Loader` or `Augment`."""
+    if name in _OF_A_RECIPE:
+        return f"{of} has no {name}: a recipe has it, as {_OF_A_RECIPE[name]}."
+    if of == "Loader" and name in _INSTEAD:
+        return f"{of} has no {name}: {_INSTEAD[name]}."
     near = nearest(name, known)
     hint = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
-    return f"Loader has no argument {name}. {hint}"
+    return f"{of} has no argument {name}. {hint}"

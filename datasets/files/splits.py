@@ -66,8 +66,14 @@ def chosen(where: str, names: Sequence[str], split: str) -> str:
             f"{printable(where)} holds several that split={split!r} may mean: {listed(fitting)}. Name one as it stands "
             "there."
         )
-    there = f"but {listed(sorted(kinds), most=8)}" if kinds else "nor any other"
-    raise ValueError(f"{printable(where)} holds no split {split!r}, {there}. Name one of these.")
+    if kinds:
+        there = listed(sorted(kinds), most=8)
+        raise ValueError(f"{printable(where)} holds no split {split!r}, but {there}. Name one of these.")
+    drawn = kind if kind in ("train", "val") else "val"
+    raise ValueError(
+        f'{printable(where)} holds no split {split!r}, nor any other. split="{drawn}", holdout=0.1 draws one: "val" is '
+        'a tenth of the images then, and "train" the others. Or sort them into folders train/ and val/.'
+    )
 
 
 def files_of_split(folder: str, names: Iterable[str], split: str | None = None) -> list[str]:

@@ -273,7 +273,7 @@ def _index_files(paths: Sequence[str]) -> FileSet:
     try:
         return FileSet([index_path(path) for path in paths])
     except FileNotFoundError as error:
-        path = next(path for path in paths if index_path(path) == error.filename)
+        path = next(path for path in paths if absolute(index_path(path)) == error.filename)
         raise ValueError(
             f"{printable(path)} has no index: {printable(os.path.basename(index_path(path)))} is not next to it. Copy "
             "it there, or prepare the data set again; augpipe prepare "

@@ -1,5 +1,7 @@
 """Kernels are compiled by processes of their own, while this one goes on with what it can do without them."""
 
+import atexit
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 
 from augpipe.gpu_ops.compiled.cache import PATIENCE_S, find, say_compiling
 from augpipe.gpu_ops.compiled.declared import Overload, overloads
-from augpipe.gpu_ops.compiled.folder import kernels_folder
+from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_folder, lasting_folder
 from augpipe.gpu_ops.compiled.lock import POLL_S
 
 _ROOT = Path(__file__).parents[3]
@@ -23,7 +25,8 @@ _lock = threading.Lock()
 def start(groups: Sequence[Sequence[Overload]]) -> None:
     """Have those that are not compiled yet compiled, each group by a process of its own, which outlives this one.
 
-    Nothing is started where compiled kernels cannot be kept: this process then compiles what it calls.
+    Where compiled kernels cannot be kept, they are of use to this process only, and end with it. Nothing is started
+    where there is not even a temporary folder: this process then compiles what it calls, see `compiles_here`.
     """
     with _lock:
         for group in groups:
@@ -31,12 +34,19 @@ def start(groups: Sequence[Sequence[Overload]]) -> None:
             if missing and sys.executable and kernels_folder() is not None:
                 process = _start(missing)
                 _processes.update((one.name, process) for one in missing)
+                if lasting_folder() is None:
+                    atexit.register(_end, process, os.getpid())
 
 
 def is_coming(overload: Overload) -> bool:
     """Whether another process is about to have compiled it; else calling it loads it, or compiles it here."""
     process = _processes.get(overload.name)
     return process is not None and find(overload) is None and process.poll() is None
+
+
+def compiles_here(overload: Overload) -> bool:
+    """Whether calling it would compile it in line, and for this call's process only, as there is nowhere to keep it."""
+    return overload.types not in overload.kernel.overloads and find(overload) is None and kernels_folder() is None
 
 
 def wait(wanted: Sequence[Overload]) -> None:
@@ -55,13 +65,23 @@ def _start(wanted: Sequence[Overload]) -> "subprocess.Popen[bytes]":
         f"import sys; sys.path.append({str(_ROOT)!r}); "
         "from augpipe.gpu_ops.compiled.background import compile_named; compile_named(*sys.argv[1:])"
     )
+    folder = kernels_folder()
+    assert folder is not None
     return subprocess.Popen(
         [sys.executable, "-c", program, ",".join(groups), *names],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,  # what cannot be compiled there is tried again here, and says why
         start_new_session=True,
+        env=os.environ | {CACHE_VARIABLE: str(folder.parent)},
     )
+
+
+def _end(process: "subprocess.Popen[bytes]", started_by: int) -> None:
+    """Stop compiling what nobody will find."""
+    if os.getpid() == started_by and process.poll() is None:
+        process.terminate()
+        process.wait()
 
 
 def compile_named(groups: str, *names: str) -> None:

@@ -10,7 +10,6 @@ import json
 import logging
 import pickle
 import threading
-import warnings
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,17 @@ from numba.core.serialize import dumps
 
 from augpipe.gpu_ops.compiled.declared import Overload, is_declared, name_of
 from augpipe.gpu_ops.compiled.folder import (
+    CACHE_VARIABLE,
     LEVELS,
     PREBUILT,
     SOURCES,
     compilers,
     host_level,
+    is_readable,
     kernels_digest,
     kernels_folder,
+    lasting_folder,
+    readable_folders,
     target_cpu,
 )
 from augpipe.gpu_ops.compiled.lock import Lock
@@ -59,9 +62,8 @@ class KernelCache(_Cache):  # type: ignore[misc]
 
     @property
     def cache_path(self) -> str | None:
-        """The folder in which kernels of this machine are kept."""
-        folder = kernels_folder()
-        return None if folder is None else str(folder)
+        """The folder in which kernels of this machine are looked for."""
+        return next(map(str, readable_folders()), None)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What numba needs to call the kernel for these types of arguments, or None: then it compiles."""
@@ -113,10 +115,11 @@ class KernelCache(_Cache):  # type: ignore[misc]
         level = prebuilt_level()
         if level is not None and not _under_way and (path := self._path(PREBUILT / level, sig)).is_file():
             return path, "wheel"
-        folder = kernels_folder()
-        if folder is not None and (path := self._path(folder, sig)).is_file():
-            return path, "here"
-        return None
+        here = self._find_here(sig)
+        return None if here is None else (here, "here")
+
+    def _find_here(self, sig: Any) -> Path | None:
+        return next(filter(is_readable, (self._path(folder, sig) for folder in readable_folders())), None)
 
     def _end_waiting(self) -> None:
         if self._lock is not None:
@@ -133,10 +136,8 @@ class KernelCache(_Cache):  # type: ignore[misc]
         content = read_sealed(path, self._identity(sig, _cpu_of(where)))
         if content is None and where == "wheel":
             logger.warning("%s is damaged or another kernel's: it is compiled on this machine instead", path)
-            folder = kernels_folder()
-            where = "here"
-            if folder is not None:
-                content = read_sealed(self._path(folder, sig), self._identity(sig, _cpu_of(where)))
+            here = self._find_here(sig)
+            content = None if here is None else read_sealed(here, self._identity(sig, _cpu_of("here")))
         if content is None:
             return None
         # what machine code needs of numba; the rest of `refresh` is for compiling, and takes half a second
@@ -149,11 +150,11 @@ class KernelCache(_Cache):  # type: ignore[misc]
         try:
             write_sealed(path, self._identity(sig, target_cpu()), dumps(data._reduce()))
         except OSError as error:
-            warnings.warn(
-                f"the compiled kernel {self._name} cannot be kept in {folder} ({error}): it is compiled again at the "
-                "next start.",
-                RuntimeWarning,
-                stacklevel=2,
+            logger.warning(
+                "the compiled kernel %s cannot be kept in %s (%s): it is compiled again at the next start",
+                self._name,
+                folder,
+                error,
             )
 
     def _path(self, folder: Path, sig: Any) -> Path:
@@ -169,11 +170,13 @@ def say_compiling(what: str) -> None:
     global _is_said
     if not _is_said:
         _is_said = True
-        kept = kernels_folder()
-        again = f"this happens once: it is kept in {kept}" if kept is not None else "this happens at every start"
-        logger.warning(
-            "compiling %s for this CPU; %s. `augpipe warm` compiles all kernels ahead of the first batch", what, again
+        kept = lasting_folder()
+        again = (
+            f"this happens once: it is kept in {kept}. `augpipe warm` compiles all kernels ahead of the first batch"
+            if kept is not None
+            else f"this happens at every start until {CACHE_VARIABLE} names a folder that can be written"
         )
+        logger.warning("compiling %s for this CPU; %s", what, again)
 
 
 def _forget_failed() -> None:

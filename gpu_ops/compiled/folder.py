@@ -1,17 +1,22 @@
 """Where compiled kernels lie, and what they are made of and for."""
 
+import atexit
 import hashlib
+import logging
 import os
 import platform
+import shutil
+import stat
 import sys
 import tempfile
-import warnings
 from functools import lru_cache
 from pathlib import Path
 
 import llvmlite
 import numba
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+logger = logging.getLogger("augpipe")
 
 CACHE_VARIABLE = "AUGPIPE_CACHE_DIR"
 
@@ -29,6 +34,10 @@ LEVELS = {
     "x86-64-v3": tuple(_V3.split()),
 }
 """Levels of CPUs that wheels carry kernels for, the best first, and what a CPU of the level has, in LLVM's words."""
+
+
+_private: list[Path] = []
+"""The folder that this process has made because none that lasts could be written; one at most."""
 
 
 def host_level() -> str | None:
@@ -71,28 +80,135 @@ def kernels_digest(cpu: str) -> str:
 
 @lru_cache
 def kernels_folder() -> Path | None:
-    """The folder of the kernels that are compiled on this machine; None, with a warning, where there can be none."""
-    return cache_folder(f"kernels-{kernels_digest(target_cpu())}")
+    """Where this process, and those that it starts, put the kernels that they compile.
+
+    It lasts where one can be had (`lasting_folder`); else it is this process's own, which is removed when it ends. None
+    where there can be neither.
+    """
+    lasting = lasting_folder()
+    if lasting is not None:
+        return lasting
+    private = _private_folder()
+    return None if private is None else private / kernels_name()
 
 
-def cache_folder(name: str) -> Path | None:
-    """Where compiled code is kept: the folder `name` below `$AUGPIPE_CACHE_DIR`, else below the user's cache folder.
+@lru_cache
+def lasting_folder() -> Path | None:
+    """The folder of this machine's kernels, to write; None, with a line in the log, where it cannot be written."""
+    return cache_folder(kernels_name())
 
-    Returns None, with a warning, where that cannot be written: kernels then compile at every start. A shared temporary
-    folder is not used instead: what lies there is code, and anybody could have put it there.
+
+def readable_folders() -> list[Path]:
+    """Where kernels of this machine may lie, the lasting ones first; see `readable_folder`."""
+    found = [readable_folder(kernels_name())]
+    if _private:
+        found.append(_private[0] / kernels_name())
+    return [folder for folder in found if folder is not None]
+
+
+def kernels_name() -> str:
+    """The name of the folder of kernels for this CPU."""
+    return f"kernels-{kernels_digest(target_cpu())}"
+
+
+def cache_place(name: str) -> Path:
+    """Where the folder `name` lies: below `$AUGPIPE_CACHE_DIR`, else below the user's cache folder.
+
+    Raises:
+        RuntimeError: the user has no home, as some containers' users.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     folder = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache") / ("" if chosen else "augpipe") / name
+    return folder.expanduser()
+
+
+def cache_folder(name: str) -> Path | None:
+    """`cache_place`, to write compiled code there.
+
+    Returns None, with a line in the log, where that cannot be written. A shared temporary folder is not used instead:
+    what lies there is code, and anybody could have put it there.
+    """
     try:
-        folder = folder.expanduser()  # RuntimeError where the user has no home, as some containers' users
+        folder = cache_place(name)
+        problem = why_not_writable(folder)
+    except RuntimeError as error:
+        folder, problem = Path("~/.cache"), str(error)
+    if problem is None:
+        return folder
+    _say_once(
+        f"compiled kernels cannot be kept in {folder} ({problem}): they are compiled at every start, which takes up to "
+        f"a minute. Set {CACHE_VARIABLE} to a folder that can be written."
+    )
+    return None
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why nothing can be written into a folder; None where it can, and the folder is there then."""
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return str(error)
+
+
+def readable_folder(name: str) -> Path | None:
+    """`cache_place`, to load machine code from; None where there is none, or none that is to be trusted.
+
+    Where this user may write, that folder was chosen to be shared, or is the user's own. Else it is read only where it
+    belongs to this user or to root, and nobody else may write into it; the same holds for each file, see
+    `is_readable`.
+    """
+    try:
+        folder = cache_place(name)
+        if _may_write(folder):
             return folder
-    except (OSError, RuntimeError) as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept in {folder} ({error}): they are compiled at every start, which takes up "
-            f"to a minute. Set {CACHE_VARIABLE} to a folder that can be written.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        problem = _why_not_trusted(folder)
+    except (OSError, RuntimeError):
+        return None  # not there
+    if problem is not None:
+        _say_once(f"compiled kernels in {folder} are not used: {problem}, and they are machine code")
         return None
+    return folder
+
+
+def is_readable(file: Path) -> bool:
+    """Whether a kernel's file is there, and to be trusted as `readable_folder` says."""
+    try:
+        return file.is_file() and (_may_write(file.parent) or _why_not_trusted(file) is None)
+    except OSError:
+        return False
+
+
+def _may_write(folder: Path) -> bool:
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _why_not_trusted(path: Path) -> str | None:
+    status = os.stat(path)
+    if status.st_uid not in (0, os.geteuid()):
+        return f"it belongs to the user {status.st_uid}, and this is {os.geteuid()}"
+    return "it can be written by others" if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+
+
+def _private_folder() -> Path | None:
+    """A new folder that only this user can read, for as long as this process lives; None where there can be none."""
+    if not _private:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="augpipe-"))
+            (folder / kernels_name()).mkdir()
+        except OSError:
+            return None
+        _private.append(folder)
+        atexit.register(_remove, folder, os.getpid())
+    return _private[0]
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # and not in one that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@lru_cache
+def _say_once(text: str) -> None:
+    logger.warning("%s", text)

@@ -7,9 +7,9 @@ and its key knows neither the sources of what a kernel calls nor its launch boun
 
 import ctypes
 import hashlib
+import logging
 import re
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,8 +22,17 @@ from cuda.core import LaunchConfig, Linker, LinkerOptions, ObjectCode, Stream, l
 from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 from numba import cuda
 
-from augpipe.gpu_ops.compiled.folder import SOURCES, cache_folder, sources_digest, target_cpu
+from augpipe.gpu_ops.compiled.folder import (
+    SOURCES,
+    cache_folder,
+    is_readable,
+    readable_folder,
+    sources_digest,
+    target_cpu,
+)
 from augpipe.gpu_ops.compiled.sealed import read_sealed, write_sealed
+
+logger = logging.getLogger("augpipe")
 
 Capability = tuple[int, int]
 """(9, 0) of an H100."""
@@ -97,15 +106,15 @@ def _configured(grid: tuple[int, ...], block: Any, stream: int) -> tuple[Any, An
 def machine_code(source: Source, capability: Capability) -> MachineCode:
     """A kernel's machine code: from disk where it lies there undamaged, else compiled and put there."""
     digest = code_digest(capability)
-    folder = cache_folder(f"cuda-{digest}")
-    if folder is None:
-        return build(source, capability)
     identity = f"{digest} {source.identity}"
-    path = folder / f"{source.body.__name__}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.cubin"
-    found = _read(path, identity)
+    place, name = f"cuda-{digest}", f"{source.body.__name__}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.cubin"
+    kept = readable_folder(place)
+    found = _read(kept / name, identity) if kept is not None and is_readable(kept / name) else None
     if found is None:
         found = build(source, capability)
-        _write(path, identity, found)
+        folder = cache_folder(place)
+        if folder is not None:
+            _write(folder / name, identity, found)
     return found
 
 
@@ -162,8 +171,9 @@ def _write(path: Path, identity: str, code: MachineCode) -> None:
     try:
         write_sealed(path, identity, code.entry.encode() + b"\n" + code.cubin)
     except OSError as error:
-        warnings.warn(
-            f"the kernel {path.stem} cannot be kept in {path.parent} ({error}): it compiles again at the next start.",
-            RuntimeWarning,
-            stacklevel=2,
+        logger.warning(
+            "the kernel %s cannot be kept in %s (%s): it compiles again at the next start",
+            path.stem,
+            path.parent,
+            error,
         )

@@ -289,7 +289,7 @@ CALL_ERRORS: list[tuple[Any, dict[str, Any], str]] = [
     (np.zeros((4, 3, 40, 52), np.uint8), {}, r"^image 0: .*Move its channels last"),
     (np.zeros((40, 52, 2), np.uint8), {}, r"^image 0: the array has shape \(40, 52, 2\)"),
     (np.zeros((40, 0, 3), np.uint8), {}, r"^image 0: the array has shape \(40, 0, 3\), which holds no pixels\.$"),
-    (3, {}, "^image 0 is a int. Give an .* or a file: its path or its bytes"),
+    (3, {}, "^image 0 is a int. Give an .* or a file: its path, its bytes, or"),
     (torch.zeros(3, 40, 52), {}, "^image 0.*float32.*uint8"),
     ([[RGB]], {}, "^image 0 is a list. Give an"),
     (torch.zeros(40, 52, 3), {}, "^image 0.*float32.*uint8"),

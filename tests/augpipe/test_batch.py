@@ -25,6 +25,32 @@ def test_it_goes_to_a_device_and_stays_a_batch() -> None:
     assert images.device.type == labels.device.type == "meta"
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, "fp16", torch.bfloat16, torch.float64])
+def test_a_dtype_is_of_images_only(dtype: Any) -> None:
+    """A class is an index, which a loss takes as an integer only, and 2,049 is no float16."""
+    labels = MixedLabels(torch.tensor([1, 2]), torch.tensor([2, 2]), torch.tensor([0.5, 1.0]))
+    for batch in (made(), replace(made(), labels=labels), replace(made(), labels=torch.ones(2, 3))):
+        for moved in (batch.to(dtype), batch.to("cpu", dtype), batch.to(dtype=dtype, non_blocking=True)):
+            expected = torch.float16 if dtype == "fp16" else dtype
+            assert {images.dtype for images in moved.images} == {expected}
+            found, given = (each if isinstance(each, tuple) else (each,) for each in (moved.labels, batch.labels))
+            assert [one.dtype for one in found] == [one.dtype for one in given]
+    moved = made().to("meta", torch.float16)
+    assert moved.images[0].device.type == moved.labels.device.type == "meta" and moved.images[0].dtype == torch.float16
+
+
+def test_to_takes_a_device_and_a_dtype_of_floats() -> None:
+    batch = made()
+    with pytest.raises(ValueError, match=r"dtype=torch\.int64 is no floating-point type"):
+        batch.to(torch.int64)
+    with pytest.raises(ValueError, match="Name a device or a dtype"):
+        batch.to()
+    with pytest.raises(ValueError, match=r"dtype=torch\.float16 and torch\.float32 are two"):
+        batch.to(torch.float16, torch.float32)
+    with pytest.raises(TypeError, match=r"batch.to takes a device, a dtype or both, and not a Tensor"):
+        batch.to(torch.zeros(1))
+
+
 def test_mixed_labels_go_along() -> None:
     labels = MixedLabels(torch.tensor([1, 2]), torch.tensor([2, 2]), torch.tensor([0.5, 1.0]))
     moved = replace(made(), labels=labels).to("meta")

@@ -70,7 +70,8 @@ class DataConfig(Section):
     scales: tuple[int, ...] = (256, 512)
     """Short sides that deep_image resizes to before it crops, in pixels; one is drawn."""
     eval_recipe: str | None = None
-    """A TOML file that makes the images for evaluation; left out: the centre, of recipe's size, normalised alike."""
+    """What makes the images for evaluation: a recipe's name, as evaluation, or a TOML file; left out: the centre, of
+    recipe's size, normalised alike."""
     eval_scale: int | None = Field(default=None, ge=1)
     """Short side for evaluation without eval_recipe, in pixels; left out: 8/7 of recipe's size, as 256 for 224."""
     batch_size: int = Field(default=64, ge=1)

@@ -101,7 +101,8 @@ def evaluate_runs(
         views: how each image is shown; None: as in the runs' own evaluation.
         source: what to evaluate on, of the runs' classes; None: what the first run held out, if all held out the same.
         held_out: of `source` only what the runs held out, by name: for photographs that have been moved.
-        recipe: TOML file of the recipe that makes the images; None: as in the runs' own evaluation.
+        recipe: what makes the images: a recipe's name (at the run's size) or a TOML file; None: as in the runs' own
+            evaluation.
         weights: of the runs in the average; None: the same for all.
         device: "auto", "cpu", "cuda" or "cuda:1".
         memory_mb: what batches may take, in MB, by an estimate: see `groups.Memory`.

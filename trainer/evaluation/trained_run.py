@@ -13,6 +13,7 @@ from augpipe.datasets.files.patterns import is_pattern
 from augpipe.datasets.open import open_source
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
+from augpipe.recipes.names import RECIPE_NAMES
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.identity import identity_of
 from augpipe.sources.protocol import Source, has_stored_names, require_classes
@@ -21,7 +22,7 @@ from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import load_config
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.loop.data import evaluation_recipe, hold_out, load_evaluation_recipe, open_sources
+from augpipe.trainer.loop.data import evaluation_recipe, hold_out, load_evaluation_recipe, open_sources, output_size
 from augpipe.trainer.loop.run_data import RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.loop.run_network import place
@@ -204,7 +205,12 @@ class TrainedRun:
 
 
 def open_run(folder: str | Path, world: World, recipe: str | Path | None = None) -> TrainedRun:
-    """Look at a run's folder; `recipe`, a TOML file, takes the place of what its images went through in evaluation.
+    """Look at a run's folder.
+
+    Args:
+        folder: the run's.
+        world: the ranks that evaluate.
+        recipe: a recipe's name (at the run's size) or a TOML file, instead of what evaluation in the run showed.
 
     Raises:
         ValueError: it is none, or has no whole checkpoint.
@@ -230,7 +236,9 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
             f"{path} is a run with parameter servers, whose checkpoints evaluation does not read. Give a run of ranks."
         )
     checkpoint = Checkpoint(found)
-    shown = None if recipe is None else load_evaluation_recipe("recipe", str(recipe))
+    shown = (
+        None if recipe is None or str(recipe) in RECIPE_NAMES else load_evaluation_recipe("recipe", str(recipe), None)
+    )
     data = read_data(path)
     if data is None and world.is_first:
         logger.warning(
@@ -239,10 +247,14 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
             path,
         )
     num_averaged = checkpoint.common_tensor("ema/n_averaged")
+    if shown is None:
+        shown = _recipe_of(path, config, data, world)
+        if recipe is not None:  # a name
+            shown = load_evaluation_recipe("recipe", str(recipe), max(output_size(shown)))
     return TrainedRun(
         path=path,
         config=config,
-        recipe=shown or _recipe_of(path, config, data, world),
+        recipe=shown,
         checkpoint=checkpoint,
         classes=checkpoint.common(entries=("classes",))["classes"],
         world=world,

@@ -87,21 +87,28 @@ def evaluation_recipe(config: DataConfig) -> Recipe:
         ValueError: one of the two recipes cannot be used.
     """
     if config.eval_recipe is not None:
-        return load_evaluation_recipe("data.eval_recipe", config.eval_recipe)
+        named = config.eval_recipe in RECIPE_NAMES
+        size = max(output_size(training_recipe(config))) if named else None
+        return load_evaluation_recipe("data.eval_recipe", config.eval_recipe, size)
     training = training_recipe(config)
     return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
 
 
-def load_evaluation_recipe(field: str, path: str) -> Recipe:
-    """A recipe for evaluation from a TOML file, which messages call `field`.
+def load_evaluation_recipe(field: str, text: str, size: int | None) -> Recipe:
+    """A recipe for evaluation by its name, or from a TOML file.
+
+    Args:
+        field: what messages call it.
+        text: the name, or the file's path.
+        size: of a recipe by name, in pixels: what the run is trained at.
 
     Raises:
         ValueError: there is none such, or it cannot be used.
     """
-    recipe = _load(field, path).recipes[-1]
+    recipe = _load(field, text, size).recipes[-1]
     if recipe.mixing:
         raise ValueError(
-            f"{field}={path!r} mixes samples, and evaluation counts one class an image. Leave its mixing out."
+            f"{field}={text!r} mixes samples, and evaluation counts one class an image. Leave its mixing out."
         )
     return recipe
 
@@ -131,9 +138,19 @@ def warn_of_differences(config: DataConfig) -> None:
         )
 
 
-def _load(field: str, path: str) -> Schedule:
+def _other(field: str, text: str) -> Recipe:
     try:
-        schedule = Schedule.load(path)
+        return load_recipe(text)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from error
+
+
+def _load(field: str, path: str, size: int | None = None) -> Schedule:
+    try:
+        if path in RECIPE_NAMES:
+            schedule = Schedule.of(load_recipe(path, None if path == "none" else size))
+        else:
+            schedule = Schedule.load(path) if path.endswith(".toml") else Schedule.of(_other(field, path))
     except FileNotFoundError as error:
         raise ValueError(
             f"{field}={path!r} does not exist.{nearest_file(Path(path))} A relative path is seen from the current "

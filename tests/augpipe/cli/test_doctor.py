@@ -36,7 +36,7 @@ from augpipe.doctor.gpus import GpuFacts, gpus, is_nvidia_on_bus
 from augpipe.doctor.system import cores, kernel_cache, memory, processor
 from augpipe.gpu_ops.compiled import cache
 from augpipe.gpu_ops.compiled.declared import overloads
-from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, cache_folder
+from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU = Gpu(name="NVIDIA H200", capability=(9, 0), total_bytes=150 * 10**9, free_bytes=149 * 10**9)
@@ -307,7 +307,7 @@ def test_the_kernel_cache_says_what_is_compiled_and_what_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num = len(overloads())
-    monkeypatch.setattr(cache, "kernels_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "readable_folders", lambda: [tmp_path])
     found = kernel_cache(lambda: tmp_path)
     assert found.status == "ok" and found.text == f"{tmp_path} ({num} not yet, which `augpipe warm` compiles)"
     one = overloads()[0]
@@ -317,9 +317,17 @@ def test_the_kernel_cache_says_what_is_compiled_and_what_to_set(
     assert f"1 compiled here; {num - 1} not yet" in found.text
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
-    monkeypatch.setattr(cache, "kernels_folder", lambda: None)
-    found = kernel_cache(lambda: cache_folder("kernels"))
+    monkeypatch.setattr(cache, "readable_folders", list)
+    found = kernel_cache(lambda: tmp_path / "file" / "kernels")
     assert found.status == "missing" and CACHE_VARIABLE in found.command and "cannot be kept in" in found.text
+    assert f"{num} not yet" in found.text and "augpipe warm" not in found.text  # which could not keep them
+
+
+def test_a_kernel_cache_that_is_full_need_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels").touch()
+    monkeypatch.setattr(system, "find_kernel", lambda one: (tmp_path, "here"))
+    found = kernel_cache(lambda: tmp_path / "kernels")
+    assert found.status == "ok" and found.text.startswith(f"{tmp_path / 'kernels'}, which cannot be written (")
 
 
 def test_a_wheel_for_something_else_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

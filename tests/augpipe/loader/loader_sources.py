@@ -50,6 +50,7 @@ from tests.augpipe.decoding.image_files import encoded, scene
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 60
+COMPILING_TIMEOUT_S = 200
 """Far more than anything here takes: what runs into it hangs."""
 
 PAPER = deep_image(16, (20, 40))
@@ -222,7 +223,7 @@ def together(num: int, work: Callable[[int], object]) -> None:
 
 
 def run_python(
-    code: str, *, options: Sequence[str] = ("-W", "error"), **environment: str
+    code: str, *, options: Sequence[str] = ("-W", "error"), timeout_s: float = TIMEOUT_S, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """A new interpreter that runs `code` in the checkout; killed, and the test failed, where it hangs."""
     return subprocess.run(
@@ -231,5 +232,5 @@ def run_python(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
     )

@@ -16,7 +16,7 @@ from augpipe.decoding.row_index import row_index_of
 from augpipe.gpu_ops.compiled import background, cache
 from augpipe.gpu_ops.compiled.declared import Overload
 from tests.augpipe.loader.jpeg_loaders import jpeg_files
-from tests.augpipe.loader.loader_sources import run_python
+from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, run_python
 
 pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
@@ -126,7 +126,7 @@ def test_an_empty_cache_gives_the_batches_of_a_full_one(tmp_path: Path) -> None:
         (photos / f"{nth}.jpg").write_bytes(content)
     kept = tmp_path / "kernels"
     code = COLD.replace("FOLDER", repr(str(photos)))
-    cold = run_python(code, options=(), AUGPIPE_CACHE_DIR=str(kept))
+    cold = run_python(code, options=(), timeout_s=COMPILING_TIMEOUT_S, AUGPIPE_CACHE_DIR=str(kept))
     assert cold.returncode == 0, cold.stderr
     num_started, digest = cold.stdout.split()
     assert int(num_started) >= 6  # by two processes, when the loader was made
@@ -142,6 +142,57 @@ def test_nothing_is_started_where_nothing_can_be_kept(monkeypatch: pytest.Monkey
     monkeypatch.setattr(background, "_processes", {})
     background.start([jpeg.decoder_overloads("float32")])
     assert background._processes == {}
+
+
+READ_ONLY = """
+import errno, os, tempfile
+def refused(*_, dir=None, **options):
+    raise OSError(errno.EROFS, "Read-only file system", str(dir))
+tempfile.TemporaryFile = refused
+"""
+
+
+def test_a_cache_that_cannot_be_written_has_the_decoder_compiled_meanwhile(tmp_path: Path) -> None:
+    """In processes of their own, which put it into a private folder; and no advice that cannot help."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for nth, content in enumerate(jpeg_files(8, [(120, 160)])):
+        (photos / f"{nth}.jpg").write_bytes(content)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    code = COLD.replace("FOLDER", repr(str(photos)))
+    full = run_python(code, options=())
+    place = {"AUGPIPE_CACHE_DIR": str(tmp_path / "kernels"), "TMPDIR": str(temporary)}
+    cold = run_python(READ_ONLY + code, options=(), timeout_s=COMPILING_TIMEOUT_S, **place)
+    num_started, digest = cold.stdout.split()
+    assert int(num_started) >= 6 and digest == full.stdout.split()[1], cold.stderr
+    said = [line for line in cold.stderr.splitlines() if line.startswith("compiling")]
+    assert len(said) == 1 and "at every start" in said[0] and "augpipe warm" not in said[0]
+    assert not list(temporary.glob("augpipe-*"))
+
+
+def test_libjpeg_turbo_decodes_where_nothing_can_be_kept_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling the decoder takes a minute and more, which is waited for only where a file is to be refused."""
+    for nth, content in enumerate(jpeg_files(16)):
+        (tmp_path / f"{nth}.jpg").write_bytes(content)
+    warm, _ = epoch_of(tmp_path, SMALL_CROPS)
+    monkeypatch.setattr(background, "compiles_here", lambda overload: overload.group == "decoder")
+    monkeypatch.setattr(jpeg, "_local", jpeg._Local())
+    monkeypatch.setattr(jpeg, "own_decoder", lambda: pytest.fail("the decoder was asked for"))
+    cold, _ = epoch_of(tmp_path, SMALL_CROPS)
+    np.testing.assert_array_equal(cold, warm)
+
+
+def test_what_this_process_would_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = jpeg.decoder_overloads("float32")[0]
+    monkeypatch.setattr(background, "kernels_folder", lambda: None)
+    monkeypatch.setattr(background, "find", lambda _: None)
+    loaded = [one.types] if one.types in one.kernel.overloads else []
+    assert background.compiles_here(one) == (not loaded)
+    one.compile()
+    assert not background.compiles_here(one)  # it is there
 
 
 def test_a_process_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ FORMAT_ERRORS = [
     ({"dtype": "uint8"}, 'dtype="uint8" cannot hold normalised values.*Take Normalize out.*or choose dtype="float32"'),
     ({"dtype": "bfloat16"}, 'dtype="bfloat16" needs framework="torch".*Or choose "float16"'),
     ({"layout": "channels_last"}, 'layout="channels_last" is a torch memory format.*choose "NHWC"'),
-    ({"dtype": "float64"}, "dtype='float64' is not known. Choose one of 'float32', 'float16', 'bfloat16', 'uint8'."),
+    (
+        {"dtype": "float64"},
+        "dtype='float64' is not known. Choose one of 'float32', 'float16', 'bfloat16', 'uint8', or of fp32",
+    ),
 ]
 
 

@@ -591,7 +591,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.BrownConrady, {"k3": (-0.2, 0.0)}, "fold the picture"),
         (ops.BrownConrady, {"p1": (0.0, 0.2)}, "fold the picture"),
         (ops.BrownConrady, {"steps": 1}, "steps=1 must be at least 2"),
-        (ops.MultiResolutionCrop, {"size": (9, 300), "scales": (256,)}, "Lower size, or raise scale to at least 300."),
+        (ops.MultiResolutionCrop, {"size": (9, 300), "scales": (256,)}, "Lower size, or raise scales to at least 300."),
         (ops.MultiResolutionCrop, {"size": 0}, "size=0 must be a whole number of pixels in 1..65535, or two of them"),
         (ops.MultiResolutionCrop, {"scales": ()}, r"must be a list of short sides in pixels.*: scales=\[256\]"),
         (ops.RandomResizedCrop, {"scale": (0.0, 0.5)}, "is no range within 0..1"),

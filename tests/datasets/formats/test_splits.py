@@ -159,3 +159,11 @@ def test_numbered_class_folders_sort_as_text(tmp_path: Path, lines: pytest.LogCa
     assert "numbered class folders are sorted as text, as in torchvision: label 2 is '10'" in record.getMessage()
     open_source(tmp_path / "b")
     assert "sorted as text" not in lines.records[-1].getMessage()
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_folder_without_splits_says_how_one_is_drawn(tmp_path: Path, split: str) -> None:
+    put(tmp_path, "cats/a.jpg", "dogs/b.jpg")
+    told = rf'holds no split {split!r}, nor any other. split="{split}", holdout=0.1 draws one.*folders train/ and val/'
+    with pytest.raises(ValueError, match=told):
+        open_source(tmp_path, split=split)

@@ -302,6 +302,15 @@ def test_a_missing_index_is_answered_with_what_to_do(out: Path) -> None:
         ShardSource(out)
 
 
+def test_a_missing_index_is_answered_where_the_set_is_named_by_a_relative_path(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out / "32/000001.idx").unlink()
+    monkeypatch.chdir(out.parent)
+    with pytest.raises(ValueError, match=f"{out.name}/32/000001.tar has no index: 000001.idx is not next to it"):
+        ShardSource(out.name)
+
+
 @pytest.mark.parametrize("part", ["manifest.json", "32/000000.idx"])
 def test_a_part_of_a_set_is_answered_with_its_folder(out: Path, part: str) -> None:
     with pytest.raises(ValueError, match=f"is a part of a data set of augpipe prepare. Give its folder: '{out}'"):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,16 @@ from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.compiled import background, cache, declared, folder
 from augpipe.gpu_ops.compiled.cache import KernelCache
 from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
-from tests.augpipe.loader.loader_sources import ROOT, run_python
+from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, ROOT, run_python
 
 USE = """
-import json, sys, warnings
+import json, logging, sys, warnings
 caught = []
+logged = logging.getLogger("augpipe")
+def take(record):
+    caught.extend([record.getMessage()] if record.getMessage().startswith("compiled kernels") else [])
+    return True
+logged.addFilter(take)
 warnings.simplefilter("always")
 warnings.showwarning = lambda message, *_: caught.append(str(message))
 import augpipe, augpipe.loader  # which takes all of it
@@ -38,6 +42,15 @@ recipe = augpipe.recipes.deep_image(16, (20, 40))
 loader = augpipe.Loader(source, recipe, batch_size=2, framework="numpy", dtype="float16")
 total = sum(float(batch.images.astype(np.float64).sum()) for batch in loader)
 """
+READ_ONLY = """
+import errno, os, tempfile
+def is_allowed(path, mode, allowed=os.access, **options):
+    return not mode & os.W_OK and allowed(path, mode)
+def refused(*_, dir=None, **options):
+    raise OSError(errno.EROFS, "Read-only file system", str(dir))
+os.access, tempfile.TemporaryFile = is_allowed, refused  # root may write everywhere
+"""
+NO_TEMPORARY = "tempfile.mkdtemp = refused\n"
 ORDER = "total = int(augpipe.sampling.epoch_order.sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9))\n"
 REPORT = """
 kernels = {name: kernel for name, (_, kernel, _) in declared._DECLARED.items() if kernel.signatures}
@@ -49,7 +62,7 @@ print(json.dumps(dict(total=total, hits=hits, misses=misses, messages=caught, ca
 
 def started(work: str, **environment: str) -> dict[str, Any]:
     """What a new interpreter reports of its kernels after `work`."""
-    ended = run_python(USE + work + REPORT, options=(), **environment)
+    ended = run_python(USE + work + REPORT, options=(), timeout_s=COMPILING_TIMEOUT_S, **environment)
     assert ended.returncode == 0, ended.stderr
     report: dict[str, Any] = json.loads(ended.stdout)
     return report
@@ -104,6 +117,73 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_does_no_harm(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
 
+def test_kernels_are_read_where_they_cannot_be_written(tmp_path: Path) -> None:
+    """As of an image that root has warmed, and another user starts, or with a root file system that is read only."""
+    first = started(ORDER, AUGPIPE_CACHE_DIR=str(tmp_path))
+    kept = files_in(tmp_path)
+    second = started(READ_ONLY + ORDER, AUGPIPE_CACHE_DIR=str(tmp_path))
+    assert sum(second["misses"].values()) == 0 and sum(second["hits"].values()) == sum(first["misses"].values())
+    assert second["messages"] == [] and second["total"] == first["total"] and files_in(tmp_path) == kept
+
+
+def test_what_is_missing_there_is_compiled_into_a_private_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    work = f"""
+import glob, stat
+(private,) = glob.glob({str(temporary)!r} + "/augpipe-*")
+assert stat.S_IMODE(os.stat(private).st_mode) == 0o700
+"""
+    report = started(READ_ONLY + ORDER + work, AUGPIPE_CACHE_DIR=str(tmp_path / "not there"), TMPDIR=str(temporary))
+    (message,) = report["messages"]
+    assert "cannot be kept" in message and "Read-only file system" in message
+    assert list(temporary.iterdir()) == []  # removed when the process ended
+
+
+def test_another_users_kernels_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are machine code: where we cannot write, a folder is read that root or this user alone can fill."""
+    monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
+    place = folder.cache_place(f"kernels-{kernels_digest(target_cpu())}")
+    place.mkdir()
+    ratio = ratio_kernel()
+    monkeypatch.setattr(cache, "kernels_folder", lambda: place)
+    assert ratio(1.0, 2.0) == 0.5
+    (file,) = place.glob("*.kernel")
+    (sig,) = ratio.signatures
+    find = KernelCache(ratio).find
+    other = os.geteuid() + 1
+
+    def owned_by(user: int, mode: int, of: Path) -> None:
+        real = os.stat
+
+        def stat(path: Any, *rest: Any, **options: Any) -> Any:
+            found = real(path, *rest, **options)
+            if Path(path) != of:
+                return found
+            return os.stat_result((found.st_mode & ~0o777 | mode, *found[1:4], user, *found[5:]))
+
+        monkeypatch.setattr(os, "stat", stat)
+
+    assert find(sig) == (file, "here")
+    monkeypatch.setattr(folder, "_may_write", lambda path: False)
+    for user, mode, is_found in (
+        (os.geteuid(), 0o755, True),
+        (0, 0o755, True),
+        (other, 0o755, False),
+        (0, 0o775, False),
+        (0, 0o757, False),
+    ):
+        for of in (place, file):
+            with monkeypatch.context() as patched:
+                monkeypatch = patched
+                owned_by(user, mode, of)
+                assert (find(sig) is not None) == is_found, (user, mode, of)
+    assert f"compiled kernels in {place} are not used" in caplog.text
+    assert str(other) in caplog.text and "can be written by others" in caplog.text
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -112,7 +192,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     assert len(report["messages"]) == 1 and "Permission denied" in report["messages"][0]
 
 
-def test_no_home_folder_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_home_folder_does_no_harm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def no_home(*_: Any) -> Path:
         raise RuntimeError("Could not determine home directory.")  # as for a user id that no account has
 
@@ -120,16 +200,18 @@ def test_no_home_folder_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     monkeypatch.setattr(Path, "expanduser", no_home)
-    with pytest.warns(RuntimeWarning, match="Set AUGPIPE_CACHE_DIR to a folder that can be written") as told:
+    for _ in range(2):
         assert cache_folder("kernels") is None
-    assert len(told) == 1
+    (message,) = caplog.messages
+    assert "Set AUGPIPE_CACHE_DIR to a folder that can be written" in message
 
 
-def test_a_folder_that_can_be_written_brings_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_can_be_written_brings_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        made = cache_folder("kernels")
+    made = cache_folder("kernels")
+    assert not caplog.messages
     assert made is not None and made.parent == tmp_path
     assert list(made.iterdir()) == []  # the trial left nothing
 
@@ -185,6 +267,7 @@ def test_kernels_are_plain_python_where_numba_is_told_so() -> None:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for kernels, in this process alone."""
     monkeypatch.setattr(cache, "kernels_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "readable_folders", lambda: [tmp_path])
     monkeypatch.setattr(background, "kernels_folder", lambda: tmp_path)
     return tmp_path
 
@@ -200,6 +283,7 @@ def ratio_kernel() -> Any:
 
 def test_kernels_compile_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "kernels_folder", lambda: None)
+    monkeypatch.setattr(cache, "readable_folders", list)
     ratio = ratio_kernel()
     assert ratio(1.0, 0.0) == float("inf")  # as IEEE 754 has it
     assert ratio.stats.cache_path is None
@@ -343,7 +427,7 @@ print(sorted(name for name, types in called.items() if not types))
 
 def test_what_is_declared_is_what_is_called() -> None:
     """After `warm` nothing that people do waits for a compiler: kernels are called with the types that they declare."""
-    ended = run_python(CALLED, options=())
+    ended = run_python(CALLED, options=(), timeout_s=COMPILING_TIMEOUT_S)
     assert ended.returncode == 0, ended.stderr
     with_others, not_called = ended.stdout.splitlines()[-2:]
     assert with_others == "[]"

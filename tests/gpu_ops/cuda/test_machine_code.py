@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 from augpipe.gpu_ops.codec.cuda import launch as codec_launch
+from augpipe.gpu_ops.compiled import folder as places
 from augpipe.gpu_ops.cuda import machine_code
 from augpipe.gpu_ops.cuda.machine_code import Kernel, MachineCode, Source
 from augpipe.gpu_ops.image.cuda import ptx
@@ -215,21 +217,33 @@ def test_ranks_at_once_all_get_a_whole_kernel(built: list[Any], folder: Path) ->
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(
-    built: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a file").write_text("in the way")
     monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path / "a file" / "below"))
-    with pytest.warns(RuntimeWarning, match="compiled kernels cannot be kept in"):
-        assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    assert "compiled kernels cannot be kept in" in caplog.text
 
 
-def test_a_full_disk_does_no_harm(built: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_read(
+    built: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    monkeypatch.setattr(places, "_may_write", lambda path: False)
+    monkeypatch.setattr(machine_code, "cache_folder", lambda name: pytest.fail("nothing is to be written"))
+    assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    assert not caplog.messages
+
+
+def test_a_full_disk_does_no_harm(
+    built: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def full(path: Path, data: bytes) -> int:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.warns(RuntimeWarning, match="the kernel pack-.* cannot be kept in .*No space left"):
-        assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    assert machine_code.machine_code(PACK, H100).entry == "kernel1"
+    assert re.search("the kernel pack-.* cannot be kept in .*No space left", caplog.text)
     assert list(folder.glob("*/*")) == []
 
 

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 from augpipe import recipes
 from augpipe.cli.app import app
 from augpipe.trainer.evaluation import Comparison, evaluate_runs
+from augpipe.trainer.evaluation.trained_run import open_run
 from augpipe.trainer.loop import run
+from augpipe.trainer.loop.world import open_world
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
 from tests.distributed.train_runs import config, write_photos
 
@@ -165,6 +167,8 @@ def test_a_recipe_that_was_edited_since_is_not_taken(
     np.testing.assert_array_equal(after.log_probs, before.log_probs)
     assert "mine.toml was changed since" in caplog.text and "--recipe" in caplog.text
     recipes.evaluation(16, 24).dump(tmp_path / "shown.toml")
+    with open_world("cpu", 60.0) as world:  # a name, too, at the size that the run was trained at
+        assert open_run(tmp_path / "run", world, "evaluation").recipe == recipes.evaluation(16)
     asked = evaluate_runs(tmp_path / "run", recipe=tmp_path / "shown.toml")
     assert not np.array_equal(asked.log_probs, before.log_probs)
 

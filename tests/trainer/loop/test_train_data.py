@@ -131,6 +131,16 @@ def test_a_recipe_that_is_not_there_is_named_with_the_folder_that_was_looked_in(
         evaluation_recipe(DataConfig.model_validate({"source": "photos", field: "mine.toml"}))
 
 
+def test_a_recipe_for_evaluation_goes_by_a_name_too() -> None:
+    """As everywhere; at the size of the images that are trained on."""
+    named = DataConfig(source="photos", size=96, scales=(128,), eval_recipe="evaluation")
+    assert evaluation_recipe(named) == recipes.evaluation(96)
+    with pytest.raises(ValueError, match=r"data\.eval_recipe: there is no recipe 'evalution'. Did you mean evaluation"):
+        evaluation_recipe(DataConfig(source="photos", eval_recipe="evalution"))
+    with pytest.raises(ValueError, match=r"data\.eval_recipe='none' must make one picture of a fixed size"):
+        evaluation_recipe(DataConfig(source="photos", eval_recipe="none"))
+
+
 def test_a_recipe_of_several_views_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "views.toml"
     Recipe(views=(View(ops=(CenterCrop(size=8),), count=2),)).dump(path)

@@ -88,8 +88,8 @@ def test_a_size_that_no_scale_has_room_for(capsys: pytest.CaptureFixture[str], m
         training_recipe(DataConfig(source="photos", size=300))
     assert end_after(caught.value) == EXIT_USAGE
     assert capsys.readouterr().err == (
-        "augpipe (rank 1): size=300 is larger than scale=256: a crop cannot exceed the resized image. "
-        "Lower size, or raise scale to at least 300.\n"
+        "augpipe (rank 1): size=300 is larger than 256, the smallest of scales=[256, 512]: a crop cannot exceed the "
+        "resized image. Lower size, or raise scales to at least 300.\n"
     )
 
 
