@@ -21,8 +21,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from unittest.mock import patch
 
+from tests.child_path import child_path
+
 ROOT = Path(__file__).resolve().parents[2]
-ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": child_path()}
 """The server's environment: a process is forked best while it has one thread."""
 
 

@@ -14,7 +14,8 @@ from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
-from tests.distributed.forked_python import ROOT, server
+from tests.child_path import child_path
+from tests.distributed.forked_python import server
 
 NUM = 160
 """Images: five shards."""
@@ -33,7 +34,7 @@ def command(source: Path, out: Path, *options: str) -> Iterator["subprocess.Pope
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": child_path()},
         start_new_session=True,
     )
     try:

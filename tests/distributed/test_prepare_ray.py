@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.child_path import child_path
 from tests.datasets.prepare.prepare_sources import tree
-from tests.distributed.prepare_runs import ROOT, TIMEOUT_S, below, command, command_line, finish, wait_until
+from tests.distributed.prepare_runs import TIMEOUT_S, below, command, command_line, finish, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +65,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             [sys.executable, "-m", "ray.scripts.scripts", *start.split()],
             stdout=log_file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": child_path()},
         )
     try:
         log: list[str] = []
@@ -101,7 +102,7 @@ def test_a_cluster_that_nobody_runs_is_told_at_once_and_nothing_is_begun(photos:
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": child_path()},
     )
     assert ended.returncode == 2
     assert "the Ray cluster at 127.0.0.1:1 cannot be reached (Connection refused). Check the address" in ended.stderr

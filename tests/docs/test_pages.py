@@ -18,6 +18,7 @@ import typer.main
 
 from augpipe.cli.app import app
 from augpipe.datasets.synthetic.generate import generate
+from tests.child_path import child_path
 from tests.docs.blocks import ROOT, Block, blocks_of, code_spans, commands, page_names
 from tests.docs.pages import PAGES, Page, photos
 
@@ -41,7 +42,7 @@ def reader() -> Iterator["subprocess.Popen[str]"]:
     outer = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
     environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": child_path(),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",  # a process is forked best while it has one thread
     }

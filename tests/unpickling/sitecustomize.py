@@ -11,8 +11,6 @@ TESTS = Path(__file__).resolve().parents[1]
 
 ALLOWED = {
     "/gpu_ops/compiled/cache.py": "our own kernel cache, a folder that only its owner can write, or the package's",
-    "/numba/core/caching.py": "numba's cache, a folder that only its owner can write",
-    "/numba/cuda/core/caching.py": "the same",
     "/datasets/prepare/local_worker.py": "a pipe from the process that started this one",
     "/datasets/prepare/local_engine.py": "a pipe from a process that this one started",
     f"{Path(os.__file__).parent.as_posix()}/multiprocessing/": "the same, of Python's own",
@@ -22,7 +20,12 @@ ALLOWED = {
     f"{TESTS.as_posix()}/": "copies that a test makes",
 }
 """Parts of the paths of code that unpickles, with the reason."""
-PASSED_OVER = ("/site-packages/torch/serialization.py", "/site-packages/torch/distributed/checkpoint/")
+PASSED_OVER = (
+    "/site-packages/torch/serialization.py",
+    "/site-packages/torch/distributed/checkpoint/",
+    "/site-packages/torch/distributed/distributed_c10d.py",
+    "/site-packages/torch/distributed/c10d_logger.py",
+)
 """What asks torch to run a pickle is looked at, not torch."""
 
 

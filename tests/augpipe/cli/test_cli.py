@@ -21,6 +21,7 @@ from augpipe.cli import common
 from augpipe.cli.app import app
 from augpipe.cli.exit_codes import explain
 from augpipe.recipes import names
+from tests.child_path import child_path
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--size", "32", "--scale", "40"]
@@ -80,7 +81,7 @@ def fail(*arguments: str) -> tuple[int, str]:
 def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -m augpipe` with its output in pipes."""
     command = [sys.executable, "-m", "augpipe", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": child_path()}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
 
 
@@ -257,7 +258,7 @@ def test_as_a_module_in_pipes() -> None:
 
 def test_help_loads_no_drawing_no_measuring_no_datasets_no_torch() -> None:
     code = "import augpipe.cli.app, json, sys; print(json.dumps(sorted(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": child_path()}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
     modules = set(json.loads(ended.stdout))
     assert "augpipe.cli.preview" in modules
@@ -276,7 +277,7 @@ def test_interrupted_it_ends_at_once(folder: Path) -> None:
         "main()"
     )
     command = [sys.executable, "-c", code]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": child_path()}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from augpipe.cli.exit_codes import Group
+from tests.child_path import child_path
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,7 +39,7 @@ def interrupted(folder: Path, *arguments: str, first: Path = ROOT) -> tuple[int,
 
     Its modules are looked for in `first`, then in the project.
     """
-    environment = {**os.environ, "PYTHONPATH": f"{first}{os.pathsep}{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": child_path(first)}
     with subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -86,7 +87,7 @@ def test_it_may_come_while_modules_are_loading(arguments: str, module: str, tmp_
 def test_nothing_that_takes_long_is_loaded_before_an_interrupt_is_expected() -> None:
     code = "import augpipe.__main__, augpipe.trainer, sys; print(sorted(sys.modules))"
     command = [sys.executable, "-c", code]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": child_path()}
     modules = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
     assert "'augpipe.trainer'" in modules
     assert not [name for name in ("numpy", "numba", "pydantic", "typer", "torch") if f"'{name}'" in modules]

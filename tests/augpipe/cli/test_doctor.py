@@ -37,6 +37,7 @@ from augpipe.doctor.system import cores, kernel_cache, memory, processor
 from augpipe.gpu_ops.compiled import cache
 from augpipe.gpu_ops.compiled.declared import overloads
 from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE
+from tests.child_path import child_path
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU = Gpu(name="NVIDIA H200", capability=(9, 0), total_bytes=150 * 10**9, free_bytes=149 * 10**9)
@@ -464,7 +465,7 @@ def test_the_exit_code_is_that_of_what_is_needed(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow  # a process that imports torch
 def test_the_real_command_prints_json_that_parses() -> None:
     command = [sys.executable, "-m", "augpipe", "doctor", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": child_path()}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
@@ -481,5 +482,5 @@ def test_the_real_command_prints_json_that_parses() -> None:
 
 def test_a_trial_kernel_runs_in_the_simulator() -> None:
     code = "from augpipe.doctor.gpu_queries import launch_kernel; launch_kernel()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_ENABLE_CUDASIM": "1"}
+    environment = {**os.environ, "PYTHONPATH": child_path(), "NUMBA_ENABLE_CUDASIM": "1"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)

@@ -35,6 +35,7 @@ from augpipe.trainer import butterfly_hook, codec, model, strategy
 from augpipe.trainer.config import RunConfig, make_config
 from augpipe.validation.models import FieldError
 from augpipe.validation.suggest import OTHER_NAMES
+from tests.child_path import child_path
 from tests.messages import note
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -683,7 +684,7 @@ def test_calls_that_need_a_gpu(row: tuple[Any, ...], home: Path) -> None:
 
 @pytest.mark.parametrize("row", IN_A_PROCESS, ids=ids(IN_A_PROCESS))
 def test_commands_in_a_process_of_their_own(row: tuple[str, str], home: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": child_path(), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *row[0].split()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -19,6 +19,7 @@ from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import plan
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import CONTINUOUS, PAPER, ROOT, SEVERAL_VIEWS
+from tests.child_path import child_path
 
 pytestmark = pytest.mark.gpu
 
@@ -189,7 +190,7 @@ except KernelError as error:
     print(error)
 """
     command = [sys.executable, "-c", code]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": child_path()}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     for part in ("illegal memory access", "'deep_image', sample ids 41, 42.", "CUDA_LAUNCH_BLOCKING=1"):
         assert part in ended.stdout, ended.stdout + ended.stderr

@@ -16,7 +16,7 @@ from augpipe import SampleError
 from augpipe.cli.app import app
 from augpipe.trainer.evaluation import Views, evaluate_runs, partial, predict
 from augpipe.trainer.loop import Result
-from tests.distributed.prepare_runs import ROOT
+from tests.child_path import child_path
 
 NUM = 21
 DENSE = Views(scales=(18, 25), dense=True)
@@ -132,7 +132,7 @@ def test_ranks_share_the_images(trained: tuple[Path, Result], damaged: Path, tmp
         capture_output=True,
         text=True,
         timeout=200,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": child_path(), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("top-1") == 1

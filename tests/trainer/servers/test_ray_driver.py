@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from augpipe.trainer.config import to_toml
-from tests.distributed.prepare_runs import ROOT, below
+from tests.child_path import child_path
+from tests.distributed.prepare_runs import below
 from tests.distributed.train_runs import write_photos
 from tests.trainer.servers.ray_runs import command_line, servers_config
 
@@ -39,7 +40,7 @@ def test_nothing_of_it_is_left(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "augpipe", "train", str(tmp_path / "run.toml")],
             stderr=said,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": child_path()},
         )
     started: list[int] = []
     try:

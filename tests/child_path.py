@@ -1,0 +1,12 @@
+"""Where Python processes that tests start find modules: the audit of unpickling first, then the checkout."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+AUDIT = ROOT / "tests/unpickling"
+
+
+def child_path(*first: Path) -> str:
+    """PYTHONPATH for a process that is to import from the checkout, behind `first`."""
+    return os.pathsep.join(map(str, [AUDIT, *first, ROOT]))
