@@ -2,16 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from augpipe.sources.combined import (
-    Concat,
-    Subset,
-)
+from augpipe.sources.combined import Concat, Subset, hold_out
 from augpipe.validation.suggest import missing
 
-__all__ = [
-    "Concat",
-    "Subset",
-]
+__all__ = ["Concat", "Subset", "hold_out"]
 
 _PATH = 'the path itself: Loader("photos/", recipe, batch_size=64), or augpipe.datasets.open.open_source("photos/")'
 _ANSWERS = {

@@ -32,7 +32,7 @@ from augpipe.validation.plural import count
 HOLDOUT_EPOCH = 2**32 - 1
 """The epoch whose order holds samples out: the last there could be."""
 
-__all__ = ["Concat", "Subset"]
+__all__ = ["Concat", "Subset", "hold_out"]
 
 
 class Subset:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from augpipe import Loader, Recipe, Schedule, recipes
+from augpipe import Loader, Recipe, Schedule, recipes, sources
 from augpipe.datasets.open import open_source
 from augpipe.native.workers import num_usable_cores
 from augpipe.ops import Normalize
 from augpipe.recipes.names import RECIPE_NAMES, load_recipe
-from augpipe.sources import Subset, combined
+from augpipe.sources import Subset
 from augpipe.sources.protocol import Ints, Source, labels_of, require_classes
 from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.sampler import training_sampler
@@ -233,7 +233,7 @@ def hold_out(source: Source, fraction: float, seed: int) -> tuple[Subset, Subset
             f"data.eval_fraction={fraction:g} of {count(total, 'photograph')} is {num}: both training and "
             "evaluation need some."
         )
-    rest, held = combined.hold_out(source, fraction, seed)
+    rest, held = sources.hold_out(source, fraction, seed)
     _warn_of_untrained(source, fraction, trained=rest.ids, held=held.ids)
     return rest, held
 
