@@ -171,10 +171,9 @@ class Op(Checked):
     def changes(self, drawn: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         """(n,): whether anything was drawn that changes an image."""
         parts = [drawn[draw.name] != draw.neutral for draw in self.draws if draw.neutral is not None]
-        if len(parts) == 1 and parts[0].ndim == 1:
-            changed: npt.NDArray[np.bool_] = parts[0]
-        else:
-            changed = np.logical_or.reduce([part.reshape(len(part), -1).any(axis=1) for part in parts])
+        changed: npt.NDArray[np.bool_] = parts[0].any(axis=tuple(range(1, parts[0].ndim)))
+        for part in parts[1:]:
+            changed = changed | part.any(axis=tuple(range(1, part.ndim)))
         return changed
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

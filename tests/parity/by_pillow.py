@@ -52,7 +52,7 @@ def expected_levels(op: ops.Op, image: np.ndarray, drawn: Any) -> np.ndarray:
     if type(op) in ROWS and type(op) is not ops.Contrast:  # which Pillow does not have; levels are rounded down
         expected = Expected(*image.shape[:2])
         ROWS[type(op)](expected, op, drawn)
-        return np.clip(255 * expected.finished(image.astype(np.float64)) + 1e-6, 0, 255).astype(np.uint8)
+        return np.clip(expected.finished(image.astype(np.float64)) + 1e-6, 0, 255).astype(np.uint8)
     picture = Image.fromarray(image)
     if isinstance(op, ops.Contrast):  # about the mean
         return np.asarray(ImageEnhance.Contrast(picture).enhance(float(drawn["factor"])))

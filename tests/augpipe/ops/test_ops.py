@@ -315,6 +315,13 @@ def test_the_probability_does_not_change_the_values(kind: type[ops.Op]) -> None:
         assert not happened[~changed(kind(p=0.5))].any()
 
 
+@pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)
+def test_an_op_within_others_may_be_applied_to_no_image(kind: type[ops.Op]) -> None:
+    if not kind.is_crop:
+        group = ops.OneOf(ops=(ops.Flip(alternate=False), kind()), weights=(1.0, 0.0))
+        assert not plan(Recipe(ops=(group,)), range(3), sizes=[SIZE] * 3).rows["drawn"]["one_of"]["applied"][:, 1].any()
+
+
 def test_never_and_always_are_exact() -> None:
     """Whatever the word: 0 is never, 1 is always, and a half is the lower half of the words."""
     words = RandomWords(np.array([[0], [2**31 - 1], [2**31], [2**32 - 1]], np.uint32))
