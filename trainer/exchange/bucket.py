@@ -1,6 +1,6 @@
 """One bucket's exchange on one rank: its values, its messages, and the arithmetic between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class BucketExchange:
 
     `pack_reduce` and `reduce` turn this rank's values into the mean over ranks in the slice that it owns; `pack_gather`
     and `unpack_gather` bring the other owners' slices in. Every rank, the owner too, ends with the decoded values. None
-    of them makes the host wait for a GPU: what they find stays in the values' memory until `read_controls`.
+    of them makes the host wait for a GPU: what they find stays in the values' memory until `take_controls`.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class BucketExchange:
         with_norm: bool,
         fed_back: Sequence[Phase],
         meter: Meter,
+        totals: "Totals | None" = None,
     ) -> None:
         self._cuts = cuts
         self.values = values
@@ -93,6 +94,7 @@ class BucketExchange:
         self._rows = {phase: list(rows) for phase, rows in zip(PHASES, self.controls, strict=True)}
         self._their_controls = [self._their_messages[other][-width:] for other in self.others]
         self._my_controls = [message[-width:] for message in self._my_messages]
+        self._totals = totals
         self._square: float | Tensor = 0.0
         """Sum of squares of the own slice."""
         self.flags = [False] * num_flags
@@ -100,11 +102,10 @@ class BucketExchange:
         self.non_finite = 0
         """Values that were not finite, over all ranks, before averaging; once read, as all that follow."""
         self.gathered_non_finite = 0
-        """Values that were not finite in what the owners sent back, over all slices."""
-        self.own_square_sum = 0.0
-        """Sum of squares of the slice that this rank owns, before it is sent back."""
+        """Values that were not finite in what the owners sent back, over all slices; with totals of means also those of
+        the buckets before it."""
         self.square_sums = [0.0] * self._world_size
-        """That of each owner's slice as it was sent back."""
+        """Sum of squares of each owner's slice as it was sent back; with totals as above."""
         self.reduced = Mark()
         """The end of the last reduction that began."""
         self.done = Mark()
@@ -126,6 +127,11 @@ class BucketExchange:
     def is_encoded(self) -> bool:
         """Whether a codec stands between the values and the payloads."""
         return isinstance(self._wire, CodecWire)
+
+    @property
+    def owners_totals(self) -> Tensor:
+        """(world_size, 2) int64 on the device: what each owner sent back with its slice, in the words of `Totals`."""
+        return self.controls[1].view(torch.int64)[:, :2]
 
     @property
     def own_values(self) -> Tensor:
@@ -200,7 +206,8 @@ class BucketExchange:
         self._wire.mean(self._my_payloads, own)
         if self._with_norm:
             self._square = square_sum(own)
-            ControlData.set_value(self._rows["reduce"][-1], self._square)
+        if self._totals is not None and self._totals.phase == "reduce":
+            self._totals.add(self.number, count_non_finite(own), self._square)
 
     def pack_gather(self) -> None:
         """Encode the own slice into `mine`, once for each other rank, and decode it in place."""
@@ -213,7 +220,10 @@ class BucketExchange:
             self._wire.decode([payload], [own])
             if self._with_norm:  # of what is applied, not of what was meant
                 self._square = square_sum(own)
-        self._my_controls[0].copy_(self._own_control("gather", count, self._square, []))
+        square: float | Tensor = self._square
+        if self._totals is not None and self._totals.phase == "gather":
+            count, square = self._totals.add(self.number, count, square)
+        self._my_controls[0].copy_(self._own_control("gather", count, square, []))
         self._my_messages[1:].copy_(self._my_messages[0])
         for _ in self.others:
             self._count("gather", self._rank)
@@ -232,7 +242,7 @@ class BucketExchange:
         (to_owners, from_owners), squares, flags, _ = self._control.unpack(controls)
         self.flags = [any(of_ranks) for of_ranks in zip(*flags[0], strict=True)]
         self.non_finite, self.gathered_non_finite = sum(to_owners), sum(from_owners)
-        self.their_told, self.own_square_sum = squares[0][:-1], squares[0][-1]
+        self.their_told = squares[0][:-1]
         self.square_sums = squares[1]
 
 
@@ -240,16 +250,41 @@ def _of_tag(tag: int) -> str:
     return f"{PHASES[tag & 1]} {tag >> 32} of bucket {(tag & 0xFFFFFFFF) >> 1}"
 
 
-def read_controls(buckets: Sequence[BucketExchange], check: Callable[[], None]) -> None:
-    """Bring what exchanges found to the host, for all buckets by one copy: the only place where it waits for a GPU.
+class Totals:
+    """What a rank's own slices hold, added up over the buckets of a step in the order of their numbers, on the device.
 
-    `check` raises where an exchange has failed meanwhile: what was copied is then of no use.
+    Only the owner adds: others who would add the same numbers on another processor could get other last bits.
     """
-    copied = torch.cat([bucket.controls.view(-1) for bucket in buckets]).cpu()
-    check()
-    of_bucket = torch.split(copied, [bucket.controls.numel() for bucket in buckets])
-    for bucket, controls in zip(buckets, of_bucket, strict=True):
-        bucket.take_controls(controls.view(bucket.controls.shape))
+
+    def __init__(self, device: torch.device, phase: Phase) -> None:
+        self.phase = phase
+        """When a bucket's own slice is added: reduced, or as it is sent back."""
+        self.words = torch.zeros(2, dtype=torch.int64, device=device)
+        """(2,) how many values are not finite, and the bits of the float64 sum of squares."""
+        self._count, self._square = self.words[0], self.words[1:].view(torch.float64)[0]
+
+    def add(self, number: int, count: Count, square: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Add the own slice of a bucket; returns what there is up to it."""
+        if number == 0:
+            self.words.zero_()
+        self._count.add_(count)
+        self._square.add_(square)
+        return self._count, self._square
+
+
+def controls_of(buckets: Sequence[BucketExchange], *more: Tensor) -> Tensor:
+    """(n,) uint8 on the device: what exchanges have found, for `take_controls`, and the bytes of `more` after it."""
+    of_buckets = [bucket.controls.view(-1) for bucket in buckets]
+    return torch.cat([*of_buckets, *(one.reshape(-1).view(torch.uint8) for one in more)])
+
+
+def take_controls(buckets: Sequence[BucketExchange], copied: Tensor) -> Tensor:
+    """Set what is known "once read" of all buckets, from a copy of `controls_of` on the CPU; returns what is left."""
+    for bucket in buckets:
+        num = bucket.controls.numel()
+        bucket.take_controls(copied[:num].view(bucket.controls.shape))
+        copied = copied[num:]
+    return copied
 
 
 def square_sum(values: Tensor) -> Tensor:

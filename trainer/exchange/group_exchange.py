@@ -12,7 +12,7 @@ from torch.distributed import ProcessGroup
 
 from augpipe.trainer.codecs.base_codec import Codec
 from augpipe.trainer.codecs.error_feedback import ErrorFeedback
-from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
+from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey, Totals
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
 from augpipe.trainer.exchange.meter import Meter
@@ -53,6 +53,8 @@ class GroupExchange:
         self._issuer = issuer
         self._cuts: dict[Phase, dict[int, tuple[int, ...]]] = {"reduce": {}, "gather": {}}
         """The cuts of the buckets that have residuals in a phase."""
+        self.totals: Totals | None = None
+        """Of the buckets that were made to be added up."""
 
     def start(self, handler: BucketHandler) -> ExchangeThreads:
         """The threads; they end with `close`."""
@@ -72,14 +74,20 @@ class GroupExchange:
         label: str,
         gathers: Literal["gradients", "weights"] = "gradients",
         num_flags: int = 0,
+        adds_up: bool = False,
     ) -> BucketExchange:
-        """A bucket of parameters of a dtype; updates (of weights) that are encoded always have error feedback."""
+        """A bucket of parameters of a dtype; updates (of weights) that are encoded always have error feedback.
+
+        With `adds_up` its means are added to the `totals`, by the schedule from bucket 0 on.
+        """
         raw = exempt or self._codec.name == "fp32"
         wire: Wire = RawWire(dtype, values.dtype) if raw else CodecWire(self.feedback)
         phases: list[Phase] = [] if raw else ["reduce"] * self._error_feedback
         phases += ["gather"] if not raw and (self._error_feedback or gathers == "weights") else []
         for phase in phases:
             self._cuts[phase][number] = cuts
+        if adds_up and self.totals is None:
+            self.totals = Totals(self.device, "gather" if gathers == "gradients" else "reduce")
         return BucketExchange(
             values,
             cuts,
@@ -92,22 +100,25 @@ class GroupExchange:
             with_norm=self._with_norm,
             fed_back=phases,
             meter=self.meter,
+            totals=self.totals if adds_up else None,
         )
 
-    def agree(self, first: float, second: float) -> tuple[list[float], list[float]]:
-        """Every rank's two numbers, in the order of ranks: sums of them come out the same everywhere."""
-        mine = torch.tensor([first, second], dtype=torch.float64, device=self.device)
+    def gather_totals(self) -> Tensor:
+        """(world_size, 2) int64: the words of every rank's `totals`, in the order of ranks, on the device.
+
+        On a GPU the current stream waits for them, and the host does not.
+        """
+        assert self.totals is not None
+        mine = self.totals.words
+        everyones = mine.new_empty((self.world_size, len(mine)))
         self.meter.add("control", (self.world_size - 1) * mine.nbytes)
+        what = "gradient norms of the other ranks"
 
-        def collective(group: ProcessGroup) -> list[list[float]]:
-            everyones = [torch.empty_like(mine) for _ in range(self.world_size)]
-            work = dist.all_gather(everyones, mine, group=group, async_op=True)
-            self.threads.finish("gradient norms of the other ranks", work)
-            pairs: list[list[float]] = torch.stack(everyones).tolist()
-            return pairs
+        def collective(group: ProcessGroup) -> None:
+            self.threads.finish(what, dist.all_gather(list(everyones), mine, group=group, async_op=True))
 
-        pairs = self.threads.call("gradient norms of the other ranks", collective)
-        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        self.threads.call(what, collective)
+        return everyones
 
     def gather_bytes(self, what: str, mine: Tensor) -> list[Tensor]:
         """Every rank's (num_bytes,) uint8 on the CPU; `what` names it in messages."""

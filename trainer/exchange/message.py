@@ -171,16 +171,11 @@ class ControlData:
         """(num_bytes,) uint8, new or `out`; on a GPU nothing waits for it. No flags are left as they are."""
         packed = torch.zeros(self.num_bytes, dtype=torch.uint8) if out is None else out
         packed[:8].view(torch.int64).fill_(count)
-        self.set_value(packed, value)
+        packed[8:16].view(torch.float64).fill_(value)
         packed[16:24].view(torch.int64).fill_(tag)
         if flags:
             packed[self.FIXED_BYTES :].copy_(torch.from_numpy(np.packbits(flags)), non_blocking=True)
         return packed
-
-    @staticmethod
-    def set_value(packed: Tensor, value: float | Tensor) -> None:
-        """Change the value alone."""
-        packed[8:16].view(torch.float64).fill_(value)
 
     def unpack(self, packed: Tensor) -> tuple[Any, Any, Any, Any]:
         """The inverse of `pack`, on the CPU: count, value, flags, tag; lists where it has several rows."""

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from augpipe.trainer.exchange.bucket import BucketExchange, read_controls
+from augpipe.trainer.exchange.bucket import BucketExchange, controls_of, take_controls
 from augpipe.trainer.exchange.deadlines import JOIN_S
 from augpipe.trainer.exchange.exchange_errors import SyncError, not_answered
 from augpipe.trainer.exchange.issuer import Issuer, current_stream, on_own_stream
@@ -164,12 +165,19 @@ class ExchangeThreads:
     def call(self, what: str, collective: Callable[[ProcessGroup], Any]) -> Any:
         """What a collective returns that the issuing thread runs, and waits for, in its place in the list.
 
-        `what` names it in messages. Nothing that has begun may need something that begins later.
+        `what` names it in messages. Nothing that has begun may need something that begins later. On a GPU the current
+        stream waits for what the collective does, and memory that it uses is to be kept until then.
         """
+        return self._end_call(self._begin_call(what, collective))
+
+    def _begin_call(self, what: str, collective: Callable[[ProcessGroup], Any]) -> _Task:
         task = _Task(what, None, lambda: collective(self._group), (), packed=self._begun())
         self._enter(task)
         self._issuer.put(partial(self._advance, self._issuing, task))
-        self._wait(task.issued)
+        return task
+
+    def _end_call(self, task: _Task) -> Any:
+        self._wait_for(task.issued)
         self._forget(task)
         return task.result
 
@@ -221,11 +229,20 @@ class ExchangeThreads:
             torch.cuda.current_stream(self._device).synchronize()
         self.check()
 
-    def read_controls(self, buckets: Sequence[BucketExchange]) -> None:
-        """What the exchanges found, once they are waited for; what the host waits for a GPU counts as any wait does."""
+    def read(self, numbers: Tensor) -> Tensor:
+        """A copy on the CPU: where the host waits for a GPU, which counts as any wait does.
+
+        Raises what has failed meanwhile: the copy is then of no use.
+        """
         start = time.perf_counter()
-        read_controls(buckets, self.check)
+        copied = numbers.cpu()
         self._exposed_s += time.perf_counter() - start
+        self.check()
+        return copied
+
+    def read_controls(self, buckets: Sequence[BucketExchange]) -> None:
+        """What the exchanges found, once they are waited for."""
+        take_controls(buckets, self.read(controls_of(buckets)))
 
     def take_exposed_s(self) -> float:
         """Seconds that were waited since this was last asked."""

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from augpipe.trainer.exchange.message import count_non_finite
 from augpipe.trainer.exchange.meter import Meter
+from augpipe.trainer.strategies.collected import Collected
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import full_state, load_full_state
 from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, is_scaled, scale_lr
@@ -37,21 +38,36 @@ class Alone:
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Decide, unscale, clip, update, drop the gradients: they are whole on this rank, so as in any trainer."""
-        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+        collected = self.collect(is_scaled(scaler))
+        found = collected.take(collected.numbers.cpu())
+        return self.update(self._scaler.decide(scaler, found, self._clip_norm))
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """Look at the gradients: they are finite where their norm is, and counted only where it is not."""
         gradients = [_numbers(parameter.grad) for parameter in self._names if parameter.grad is not None]
         self._norm_like = nn.utils.get_total_norm(gradients)
-        norm = self._read(self._norm_like)
-        non_finite = 0 if math.isfinite(norm) else int(sum(count_non_finite(one) for one in gradients))
-        # the root of a square is the number itself, to the last bit
-        square_sum = 0.0 if self._clip_norm is None else norm * norm
-        return Found(square_sum=square_sum, num_bad=non_finite, non_finite=non_finite)
+        norm = self._norm_like.double().view(1)
 
-    def _read(self, norm: Tensor) -> float:
-        """Bring the gradients' norm to the host: where a step waits for a GPU."""
-        return float(norm)
+        def take(copied: Tensor) -> Found:
+            found, *told = copied.view(torch.float64).tolist()
+            self._heard(told)
+            non_finite = 0 if math.isfinite(found) else int(sum(count_non_finite(one) for one in gradients))
+            # the root of a square is the number itself, to the last bit
+            square_sum = 0.0 if self._clip_norm is None else found * found
+            return Found(square_sum=square_sum, num_bad=non_finite, non_finite=non_finite)
+
+        def totals() -> Tensor:
+            square = torch.zeros_like(norm) if self._clip_norm is None else norm.square()
+            return torch.stack([(~norm.isfinite()).long(), square.view(torch.int64)], 1)
+
+        return Collected(numbers=self._told(norm).view(torch.uint8), take=take, totals=totals)
+
+    def _told(self, norm: Tensor) -> Tensor:
+        """(1 + n,) float64 on the device: the gradients' norm, and what others tell of their step."""
+        return norm
+
+    def _heard(self, told: list[float]) -> None:
+        """Look at the latter; alone there is nothing."""
 
     def update(self, decision: Decision) -> StepReport:
         """Unscale, clip, update, drop the gradients."""

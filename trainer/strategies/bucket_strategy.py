@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from augpipe.trainer.exchange.bucket import BucketExchange
+from augpipe.trainer.exchange.bucket import BucketExchange, take_controls
 from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
 from augpipe.trainer.strategies.agreement import Agreement
@@ -153,15 +153,17 @@ class BucketStrategy:
                     f"convert the model (.to, .cuda, .half, channels_last) before."
                 )
 
-    def _read_controls(self) -> None:
-        """Learn what the exchanges have found, once they are waited for.
+    def _take_controls(self, copied: Tensor) -> Tensor:
+        """Learn what the exchanges have found from a copy of `controls_of` on the CPU; returns what is left of it.
 
         Raises:
-            SyncError: another rank's optimizer has other options than this one's.
+            SyncError: an exchange has failed meanwhile, or another rank's optimizer has other options than this one's.
         """
-        self._threads.read_controls(self._buckets)
+        self._threads.check()
+        left = take_controls(self._buckets, copied)
         for bucket in self._buckets:
             self._agreement.compare(bucket.told, bucket.their_told, bucket.others)
+        return left
 
     def _drop_gradients(self) -> None:
         for parameter in self._plan.parameters:

@@ -3,9 +3,12 @@
 import math
 from typing import Any
 
+from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from augpipe.trainer.exchange.bucket import controls_of
 from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
+from augpipe.trainer.strategies.collected import Collected
 from augpipe.trainer.strategies.protocol import StepReport
 from augpipe.trainer.strategies.state import full_state, load_full_state
 from augpipe.trainer.strategies.update import Decision, Found, clip_factor, is_scaled
@@ -16,17 +19,23 @@ class Butterfly(BucketStrategy):
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Await the averages, unscale, clip, update."""
-        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+        collected = self.collect(is_scaled(scaler))
+        found = collected.take(self._threads.read(collected.numbers))
+        return self.update(self._scaler.decide(scaler, found, self._clip_norm))
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """Await the averages."""
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_gathered(bucket)
-        self._read_controls()
+        last = self._buckets[-1]
+        return Collected(numbers=controls_of(self._buckets), take=self._found_in, totals=lambda: last.owners_totals)
+
+    def _found_in(self, copied: Tensor) -> Found:
+        self._take_controls(copied)
+        last = self._buckets[-1]  # with which each owner has sent its totals
         # one order of adding on every rank: the norm, and so the weights, are the same to the last bit
-        square_sum = math.fsum(square for bucket in self._buckets for square in bucket.square_sums)
-        return self._found(square_sum, sum(bucket.gathered_non_finite for bucket in self._buckets))
+        return self._found(math.fsum(last.square_sums), last.gathered_non_finite)
 
     def update(self, decision: Decision) -> StepReport:
         """Unscale, clip, update."""

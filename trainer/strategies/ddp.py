@@ -22,9 +22,10 @@ from augpipe.trainer.exchange.meter import butterfly_bytes
 from augpipe.trainer.exchange.ranks import destroy_group
 from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.alone import Alone
+from augpipe.trainer.strategies.collected import Collected
 from augpipe.trainer.strategies.hook import ButterflyState, butterfly_hook
 from augpipe.trainer.strategies.protocol import StepReport
-from augpipe.trainer.strategies.update import Decision, Found
+from augpipe.trainer.strategies.update import Decision
 
 # one name took over from the other, and the old one warns
 _BUFFERS_STAY: dict[str, Any] = {
@@ -92,7 +93,7 @@ class Ddp(Alone):
         # what torch's all-reduce moves; it cannot be counted from outside
         num_bytes = sum(parameter.numel() * parameter.element_size() for parameter in names)
         self._bytes_a_step = round(butterfly_bytes(num_bytes, dist.get_world_size(group), lambda num: num))
-        self._last_ready = self._exposed_s = 0.0
+        self._last_ready = self._exposed_s = self._digest = 0.0
         for parameter in names:
             parameter.register_post_accumulate_grad_hook(self._ready)  # type: ignore[no-untyped-call]
 
@@ -103,7 +104,7 @@ class Ddp(Alone):
         """DDP's own."""
         return self._ddp.no_sync()
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """As alone: DDP has averaged the gradients at the end of backward."""
         self._exposed_s = time.perf_counter() - self._last_ready if self._last_ready else 0.0
         self._last_ready = 0.0
@@ -112,11 +113,10 @@ class Ddp(Alone):
         self._agreement.check()
         return super().collect(scaled)
 
-    def _read(self, norm: Tensor) -> float:
-        """As alone; the same copy brings everyone's options, and optimizers whose options differ are refused: DDP
-        itself would never tell."""
-        digest = self._agreement.digest()
-        mine = torch.full((1,), digest, dtype=torch.float64, device=self._device)
+    def _told(self, norm: Tensor) -> Tensor:
+        """As alone; the same copy brings everyone's options."""
+        self._digest = self._agreement.digest()
+        mine = torch.full((1,), self._digest, dtype=torch.float64, device=self._device)
         everyones = [torch.empty_like(mine) for _ in range(dist.get_world_size(self._group))]
         self.meter.add("control", (len(everyones) - 1) * mine.nbytes)
 
@@ -133,10 +133,12 @@ class Ddp(Alone):
                 collective().wait(*timeout)
             except RuntimeError as error:
                 raise not_answered("ddp", what, self._timeout_s, error) from error
-        found, *told = torch.cat([norm.to(mine).view(1), *everyones]).tolist()
+        return torch.cat([norm, *everyones])
+
+    def _heard(self, told: list[float]) -> None:
+        """Refuse optimizers whose options differ: DDP itself would never tell."""
         self.flush()
-        self._agreement.compare(digest, told, range(len(told)))
-        return float(found)
+        self._agreement.compare(self._digest, told, range(len(told)))
 
     def flush(self) -> None:
         """Weights are whole whenever `step` is not running; raises `SyncError` where an exchange has failed."""

@@ -71,6 +71,7 @@ class Plan:
                     label=self.label(index),
                     gathers=self.exchange.gathers,
                     num_flags=len(self.bucket_parameters(index)),
+                    adds_up=True,
                 )
             )
         return buckets

@@ -1,6 +1,7 @@
 """Model-data parallelism: shards of split layers are averaged over the data axis, everything else over all ranks."""
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from torch.optim import Optimizer
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.exchange.objects import gather_bytes
+from augpipe.trainer.strategies.collected import Collected, add_up
 from augpipe.trainer.strategies.protocol import StepReport, Strategy
 from augpipe.trainer.strategies.state import FORMAT, gather_states
 from augpipe.trainer.strategies.update import AgreedScaler, Decision, Found, is_scaled
@@ -127,43 +129,75 @@ class Hybrid:
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Finish both exchanges, decide once, and let both update."""
-        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+        collected = self.collect(is_scaled(scaler))
+        start = time.perf_counter()
+        copied = collected.numbers.cpu()
+        self._split.issuer.waited(time.perf_counter() - start)
+        return self.update(self._scaler.decide(scaler, collected.take(copied), self._clip_norm))
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """What is found of the whole gradient; the same bits on all ranks.
 
         Without clipping or a scaler nobody needs to know of the other model ranks' shards.
         """
-        found = [part.collect(scaled) for part in self._parts]
-        if self._clip_norm is not None or scaled:
-            found += self._of_model_axis(found.pop())
-        self._split.issuer.check()  # of features and deltas that did not end in time, too
-        return Found(
-            square_sum=math.fsum(one.square_sum for one in found),
-            num_bad=sum(one.num_bad for one in found),
-            non_finite=sum(one.non_finite for one in found),
+        parts = [part.collect(scaled) for part in self._parts]
+        looks = self._clip_norm is not None or scaled
+        everyones = (
+            self._totals_of_model_axis(parts[-1].totals()) if looks and self._split.mesh.model_size > 1 else None
         )
+        numbers = [part.numbers for part in parts]
+        if everyones is not None:
+            numbers.append(everyones.view(-1).view(torch.uint8))
 
-    def _of_model_axis(self, mine: Found) -> list[Found]:
-        """What was found in each model rank's shards, in the order of ranks."""
-        mesh, issuer = self._split.mesh, self._split.issuer
-        if mesh.model_size == 1:
-            return [mine]
-        sent = torch.tensor([mine.square_sum, mine.num_bad, mine.non_finite], dtype=torch.float64, device=issuer.device)
-        everyones = [torch.empty_like(sent) for _ in range(mesh.model_size)]
-        self.meter.add("control", (mesh.model_size - 1) * sent.nbytes)
-        issuer.submit(
-            "gradient norms of the other model ranks",
-            lambda: dist.all_gather(everyones, sent, group=mesh.model, async_op=True),
-            mesh.model,
-            self._timeout_s,
-        ).wait()
-        found = torch.stack(everyones).tolist()
-        issuer.check()  # what did not end in time left nothing worth reading
+        def take(copied: Tensor) -> Found:
+            self._split.issuer.check()  # what did not end in time left nothing worth reading: features and deltas, too
+            told = torch.split(copied, [len(one) for one in numbers])
+            found = [part.take(one) for part, one in zip(parts, told, strict=False)]
+            if everyones is not None:
+                found += self._of_model_axis(found.pop(), told[-1].view(torch.int64).view(everyones.shape))
+            return Found(
+                square_sum=math.fsum(one.square_sum for one in found),
+                num_bad=sum(one.num_bad for one in found),
+                non_finite=sum(one.non_finite for one in found),
+            )
+
+        def totals() -> Tensor:
+            shards = parts[-1].totals() if everyones is None else everyones.view(-1, 2)
+            return torch.cat([*(part.totals() for part in parts[:-1]), shards])
+
+        return Collected(numbers=torch.cat(numbers), take=take, totals=totals)
+
+    def _totals_of_model_axis(self, mine: Tensor) -> Tensor:
+        """(model ranks, owners, 2) int64 on the device: each model rank's shards' totals, in the order of ranks."""
+        size, mine = self._split.mesh.model_size, mine.contiguous()
+        everyones = mine.new_empty((size, *mine.shape))
+        self.meter.add("control", (size - 1) * mine.nbytes)
+        self._submit("gradient norms of the other model ranks", list(everyones), mine)
+        return everyones
+
+    def _of_model_axis(self, mine: Found, totals: Tensor) -> list[Found]:
+        """What was found in each model rank's shards, by their totals on the CPU."""
+        found = [add_up(of_rank) for of_rank in totals]
+        if not any(num_bad for num_bad, _ in found):
+            return [Found(square_sum=square_sum, num_bad=0, non_finite=0) for _, square_sum in found]
+        # all model ranks see that, and tell each other how much it is
+        counts = torch.tensor([mine.num_bad, mine.non_finite], device=self._split.issuer.device)
+        everyones = counts.new_empty((len(found), 2))
+        self.meter.add("control", (len(found) - 1) * counts.nbytes)
+        self._submit("counts of what is not finite on the other model ranks", list(everyones), counts)
+        told = everyones.tolist()
+        self._split.issuer.check()
         return [
-            Found(square_sum=square_sum, num_bad=int(num_bad), non_finite=int(non_finite))
-            for square_sum, num_bad, non_finite in found
+            Found(square_sum=square_sum, num_bad=num_bad, non_finite=non_finite)
+            for (_, square_sum), (num_bad, non_finite) in zip(found, told, strict=True)
         ]
+
+    def _submit(self, what: str, everyones: list[Tensor], mine: Tensor) -> None:
+        """Gather a tensor over the model axis; on a GPU the current stream waits for it."""
+        group = self._split.mesh.model
+        self._split.issuer.submit(
+            what, lambda: dist.all_gather(everyones, mine, group=group, async_op=True), group, self._timeout_s
+        ).wait()
 
     def update(self, decision: Decision) -> StepReport:
         """Let both do what was decided."""

@@ -1,6 +1,5 @@
 """Lazy update: the owner updates its slice, and the others' slices are awaited where a parameter is next used."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -10,12 +9,12 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from augpipe.trainer.exchange import pieces_within
-from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey
+from augpipe.trainer.exchange import Piece, pieces_within
+from augpipe.trainer.exchange.bucket import BucketExchange, SliceKey, controls_of
 from augpipe.trainer.exchange.group_exchange import GroupExchange
-from augpipe.trainer.exchange.message import count_non_finite
 from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.bucket_strategy import BucketStrategy
+from augpipe.trainer.strategies.collected import Collected, add_up
 from augpipe.trainer.strategies.flat_buffers import Plan, in_memory_order
 from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard, merge, own_slices, shard_state
 from augpipe.trainer.strategies.parameter_waits import Fences
@@ -75,9 +74,11 @@ class Lazy(BucketStrategy):
 
     def step(self, scaler: GradScaler | None = None) -> StepReport:
         """Await the averages of the own slices, unscale, clip, update them, and start sending them."""
-        return self.update(self._scaler.decide(scaler, self.collect(is_scaled(scaler)), self._clip_norm))
+        collected = self.collect(is_scaled(scaler))
+        found = collected.take(self._threads.read(collected.numbers))
+        return self.update(self._scaler.decide(scaler, found, self._clip_norm))
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """Await the averages of the own slices.
 
         Only clipping and scaling need to know of the other owners', by one small exchange; a gather is not waited for
@@ -86,14 +87,15 @@ class Lazy(BucketStrategy):
         self._finish_backward()
         for bucket in self._buckets:
             self._threads.wait_reduced(bucket)
-        self._read_controls()
-        clips = self._clip_norm is not None
-        if not clips and not scaled:
-            return self._found(0.0, 0)
-        square = math.fsum(bucket.own_square_sum for bucket in self._buckets) if clips else 0.0
-        num_bad = int(sum(count_non_finite(bucket.own_values) for bucket in self._buckets))
-        squares, counts = self._exchange.agree(square, float(num_bad))
-        return self._found(math.fsum(squares), int(sum(counts)))
+        looks = self._clip_norm is not None or scaled
+        totals = [self._exchange.gather_totals()] if looks else []
+
+        def take(copied: Tensor) -> Found:
+            left = self._take_controls(copied)
+            num_bad, square_sum = add_up(left.view(torch.int64))
+            return self._found(square_sum, num_bad)
+
+        return Collected(numbers=controls_of(self._buckets, *totals), take=take, totals=lambda: totals[0])
 
     def update(self, decision: Decision) -> StepReport:
         """Unscale, clip, update the own slices, and start sending them."""
@@ -109,40 +111,43 @@ class Lazy(BucketStrategy):
         """Let the optimizer update the own slices; parameters that no rank has a gradient for are left alone."""
         used = self._used()
         with torch.no_grad():
+            for one in (factor, clip):
+                if one != 1.0:
+                    torch._foreach_mul_([bucket.own_values for bucket in self._buckets], one)
+            encoded = [piece for bucket in self._buckets if bucket.is_encoded for piece in self._owned[bucket.number]]
+            if encoded:
+                torch._foreach_copy_([piece.weight for piece in encoded], [self._weights(piece) for piece in encoded])
             for bucket in self._buckets:
                 for piece in self._owned[bucket.number]:
-                    if bucket.is_encoded:
-                        piece.weight.copy_(self._memory[piece.index][piece.start : piece.stop])
-                    if not used[piece.index]:
-                        continue
-                    gradient = bucket.values[piece.offset : piece.offset + piece.num]
-                    if factor != 1.0:
-                        gradient.mul_(factor)
-                    if clip != 1.0:
-                        gradient.mul_(clip)
-                    piece.weight.grad = gradient.to(piece.weight.dtype)
+                    if used[piece.index]:
+                        piece.weight.grad = _part(bucket, piece).to(piece.weight.dtype)
         self.optimizer.step()
         for piece in self._all_owned:
             piece.weight.grad = None
 
+    def _weights(self, piece: OwnedSlice | Piece) -> Tensor:
+        """(num,) view of the parameter's memory."""
+        index = piece.index if isinstance(piece, OwnedSlice) else piece.parameter
+        return self._memory[index][piece.start : piece.stop]
+
     def before_gather(self, bucket: BucketExchange) -> None:
         """Put the new weights into the own slice, or the update where it is encoded."""
-        for piece in self._owned[bucket.number]:
-            values = bucket.values[piece.offset : piece.offset + piece.num]
-            if bucket.is_encoded:
-                torch.sub(piece.weight, self._memory[piece.index][piece.start : piece.stop], out=values)
-            else:
-                values.copy_(piece.weight)
+        owned = self._owned[bucket.number]
+        if not owned:
+            return
+        values = [_part(bucket, piece) for piece in owned]
+        torch._foreach_copy_(values, [piece.weight for piece in owned])
+        if bucket.is_encoded:
+            torch._foreach_sub_(values, [self._weights(piece) for piece in owned])
 
     def after_gather(self, bucket: BucketExchange) -> None:
         """Bring a whole bucket into the model: one and the same arithmetic on every rank, also for the own slice."""
-        for piece in self._plan.exchange.buckets[bucket.number].pieces:
-            weights = self._memory[piece.parameter][piece.start : piece.stop]
-            values = bucket.values[piece.offset : piece.offset + piece.num]
-            if bucket.is_encoded:
-                weights.add_(values)
-            else:
-                weights.copy_(values)
+        pieces = self._plan.exchange.buckets[bucket.number].pieces
+        weights, values = [self._weights(piece) for piece in pieces], [_part(bucket, piece) for piece in pieces]
+        if bucket.is_encoded:
+            torch._foreach_add_(weights, values)
+        else:
+            torch._foreach_copy_(weights, values)
 
     def flush(self) -> None:
         """Await every slice."""
@@ -196,3 +201,8 @@ class Lazy(BucketStrategy):
         finally:
             self._fences.remove()
             super().close()
+
+
+def _part(bucket: BucketExchange, piece: OwnedSlice | Piece) -> Tensor:
+    """(num,) view of a piece in its bucket's values."""
+    return bucket.values[piece.offset : piece.offset + piece.num]

@@ -10,7 +10,8 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from augpipe.trainer.exchange.meter import Meter
-from augpipe.trainer.strategies.update import Decision, Found
+from augpipe.trainer.strategies.collected import Collected
+from augpipe.trainer.strategies.update import Decision
 
 MakeOptimizer: TypeAlias = Callable[[Iterable[nn.Parameter]], Optimizer]
 """Builds the optimizer from the model's trainable parameters, or from param groups of them that it makes itself."""
@@ -58,9 +59,10 @@ class Strategy(Protocol):
         `step` or `update` yourself. All ranks skip the update if one found a gradient that is not finite.
         """
 
-    def collect(self, scaled: bool) -> Found:
+    def collect(self, scaled: bool) -> Collected:
         """The first half of `step`, for whoever decides on the gradients of several strategies at once: finish the
-        exchange, and say what there is; `scaled` where a scaler may leave the step out."""
+        exchange, and say what there is, before anybody waits for a GPU; `scaled` where a scaler may leave the step
+        out."""
 
     def update(self, decision: Decision) -> StepReport:
         """The second half: do what was decided."""

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from augpipe.trainer.codecs import ErrorFeedback, codec
-from augpipe.trainer.exchange.bucket import BucketExchange
+from augpipe.trainer.exchange.bucket import BucketExchange, controls_of, take_controls
 from augpipe.trainer.exchange.message import CodecWire, RawWire, Wire
 from augpipe.trainer.exchange.meter import Meter
 
@@ -16,8 +16,9 @@ RAW = {"fp32": torch.float32, "raw bf16": torch.bfloat16, "raw fp16": torch.floa
 """Dtypes of parameters whose gradients are not encoded."""
 
 
-def nothing_failed() -> None:
-    """The check of `read_controls` where no thread can fail."""
+def read_controls(units: list[BucketExchange]) -> None:
+    """What the threads do, where none can fail: bring what exchanges found to the host."""
+    take_controls(units, controls_of(units).cpu())
 
 
 def ranks_of_a_bucket(

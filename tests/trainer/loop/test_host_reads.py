@@ -42,7 +42,8 @@ class HostReads(TorchDispatchMode):
 
     def __init__(self, *free: Tensor) -> None:
         super().__init__()
-        self._free = {one.data_ptr() for one in free}
+        self._free = {one.untyped_storage().data_ptr() for one in free}
+        self._held: list[Tensor] = []
         self.num_ops = self.num_reads = self.num_made = 0
 
     def __torch_dispatch__(
@@ -57,23 +58,30 @@ class HostReads(TorchDispatchMode):
 
     def take(self, tensor: Tensor) -> None:
         """A tensor's numbers come to the host."""
-        self.num_reads += tensor.data_ptr() not in self._free
+        self.num_reads += tensor.untyped_storage().data_ptr() not in self._free
+
+    def arrived(self, copied: Tensor) -> Tensor:
+        """A copy in the host's memory: reading it is free."""
+        self._held.append(copied.clone())
+        self._free.add(self._held[-1].untyped_storage().data_ptr())
+        return self._held[-1]
 
 
 @contextmanager
 def host_reads(*free: Tensor) -> Iterator[HostReads]:
     counted = HostReads(*free)
 
-    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
             counted.take(self)
-            return method(self, *args, **kwargs)
+            found = method(self, *args, **kwargs)
+            return counted.arrived(found) if name == "cpu" else found
 
         return call
 
     with pytest.MonkeyPatch.context() as patched, counted:
         for name in TAKES_NUMBERS:
-            patched.setattr(Tensor, name, counting(getattr(Tensor, name)))
+            patched.setattr(Tensor, name, counting(name, getattr(Tensor, name)))
         yield counted
 
 

@@ -11,12 +11,37 @@ from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard
 from augpipe.trainer.strategies.state import FORMAT, gather_states, load_full_state
 
 
+class OfDevice(Tensor):
+    """A tensor of a device in name: it is one of the CPU only once somebody brings it there, and refuses others."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is Tensor.to and args[1:] == ("cpu",):
+            return function(args[0].as_subclass(Tensor), "cpu", **(kwargs or {}))
+        if function is torch.cat:
+            raise RuntimeError("Expected all tensors to be on the same device")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
 def state_of_a_device() -> dict[str, Any]:
     """Tensors at every depth, among them in bfloat16 and of no dimension, plain numbers, keys that are no texts."""
+    moments, step, rate = torch.arange(4.0, dtype=torch.bfloat16), torch.tensor(3.0), torch.tensor(0.1)
+    moments, step, rate = (one.as_subclass(OfDevice) for one in (moments, step, rate))
     return {
-        "state": {"w": {(0, 4): {"exp_avg": torch.arange(4.0, dtype=torch.bfloat16), "step": torch.tensor(3.0)}}},
-        "groups": [{"lr": torch.tensor(0.1), "betas": (0.9, 0.99), "params": ["w"]}],
+        "state": {"w": {(0, 4): {"exp_avg": moments, "step": step}}},
+        "groups": [{"lr": rate, "betas": (0.9, 0.99), "params": ["w"]}],
     }
+
+
+def test_a_tensor_of_a_device_is_none_of_the_cpu() -> None:
+    """What stands for one in this file."""
+    moments = state_of_a_device()["state"]["w"][0, 4]["exp_avg"]
+    for same in (moments, moments.detach(), moments.view(torch.uint8), moments.detach().clone().contiguous()):
+        assert type(same) is OfDevice
+        with pytest.raises(RuntimeError, match="on the same device"):
+            torch.cat([same, torch.zeros(1)])
+    brought = moments.detach().to("cpu", copy=True)
+    assert type(brought) is Tensor and brought.data_ptr() != moments.data_ptr()
 
 
 def test_states_of_other_ranks_come_as_json_and_bytes() -> None:
@@ -28,7 +53,7 @@ def test_states_of_other_ranks_come_as_json_and_bytes() -> None:
         return [mine.clone(), mine.clone()]
 
     first, second = gather_states(state_of_a_device(), gather)
-    assert sent[0].dtype == torch.uint8 and sent[0].device.type == "cpu"
+    assert sent[0].dtype == torch.uint8 and type(sent[0]) is Tensor
     for state in (first, second):
         assert state["groups"][0] == {"lr": torch.tensor(0.1), "betas": (0.9, 0.99), "params": ["w"]}
         found = state["state"]["w"][0, 4]

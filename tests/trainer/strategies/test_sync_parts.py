@@ -322,6 +322,9 @@ def test_ddp_applies_nothing_that_an_exchange_left_behind() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         ddp._group = dist.group.WORLD
-        assert ddp._read(torch.tensor(3.0)) == 3.0 and order == ["flush", "compare"]
+        norm, *told = ddp._told(torch.tensor([3.0], dtype=torch.float64)).tolist()
+        assert (norm, told) == (3.0, [2.0]) and not order
+        ddp._heard(told)
+        assert order == ["flush", "compare"]
     finally:
         dist.destroy_process_group()
