@@ -65,23 +65,22 @@ def has_letter(letter: str, name: str = OWN) -> bool:
     return letter.isspace() or (drawn.size, bytes(drawn)) != (missing.size, bytes(missing))
 
 
-def tell_missing(letters: str, shown: str) -> None:
-    """Log the Debian package of a script that no font here has, once a process and package."""
-    package = _package(letters[0])
-    if package is None or package in _TOLD:
+def package_of(letter: str) -> str | None:
+    """The Debian package with a font of this letter's script; None for pictographs and what is no text."""
+    if unicodedata.category(letter)[0] not in "LMN":
+        return None
+    return "fonts-noto-cjk" if unicodedata.name(letter, "").startswith(_CJK) else "fonts-noto-core"
+
+
+def tell_missing(package: str, letters: str, shown: str) -> None:
+    """Log once a process which Debian package draws letters that no font here has."""
+    if package in _TOLD:
         return
     _TOLD.add(package)
     logger.warning(
         "No font here has %s: preview sheets show %s. On Debian and Ubuntu, install %s to draw this script.",
         *(letters, shown, package),
     )
-
-
-def _package(letter: str) -> str | None:
-    """The Debian package with a font of this letter's script; None for pictographs and what is no text."""
-    if unicodedata.category(letter)[0] not in "LMN":
-        return None
-    return "fonts-noto-cjk" if unicodedata.name(letter, "").startswith(_CJK) else "fonts-noto-core"
 
 
 @cache

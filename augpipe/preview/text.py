@@ -8,7 +8,7 @@ from itertools import groupby
 
 from PIL import ImageDraw
 
-from augpipe.preview.fonts import OWN, font, font_of, has_letter, tell_missing
+from augpipe.preview.fonts import OWN, font, font_of, has_letter, package_of, tell_missing
 
 SEPARATOR = "  ·  "
 """Between the captions of several ops on one line."""
@@ -20,10 +20,10 @@ def legible(text: str) -> str:
     A log line names the package that draws them.
     """
     letters = unicodedata.normalize("NFC", text)  # macOS keeps accents of file names apart
-    for missing, group in groupby(letters, lambda letter: font_of(letter) is None):
-        if missing:
+    for package, group in groupby(letters, lambda letter: package_of(letter) if font_of(letter) is None else None):
+        if package is not None:
             part = "".join(group)
-            tell_missing(part, "".join(map(_letter, part)))
+            tell_missing(package, part, "".join(map(_letter, part)))
     return "".join(map(_letter, letters))
 
 

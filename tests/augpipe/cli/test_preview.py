@@ -372,7 +372,7 @@ def test_letters_that_no_font_has_are_escaped(installed: Any) -> None:
 
 def test_the_log_says_once_which_package_draws_a_script(installed: Any, caplog: pytest.LogCaptureFixture) -> None:
     installed()
-    for name in ("写真.jpg", "漢字.jpg", "한글", "plain", "naïve", "Привет"):
+    for name in ("写真ï.jpg", "漢字.jpg", "한글", "plain", "naïve", "Привет", "😀"):
         text.legible(name)
     assert [record.getMessage() for record in caplog.records] == [
         "No font here has 写真: preview sheets show \\u5199\\u771f. On Debian and Ubuntu, install fonts-noto-cjk to "
