@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from augpipe.recipes.names import RECIPE_NAMES
+from augpipe.validation.deprecation import warn_deprecated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ OnErrorOption = Annotated[
     ),
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]
-"""What --on-error skip was called before; kept for a release."""
+"""The old name of --on-error skip, which works until 0.2."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -86,10 +87,10 @@ def one_recipe(given: list[str] | None) -> str:
 
 
 def with_skip_bad(on_error: Any, skip_bad: bool) -> Any:
-    """What --on-error says, or "skip" by its old name, which a line on stderr tells of."""
+    """What --on-error says, or "skip" and a warning where its old name is passed."""
     if not skip_bad:
         return on_error
-    print("augpipe: --skip-bad is called --on-error skip now, and will be removed", file=sys.stderr)
+    warn_deprecated("--skip-bad", "--on-error skip", "0.2")
     return "skip"
 
 

@@ -41,6 +41,8 @@ class Group(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
+                # Python hides these by default; who passes an old option is the one to read them
+                warnings.filterwarnings("always", category=DeprecationWarning, module=r"augpipe\.cli\.")
                 code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
             _say(str(stop) or "interrupted")

@@ -69,6 +69,7 @@ def stats(
     from augpipe.datasets.remote.urls import as_url, shown
     from augpipe.datasets.stats.collect import collect_statistics
 
+    on_error = with_skip_bad(on_error, skip_bad)
     if plots is not None:
         _check_plots(plots)
     opened = open_source(source)
@@ -90,7 +91,7 @@ def stats(
 
         for path in write_plots(found, opened, plots):
             print(f"augpipe: wrote {path}", file=sys.stderr)
-    if found.sums.num_unusable and with_skip_bad(on_error, skip_bad) == "raise":
+    if found.sums.num_unusable and on_error == "raise":
         raise typer.Exit(FAILURE)
 
 

@@ -1,40 +1,30 @@
-"""Text on a sheet: one font at any size, and those of the machine for letters that it lacks; measured and wrapped."""
+"""Text on a sheet: made legible with the fonts of this machine, measured, wrapped and drawn."""
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import cast
 
-from PIL import ImageDraw, ImageFont
+from PIL import ImageDraw
+
+from augpipe.preview.fonts import OWN, font, font_of, has_letter, package_of, tell_missing
 
 SEPARATOR = "  ·  "
 """Between the captions of several ops on one line."""
-FALLBACKS = (
-    *("NotoSans-Regular.ttf", "DejaVuSans.ttf", "segoeui.ttf", "Arial Unicode.ttf"),
-    *("NotoSansCJK-Regular.ttc", "wqy-zenhei.ttc", "DroidSansFallbackFull.ttf", "msyh.ttc", "PingFang.ttc"),
-    *("NotoSansKR-Regular.otf", "malgun.ttf", "AppleSDGothicNeo.ttc", "NotoSansArabic-Regular.ttf"),
-    *("NotoSansHebrew-Regular.ttf", "NotoSansDevanagari-Regular.ttf", "NotoSansThai-Regular.ttf", "Nirmala.ttf"),
-)
-"""Fonts of Linux, Windows and macOS, of which Pillow finds those that are installed: for names in other scripts."""
-OWN = ""
-"""The name of Pillow's own font, of Latin letters."""
-
-
-@cache
-def font(size_px: int, name: str = OWN) -> ImageFont.FreeTypeFont:
-    """Pillow's own scalable font, so that a sheet looks the same on every machine; or one of `FALLBACKS`.
-
-    Raises:
-        ImportError: this Pillow was built without FreeType.
-        OSError: that font is not installed.
-    """
-    return cast(ImageFont.FreeTypeFont, ImageFont.truetype(name, size_px) if name else ImageFont.load_default(size_px))
 
 
 def legible(text: str) -> str:
-    """The text in letters that can be drawn: without accents where the font lacks them, else as \\uXXXX."""
-    return "".join(_letter(letter) for letter in text)
+    """The text in letters that can be drawn: those that no font has lose their accents, or are written as \\uXXXX.
+
+    A log line names the package that draws them.
+    """
+    letters = unicodedata.normalize("NFC", text)  # macOS keeps accents of file names apart
+    for package, group in groupby(letters, lambda letter: package_of(letter) if font_of(letter) is None else None):
+        if package is not None:
+            part = "".join(group)
+            tell_missing(package, part, "".join(map(_letter, part)))
+    return "".join(map(_letter, letters))
 
 
 def draw(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, colour: tuple[int, int, int], size_px: int) -> None:
@@ -91,38 +81,21 @@ def _by_words(text: str, size_px: int, limit_px: float) -> list[str]:
 
 @cache
 def _letter(letter: str) -> str:
+    if font_of(letter) is not None:
+        return letter
     plain = unicodedata.normalize("NFKD", letter)[:1]
-    if _is_drawn(letter) or not _is_drawn(plain):
-        return letter if _font_of(letter) is not None else letter.encode("unicode_escape").decode()
-    return plain
+    return plain if has_letter(plain) else letter.encode("unicode_escape").decode()
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
     """(font, letters) of the parts of a text."""
-    for name, letters in groupby(text, lambda letter: _font_of(letter) or OWN):
-        yield name, "".join(letters)
+    placed = [pair for word in re.split(r"(\s+)", text) for pair in zip(_fonts_of(word), word, strict=True)]
+    for name, group in groupby(placed, lambda pair: pair[0]):
+        yield name, "".join(letter for _, letter in group)
 
 
-@cache
-def _font_of(letter: str) -> str | None:
-    """The first font that has a letter; None where none has it."""
-    return next((name for name in (OWN, *_installed()) if _is_drawn(letter, name)), None) if letter > "~" else OWN
-
-
-@cache
-def _installed() -> tuple[str, ...]:
-    """Those of `FALLBACKS` that Pillow finds."""
-    found = []
-    for name in FALLBACKS:
-        try:
-            font(16, name)
-        except OSError:
-            continue
-        found.append(name)
-    return tuple(found)
-
-
-def _is_drawn(letter: str, name: str = OWN) -> bool:
-    """Whether a font has the letter; for all that it lacks it draws the box of U+FFFF, which is no letter."""
-    drawn, missing = font(16, name).getmask(letter), font(16, name).getmask("\uffff")
-    return letter.isspace() or (drawn.size, bytes(drawn)) != (missing.size, bytes(missing))
+def _fonts_of(word: str) -> list[str]:
+    """The font of each letter; one for the whole word where Pillow's own lacks some of it and another has all."""
+    is_foreign = any(letter.isalpha() and not has_letter(letter) for letter in word)
+    one = font_of(word) if is_foreign else None
+    return [(font_of(letter) or OWN) if one is None else one for letter in word]

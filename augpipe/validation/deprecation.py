@@ -7,11 +7,11 @@ from typing import Any
 
 
 def warn_deprecated(old: str, new: str, ends_in: str, stacklevel: int = 2) -> None:
-    """Warn that a public name, argument or field is to go.
+    """Warn that a public name, argument, field or option is to go; the command line prints it as one line.
 
     Args:
-        old: what was written, as "augpipe.recipe".
-        new: what to write instead.
+        old: what was written, as "augpipe.recipe" or "--skip-bad".
+        new: what to write instead, as "augpipe.recipes.recipe" or "--on-error skip".
         ends_in: the release that no longer has it, as "0.2".
         stacklevel: how many calls above this function the user's own line is.
     """

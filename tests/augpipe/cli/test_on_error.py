@@ -1,6 +1,7 @@
 """What is done about a photograph that cannot be used: one option, one default, for all commands and calls."""
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,40 @@ def test_calls_have_the_same_default(call: Any) -> None:
     assert inspect.signature(call).parameters["on_error"].default == "raise" == DataConfig(source="x").on_error
 
 
-@pytest.mark.parametrize("options", [("--on-error", "skip"), ("--skip-bad",)])
-def test_the_old_name_of_skip_still_works_and_says_the_new_one(options: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of one photograph, and of a file that is none."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/bad.jpg").write_bytes(b"hello")
     Image.fromarray(np.zeros((40, 40, 3), np.uint8)).save(tmp_path / "photos/good.jpg")
-    arguments = ["preview", str(tmp_path / "photos"), "--size", "8", "--scale", "8", "-o", str(tmp_path / "sheet.png")]
+    return tmp_path / "photos"
+
+
+def test_the_new_way_to_skip_says_nothing_of_the_old_one(photos: Path) -> None:
+    arguments = ["preview", str(photos), "--size", "8", "--scale", "8", "-o", str(photos.parent / "sheet.png")]
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code == 1 and "Pass --on-error skip" in refused.stderr
-    ended = CliRunner().invoke(app, [*arguments, *options])
+    ended = CliRunner().invoke(app, [*arguments, "--on-error", "skip"])
     assert ended.exit_code == 0, ended.output
-    assert ("--skip-bad is called --on-error skip now" in ended.stderr) == (options == ("--skip-bad",))
+    assert "--skip-bad" not in ended.output
+
+
+@pytest.mark.parametrize("shown", ["ignore", "error"])
+@pytest.mark.parametrize("command", ["preview", "stats"])
+def test_the_old_way_to_skip_works_and_one_line_says_the_new_one_and_when_it_ends(
+    command: str, shown: Any, photos: Path
+) -> None:
+    options = {"preview": ["--size", "8", "--scale", "8", "-o", str(photos.parent / "sheet.png")], "stats": ["--json"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter(shown, DeprecationWarning)  # Python hides it by default; PYTHONWARNINGS=error raises
+        ended = CliRunner().invoke(app, [command, str(photos), "--skip-bad", *options[command]])
+    assert ended.exit_code == 0, ended.output
+    line = "augpipe: warning: --skip-bad is deprecated and ends in augpipe 0.2. Write --on-error skip instead."
+    assert ended.stderr.splitlines().count(line) == 1
+    assert ended.stderr.count("--skip-bad") == 1
+
+
+def test_the_old_way_to_skip_is_told_where_nothing_had_to_be_skipped(photos: Path) -> None:
+    (photos / "bad.jpg").unlink()
+    ended = CliRunner().invoke(app, ["stats", str(photos), "--skip-bad", "--json"])
+    assert ended.exit_code == 0 and "--skip-bad is deprecated" in ended.stderr

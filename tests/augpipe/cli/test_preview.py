@@ -1,5 +1,7 @@
 """Contact sheets: the loader's own pixels and draws, laid out so that they can be read."""
 
+import importlib.util
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from augpipe import Loader, Recipe, SampleError, Schedule, View, ops, recipes
 from augpipe.cli.preview import preview
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
-from augpipe.preview import Contents, by_op, draw_sheet, over_epochs, text
+from augpipe.preview import Contents, by_op, draw_sheet, fonts, over_epochs, text
 from augpipe.preview.contents import only_op, without_normalize
 from augpipe.preview.draw import ACCENT, BACKGROUND
 from augpipe.preview.layout import CAPTION_PX, MAX_WIDTH_PX, MIN_CELL_PX, arrange
@@ -336,15 +338,19 @@ def ink(words: str) -> int:
 
 
 @pytest.fixture
-def fallbacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Sets the fonts that are looked for behind Pillow's own."""
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Sets the fonts that are there besides Pillow's own: by name, in matplotlib's folder, in the machine's folders."""
+    find_spec = importlib.util.find_spec
 
     def forget() -> None:
-        for known in (text._letter, text._font_of, text._installed):
+        for known in (fonts._candidates, fonts._opens, fonts.has_letter, fonts.font_of, text._letter):
             known.cache_clear()
+        fonts._TOLD.clear()
 
-    def use(*names: str) -> None:
-        monkeypatch.setattr(text, "FALLBACKS", names)
+    def use(*names: str, matplotlib: bool = False, folders: tuple[str, ...] = ()) -> None:
+        monkeypatch.setattr(fonts, "FALLBACKS", names)
+        monkeypatch.setattr(fonts, "FOLDERS", folders)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: find_spec(name) if matplotlib else None)
         forget()
 
     yield use
@@ -352,17 +358,62 @@ def fallbacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     forget()
 
 
-def test_letters_that_no_font_has_are_escaped(fallbacks: Any) -> None:
-    fallbacks("no such font.ttf")
+def dejavu() -> str:
+    """The path of a font of Latin, Cyrillic and Greek letters, without Chinese ones."""
+    return str(pytest.importorskip("matplotlib").get_data_path()) + "/fonts/ttf/DejaVuSans.ttf"
+
+
+def test_letters_that_no_font_has_are_escaped(installed: Any) -> None:
+    installed("no such font.ttf")
     assert text.legible("plain +3° · 20%") == "plain +3° · 20%"
     assert text.legible("Zoë 漢字.jpg") == "Zoe \\u6f22\\u5b57.jpg"
     assert ink(text.legible("漢")) > 0
 
 
-def test_letters_of_other_scripts_are_drawn_by_a_font_that_has_them(fallbacks: Any) -> None:
-    font = pytest.importorskip("matplotlib").get_data_path() + "/fonts/ttf/DejaVuSans.ttf"
-    fallbacks("no such font.ttf", font)
-    assert text.legible("Жук 漢 Zoë") == "Жук \\u6f22 Zoe"
-    assert list(text._runs("Жук 7")) == [(font, "Жук"), (text.OWN, " 7")]
+def test_the_log_says_once_which_package_draws_a_script(installed: Any, caplog: pytest.LogCaptureFixture) -> None:
+    installed()
+    for name in ("写真ï.jpg", "漢字.jpg", "한글", "plain", "naïve", "Привет", "😀"):
+        text.legible(name)
+    assert [record.getMessage() for record in caplog.records] == [
+        "No font here has 写真: preview sheets show \\u5199\\u771f. On Debian and Ubuntu, install fonts-noto-cjk to "
+        "draw this script.",
+        "No font here has ï: preview sheets show i. On Debian and Ubuntu, install fonts-noto-core to draw this script.",
+    ]
+
+
+@pytest.mark.parametrize("name", ["naïve", "nai\u0308ve"])  # macOS writes file names with the accent apart
+def test_a_word_with_accents_keeps_them_and_is_drawn_by_one_font(name: str, installed: Any) -> None:
+    installed(dejavu())
+    assert text.legible(name) == "naïve"
+    assert list(text._runs("a naïve 7")) == [(fonts.OWN, "a "), (dejavu(), "naïve"), (fonts.OWN, " 7")]
+    assert list(text._runs("64×64")) == [(fonts.OWN, "64"), (dejavu(), "×"), (fonts.OWN, "64")]
+
+
+def test_letters_of_other_scripts_are_drawn_by_a_font_that_has_them(installed: Any) -> None:
+    installed("no such font.ttf", dejavu())
+    assert text.legible("Жук 漢 Zoë") == "Жук \\u6f22 Zoë"
+    assert list(text._runs("Жук 7")) == [(dejavu(), "Жук"), (fonts.OWN, " 7")]
     assert ink("Жук") != ink("Жжж")
     assert text.shorten("Жук" * 20, 14, 150).startswith("Жук")
+
+
+def test_fonts_of_matplotlib_are_found_without_importing_it(installed: Any) -> None:
+    installed(matplotlib=True)
+    assert fonts.font_of("Ж") == dejavu()
+    assert fonts.font_of("漢") is None  # matplotlib's font of last resort draws a box for any letter
+
+
+def test_fonts_of_the_machine_are_found_in_its_folders(installed: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "truetype/any"
+    folder.mkdir(parents=True)
+    (folder / "broken.ttf").write_bytes(b"hello")
+    for name in ("ASerif.ttf", "Sans-Bold.ttf", "Sans.ttf"):
+        shutil.copy(dejavu(), folder / name)
+    installed(folders=(str(tmp_path / "missing"), str(tmp_path)))
+    assert fonts.font_of("Ж") == str(folder / "Sans.ttf")
+    assert text.legible("Привет") == "Привет"
+
+
+def test_bytes_of_a_name_that_are_no_text_are_escaped(installed: Any) -> None:
+    installed(dejavu())
+    assert text.legible("a\udcff") == "a\\udcff"
