@@ -66,6 +66,8 @@ class Deadlines:
     def _next_failed(self) -> tuple[_Watched, Exception] | None:
         """The next one that has failed or is not done in time, and why; None when closed."""
         with self._changed:
+            first: _Watched | None
+            left_s: float | None
             while not self._is_closed:
                 if self._watched and self._watched[0].work.is_completed():
                     first, left_s = self._watched[0], 0.0
