@@ -69,7 +69,25 @@ def test_every_goal_names_its_answer(listed: list[str]) -> None:
         cells = dict(zip(columns, (cell.strip() for cell in row), strict=True))
         answers = re.findall(r"`([^`]+)`", cells["answer"])
         assert answers and set(answers) <= set(listed), cells
-        assert cells["measured"], cells
+        assert has_been_measured(cells["measured"]) is not None, cells
+
+
+def has_been_measured(cell: str) -> bool | None:
+    """Whether a goal's figure is that of a report of gpu-check; None where it says neither that nor the contrary."""
+    if cell == NOT_MEASURED:
+        return False
+    reports = re.findall(r"[\w.-]*gpu-check[\w.-]*\.json", cell)
+    return True if reports and all((BENCHMARKS / "results" / name).is_file() for name in reports) else None
+
+
+def test_a_figure_names_the_report_that_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "2027-01-01-gpu-check-h100.json").touch()
+    monkeypatch.setattr(sys.modules[__name__], "BENCHMARKS", tmp_path)
+    assert has_been_measured(NOT_MEASURED) is False
+    assert has_been_measured("290 ns (`2027-01-01-gpu-check-h100.json`)") is True
+    for claimed in ("", "290 ns", "soon", "290 ns (`2027-01-02-gpu-check-h100.json`)", "290 ns (`other.json`)"):
+        assert has_been_measured(claimed) is None, claimed
 
 
 def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:

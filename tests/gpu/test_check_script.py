@@ -115,6 +115,7 @@ for name in os.listdir(GPU):
 
 OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name != "Op"]
 FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
+SECOND_CALL = ("tests", "sanitizer", "ranks", "faults", "memory")
 
 
 def only(*names: str) -> tuple[str, ...]:
@@ -247,8 +248,23 @@ def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
     assert covered["strategy"] == (["butterfly", "ddp", "lazy"], [])
     assert "FAILED: not covered, of kind codec: fp32, nf4\n" in said
     assert "covered: 3 of 3 of kind strategy: butterfly, ddp, lazy\n" in said
-    code, _, _ = check(tmp_path / "one", "--simulate", *only("parity"), before=BROKEN_SECTIONS + COVERING)
-    assert code == 0  # one section alone promises nothing
+    code, said, _ = check(tmp_path / "one", "--simulate", *only("parity"), before=BROKEN_SECTIONS + COVERING)
+    assert code == 0 and "not run" not in said  # one section alone promises nothing
+
+
+def test_each_call_names_what_the_other_one_is_for(tmp_path: Path) -> None:
+    """It is not run, and no failure: evidence takes both calls."""
+    sections = {"first": {*FIRST_CALL, "preflight", "exchange", "trainer"}, "second": {*SECOND_CALL}}
+    for name, other, arguments in (("first", "second", []), ("second", "first", ["--second"])):
+        code, said, report = check(
+            tmp_path / name, "--simulate", "--require", *arguments, before=BROKEN_SECTIONS + COVERING
+        )
+        assert set(report["sections"]) == sections[name]
+        call = "with --second" if name == "first" else "without --second"
+        for section in sections[other]:
+            assert f"not run: {section}: it is for the call {call}\n" in said
+        assert said.count("not run: ") == len(sections[other]) and "--require was given" not in said
+        assert code == (name == "first")  # which stand-ins do not cover
 
 
 def test_parity_renders_every_op_and_policy(tmp_path: Path) -> None:
