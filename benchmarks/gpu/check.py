@@ -308,6 +308,9 @@ class Parent:
                 problems.append(f"{name} is {status}" + (f": {reason}" if reason else ""))
         is_whole = not (self._options.only or self._options.second)
         lines += [f"not run: {what}" for what in not_run]
+        call = "without --second" if self._options.second else "with --second"
+        others = [name for name in SECTIONS if not self._options.only and name not in self._chosen]
+        lines += [f"not run: {name}: it is for the call {call}" for name in others]
         for kind, found in self._report["coverage"].items():
             missing, num = found["missing"], len(found["covered"])
             if is_whole or num:

@@ -16,8 +16,7 @@ import torch
 from augpipe.trainer.codecs import Codec, codec, names
 from benchmarks.gpu.common import Findings, Run, event_seconds, synchronize
 
-NUM = 25_600_000
-SLICE = 131_072
+NUM, SLICE = 25_600_000, 131_072
 CASES = [*((name, 256) for name in names()), ("dynamic-tree", 4096), ("one-bit", 4096)]
 """Every codec, and two whose blocks are more than a warp's."""
 GOAL = "goal: at least 600 GB/s of float32"

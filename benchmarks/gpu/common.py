@@ -27,15 +27,11 @@ from augpipe.trainer.strategies import build_strategy
 
 SPIN_CYCLES = 100_000_000
 """For `torch.cuda._sleep`, about 50 ms: the host queues its work meanwhile, and gaps between launches are not timed."""
-
 MAX_SPIN_CYCLES = 1 << 30
 """About half a second: what is not ahead then never is."""
-
 OPTIONAL = ("nvidia", "nvidia.dali", "kornia", "pytest", "hypothesis", "scipy")
 """Packages that may be missing: what needs one is then not run. Any other error of an import is an error."""
-
 NO_DEVICE = "it needs a device"
-
 ALLOWED_LEVELS = 1.0
 """How far CPU and CUDA may be apart."""
 

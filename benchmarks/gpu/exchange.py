@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, get_args
 
 import torch
@@ -24,11 +25,13 @@ from augpipe.trainer import strategy
 from augpipe.trainer.codecs import names
 from augpipe.trainer.config.tables import SyncConfig
 from augpipe.trainer.exchange.issuer import Issuer
-from benchmarks.gpu.common import Findings, Run, synchronize
+from augpipe.trainer.parallel import make_mesh, split
+from benchmarks.gpu.common import Findings, Run, wall_seconds
 
 STRATEGIES: tuple[str, ...] = get_args(SyncConfig.model_fields["strategy"].annotation)
 HOOK = "ddp by an issuer"
 """As split layers have it: torch's all-reduces give way to the butterfly hook, without a codec too."""
+SPLIT = "split layers"  # all of them, between both ranks; the codec is that of activations and deltas
 NUM_LAYERS, WIDTH, BATCH_SIZE = 25, 1024, 256
 """As many weights as ResNet-50 has, a bucket of 4 MiB each."""
 WARM_UP, NUM_STEPS, LR = 2, 5, 1.0
@@ -42,14 +45,15 @@ fp32's are equal where a matrix product rounds both halves alike, which cuBLAS d
 
 
 class Twins(dist.ProcessGroup):
-    """A group of two ranks, of which the other one sends what this one sends."""
+    """A group of two ranks, of which the other one sends what this one sends; or of this one only."""
 
     delay = False
     """Whether collectives of gradients take as long as on a link of `LINK_BYTES_S`."""
+    link: Any = None  # a stream
     group_name = ""
 
-    def __init__(self, alone: dist.ProcessGroup) -> None:
-        super().__init__(0, 2)
+    def __init__(self, alone: dist.ProcessGroup, size: int) -> None:
+        super().__init__(0, size)
         self._alone = alone
 
     def allgather(self, outs: Any, ins: Any, _options: Any = None) -> Any:
@@ -77,7 +81,7 @@ class Twins(dist.ProcessGroup):
     def _link(self, sent: torch.Tensor) -> Iterator[None]:
         """Within it a collective comes after a sleep, on a stream of its own: what is computed meanwhile goes on."""
         if self.delay and sent.is_cuda:
-            link = _link_stream()
+            Twins.link = link = self.link or torch.cuda.Stream()
             link.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(link):
                 torch.cuda._sleep(int(sent.nbytes / LINK_BYTES_S * CYCLES_S))
@@ -100,11 +104,6 @@ class Twins(dist.ProcessGroup):
 
 
 @cache
-def _link_stream() -> Any:
-    return torch.cuda.Stream()
-
-
-@cache
 def _group_of_one(device: str) -> dist.ProcessGroup:
     """Gloo for tensors of the CPU and, on a GPU, NCCL for its own."""
     store, kinds, minute = dist.HashStore(), dist.ProcessGroup.BackendType, timedelta(seconds=60)
@@ -123,7 +122,9 @@ def _group_of_one(device: str) -> dist.ProcessGroup:
 
 @cache
 def _register(device: str) -> None:
-    dist.Backend.register_backend("nccl_twins", lambda *_: Twins(_group_of_one(device)), devices=["cpu", "cuda"])
+    dist.Backend.register_backend(
+        "nccl_twins", lambda _, __, size, *___: Twins(_group_of_one(device), size), devices=["cpu", "cuda"]
+    )
 
 
 @contextmanager
@@ -144,6 +145,7 @@ def answers(run: Run) -> dict[str, Callable[[Findings], Any]]:
     found: dict[str, Callable[[Findings], Any]] = {"no exchange": partial(_alone, run)}
     ways = [*((way, codec) for way in STRATEGIES for codec in names()), (HOOK, "fp32")]
     found |= {f"{way}, {codec}": partial(_exchanged, run, way, codec) for way, codec in ways}
+    found |= {f"{SPLIT}, {codec}": partial(_exchanged, run, SPLIT, codec) for codec in ("fp32", "dynamic-tree")}
     late = [(way, codec) for way, codec in ways if codec in ("fp32", "dynamic-tree")]
     return found | {f"{way}, {codec}, behind a link": partial(_delayed, run, way, codec) for way, codec in late}
 
@@ -178,55 +180,58 @@ def _delayed(run: Run, way: str, codec: str, findings: Findings) -> None:
 def _trained(run: Run, way: str, codec: str, *, delay: bool = False) -> tuple[torch.Tensor, dict[str, Any]]:
     """Weights after `NUM_STEPS`, and what a step took. The first steps have a learning rate of 0: DDP fills its buckets
     in another way in its first one, where halves are not alike."""
-    model, images = _network(run), _images(run)
-    seconds, reports = [], []
+    model, images, reports = _network(run), _images(run), []
     with _two_ranks(run, delay=delay):
         issuer = Issuer("gpu-check", images.device) if way == HOOK else None
-        sync = strategy(
-            "ddp" if way == HOOK else way,  # type: ignore[arg-type]
-            model,
-            partial(torch.optim.SGD, lr=LR),
-            codec=codec,
-            bucket_bytes=4 * images.shape[1] ** 2,
-            timeout_s=20,
-            issuer=issuer,
-        )
+        options: dict[str, Any] = {"codec": codec, "bucket_bytes": 4 * images.shape[1] ** 2, "issuer": issuer}
+        if way == SPLIT:
+            options = {"split": _split(model, images.device.type, codec)}
+            model = options["split"].model
+        name: Any = {HOOK: "ddp", SPLIT: "butterfly"}.get(way, way)
+        sync = strategy(name, model, partial(torch.optim.SGD, lr=LR), timeout_s=20, **options)
+
+        def step(turn: int) -> None:
+            sync.set_lr(float(turn >= 0))
+            sync.module(images).square().mean().backward()
+            reports.append(sync.step())
+            sync.flush()
+
         try:
-            for turn in range(WARM_UP + NUM_STEPS):
-                sync.set_lr(float(turn >= WARM_UP))
-                synchronize()
-                begin = time.perf_counter()
-                sync.module(images).square().mean().backward()
-                reports.append(sync.step())
-                sync.flush()
-                synchronize()
-                seconds.append(time.perf_counter() - begin)
+            seconds = wall_seconds(step, NUM_STEPS, WARM_UP)
         finally:
             sync.close()
-            if issuer is not None:
-                issuer.close()
+            for other in filter(None, (issuer, options.get("split"))):
+                other.close()
     return _weights(model), {
-        "step_ms": round(statistics.median(seconds[WARM_UP:]) * 1e3, 3),
+        "step_ms": round(statistics.median(seconds) * 1e3, 3),
         "exposed_ms": round(statistics.median(report.exposed_s for report in reports[WARM_UP:]) * 1e3, 3),
         "bytes_sent": sum(reports[-1].bytes_sent.values()),
     }
 
 
+def _split(model: nn.Module, device: str, codec: str) -> Any:
+    module = import_module(split.__module__)
+    made, module.own_group = module.own_group, lambda like, backend="", **options: made(like, **options)  # no Gloo's
+    try:
+        return split(model, make_mesh(2, device_type=device), activations=codec, deltas=codec, small=1, timeout_s=20)
+    finally:
+        module.own_group = made
+
+
 @cache
 def _reference(run: Run) -> tuple[torch.Tensor, torch.Tensor, float]:
     """Weights before and after, and seconds of a step, without an exchange."""
-    model, images, seconds = _network(run), _images(run), []
+    model, images = _network(run), _images(run)
     first, update = _weights(model), torch.optim.SGD(model.parameters(), lr=LR)
-    for turn in range(WARM_UP + NUM_STEPS):
-        synchronize()
-        begin = time.perf_counter()
+
+    def step(turn: int) -> None:
         model(images).square().mean().backward()
-        if turn >= WARM_UP:
+        if turn >= 0:
             update.step()
         update.zero_grad()
-        synchronize()
-        seconds.append(time.perf_counter() - begin)
-    return first, _weights(model), statistics.median(seconds[WARM_UP:])
+
+    seconds = statistics.median(wall_seconds(step, NUM_STEPS, WARM_UP))
+    return first, _weights(model), seconds
 
 
 def _network(run: Run) -> nn.Module:
@@ -248,5 +253,6 @@ def _images(run: Run) -> torch.Tensor:
 
 
 def _weights(model: nn.Module) -> torch.Tensor:
-    """All parameters in a row, a copy."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+    """All parameters in a row, a copy; of a split layer both halves, which are alike."""
+    wholes = [one.detach().repeat([max(one.shape) // side for side in one.shape]) for one in model.parameters()]
+    return torch.cat([whole.reshape(-1) for whole in wholes])

@@ -40,11 +40,9 @@ INSTRUCTIONS = {1: (100, 111), 2: (230, 241), 3: (274, 285), 4: (367, 378), 5: (
 LANES = 128
 """Instructions of single threads that a multiprocessor issues in a clock."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SEVERAL_PASSES = {
-    **{f"policy {name}": name for name in policies.__all__},
-    **{f"op {op}": op for op in ("AutoContrast", "Equalize", "Gamma", "Invert", "Posterize", "Sharpness", "Solarize")},
-    **{f"op {op}": op for op in ("SolarizeAdd", "Noise", "Erase", "Hue")},
-}
+OPS = "AutoContrast", "Equalize", "Gamma", "Invert", "Posterize", "Sharpness", "Solarize", "SolarizeAdd"
+SEVERAL_PASSES = {f"policy {name}": name for name in policies.__all__} | {"contrast about the mean": "Contrast"}
+SEVERAL_PASSES |= {f"op {op}": op for op in (*OPS, "Noise", "Erase", "Hue")}
 """Recipes whose images take a second launch: each policy, and a crop with one op that every image goes through."""
 TIMM = "rand-m9-mstd0.5-inc1"
 
@@ -105,7 +103,8 @@ def _several_passes(run: Run, name: str, findings: Findings) -> dict[str, Any]:
     if kind == "policy":
         recipe = recipes.timm(TIMM, side) if what == "timm" else getattr(recipes, what)(size=side)
     else:
-        always: dict[str, Any] = {} if what in ("Gamma", "Hue") else {"p": 1.0}
+        what, always = SEVERAL_PASSES[name], {} if what in ("Gamma", "Hue") else {"p": 1.0}
+        always |= {"about": "mean"} if what == "Contrast" else {}
         recipe = Recipe(ops=(ops.RandomResizedCrop(size=side), getattr(ops, what)(**always), ops.Normalize()))
     batches, times = CachedBatches(run, recipe, "float16", size), run.pick(TIMES // 4, 1)
     found: dict[str, Any] = {"batch_size": batches.batch_size}

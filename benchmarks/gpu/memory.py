@@ -12,11 +12,8 @@ import torch
 
 from benchmarks.gpu.common import Findings, Run, make_loader, spread, synchronize, wall_seconds
 
-NUM_BATCHES = 1000
-EVERY = 100
-SETTLED = 500
-"""Batches after which nothing may be added: pools have reached the size of the largest batch."""
-
+NUM_BATCHES, EVERY, SETTLED = 1000, 100, 500
+"""The last: batches after which nothing may be added: pools have reached the size of the largest batch."""
 PAGE_MB = 2
 """The driver hands out memory in pages of this size."""
 LOADERS: dict[str, dict[str, Any]] = {

@@ -29,7 +29,6 @@ from benchmarks.gpu.preflight import decoded_by, judge
 
 ROUNDING = {"float32": 0.0, "float16": 2**-9 * 255, "bfloat16": 2**-6 * 255, "uint8": 0.0}
 """The levels by which a number type rounds normalised values of at most 4: allowed on top."""
-
 BORDERS = ("context", "reflect", "edge", "constant")
 DECODED_AT_ONCE = 32
 LAYOUTS = ("NCHW", "NHWC", "channels_last")
@@ -119,11 +118,13 @@ def _by_size(made: Plan, images: Sequence[np.ndarray]) -> Iterator[tuple[Plan, l
 
 def _cases(run: Run) -> list[Recipe]:
     """All of the tests' cases; in the simulator each once, with outputs of a few pixels."""
-    from tests.parity.table import CASES, recipes_of
+    from tests.parity.table import CASES, TABLE_CASES, recipes_of
 
-    if not run.is_simulated:
-        return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)]
-    return [Recipe(name=name, ops=[_tiny(op) for op in chosen]) for name, chosen in CASES.items()]
+    if run.is_simulated:
+        both = (*CASES.items(), *TABLE_CASES.items())
+        return [Recipe(name=name, ops=[_tiny(op) for op in chosen]) for name, chosen in both]
+    tables = [Recipe(name=n, ops=chosen, border=border) for border in BORDERS for n, chosen in TABLE_CASES.items()]
+    return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)] + tables
 
 
 def _tiny(op: ops.Op) -> ops.Op:
