@@ -69,11 +69,10 @@ class Deadlines:
             first: _Watched | None
             left_s: float | None
             while not self._is_closed:
+                first = min(self._watched, key=lambda watched: watched.ends_at, default=None)
+                left_s = None if first is None else first.ends_at - time.monotonic()
                 if self._watched and self._watched[0].work.is_completed():
                     first, left_s = self._watched[0], 0.0
-                else:
-                    first = min(self._watched, key=lambda watched: watched.ends_at, default=None)
-                    left_s = None if first is None else first.ends_at - time.monotonic()
                 if first is None or left_s is None or left_s > 0:
                     self._changed.wait(left_s)
                     continue
