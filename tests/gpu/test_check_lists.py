@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / "benchmarks" / "gpu"
+RESULTS = ROOT / "benchmarks" / "results"
 NOT_MEASURED = "not measured yet"
 WORKS_TOGETHER = re.compile(r"\.shared\b|\bbar(rier)?\.|\batom\.shared")
 """In PTX: a kernel whose threads work together through shared memory, or wait for each other."""
@@ -77,13 +78,12 @@ def has_been_measured(cell: str) -> bool | None:
     if cell == NOT_MEASURED:
         return False
     reports = re.findall(r"[\w.-]*gpu-check[\w.-]*\.json", cell)
-    return True if reports and all((BENCHMARKS / "results" / name).is_file() for name in reports) else None
+    return True if reports and all((RESULTS / name).is_file() for name in reports) else None
 
 
 def test_a_figure_names_the_report_that_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "2027-01-01-gpu-check-h100.json").touch()
-    monkeypatch.setattr(sys.modules[__name__], "BENCHMARKS", tmp_path)
+    (tmp_path / "2027-01-01-gpu-check-h100.json").touch()
+    monkeypatch.setattr(sys.modules[__name__], "RESULTS", tmp_path)
     assert has_been_measured(NOT_MEASURED) is False
     assert has_been_measured("290 ns (`2027-01-01-gpu-check-h100.json`)") is True
     for claimed in ("", "290 ns", "soon", "290 ns (`2027-01-02-gpu-check-h100.json`)", "290 ns (`other.json`)"):
