@@ -4,8 +4,8 @@ import csv
 import json
 import shutil
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -108,8 +108,15 @@ def test_an_ensemble_is_the_weighted_mean(trained: tuple[Path, Result], other: P
 
 def test_running_statistics_are_averaged_over_ranks() -> None:
     owns = [{"buffers": {"running_mean": torch.full((2,), value), "steps": torch.tensor(3)}} for value in (1.0, 4.0)]
-    stub: Any = SimpleNamespace(of_all_ranks=lambda entries: [*owns, {}])
-    found = Checkpoint.averaged_buffers(stub, "buffers")
+
+    class OfThreeRanks(Checkpoint):
+        def __init__(self) -> None:
+            self.path = Path("checkpoint")
+
+        def of_all_ranks(self, *, entries: Collection[str] | None = None) -> list[dict[str, Any]]:
+            return [*owns, {}]
+
+    found = OfThreeRanks().averaged_buffers("buffers")
     assert found.keys() == {"running_mean"} and found["running_mean"].tolist() == [2.5, 2.5]
 
 
