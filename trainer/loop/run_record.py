@@ -14,7 +14,7 @@ from augpipe.trainer.loop.state import Counters
 from augpipe.trainer.loop.step import StepResult
 from augpipe.trainer.loop.step_totals import StepTotals
 from augpipe.trainer.loop.world import World
-from augpipe.trainer.report.metrics import COLUMNS, Table, read_rows
+from augpipe.trainer.report.metrics import COLUMNS, StepsFile, read_rows
 from augpipe.trainer.report.progress import Bar, Pace
 
 logger = logging.getLogger("augpipe.trainer")
@@ -61,7 +61,7 @@ class Recorder:
         self._sums = _Sums()
         self._epoch = _Sums()
         out = Path(config.out)
-        self._table = Table(out / "metrics.csv", COLUMNS, step) if world.is_first else None
+        self._table = StepsFile(out / "metrics.csv", COLUMNS, step) if world.is_first else None
         self._board = Board(out / "tensorboard", wanted=world.is_first and config.report.tensorboard, step=step)
         self._samples = _open_samples(out, world, step) if config.report.sample_ids else None
         self._bar = Bar(shows=world.is_first and config.report.progress)
@@ -199,14 +199,14 @@ class Recorder:
         self._board.write(row)
 
 
-def _open_samples(out: Path, world: World, step: int) -> Table:
+def _open_samples(out: Path, world: World, step: int) -> StepsFile:
     """This rank's table; rank 0 also cuts those of ranks that are no more at the step that the run goes on from."""
     if world.is_first:
         for path in out.glob("samples-rank*.csv"):
             rank = path.stem.removeprefix("samples-rank")
             if rank.isdigit() and int(rank) >= world.size and read_rows(path):
-                Table(path, _SAMPLE_COLUMNS, step).close()
-    return Table(out / f"samples-rank{world.rank}.csv", _SAMPLE_COLUMNS, step)
+                StepsFile(path, _SAMPLE_COLUMNS, step).close()
+    return StepsFile(out / f"samples-rank{world.rank}.csv", _SAMPLE_COLUMNS, step)
 
 
 class Board:

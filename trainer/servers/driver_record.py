@@ -9,7 +9,7 @@ from typing import Any
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation
 from augpipe.trainer.loop.run_record import Board
-from augpipe.trainer.report.metrics import COLUMNS, Table
+from augpipe.trainer.report.metrics import COLUMNS, StepsFile
 from augpipe.trainer.report.progress import Bar, Pace
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied
@@ -41,8 +41,8 @@ class ServersRecorder:
         self._config = config
         self._plan = plan
         out = Path(config.out)
-        self._table = Table(out / "metrics.csv", COLUMNS, step)
-        self._pushes = Table(out / "pushes.csv", PUSH_COLUMNS, step)
+        self._table = StepsFile(out / "metrics.csv", COLUMNS, step)
+        self._pushes = StepsFile(out / "pushes.csv", PUSH_COLUMNS, step)
         self._board = Board(out / "tensorboard", wanted=config.report.tensorboard, step=step)
         self._bar = Bar(shows=config.report.progress)
         self._step = step
