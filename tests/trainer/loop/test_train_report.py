@@ -13,7 +13,8 @@ from rich.console import Console
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.evaluate import Evaluation
-from augpipe.trainer.loop.run_record import Board, Recorder
+from augpipe.trainer.loop.run_log import Board
+from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.state import Counters
 from augpipe.trainer.loop.step import StepResult
 from augpipe.trainer.loop.step_totals import StepTotals
