@@ -124,6 +124,8 @@ class Loader(Generic[FrameworkName]):
         holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
             others, so that the two never overlap. It takes a source, too.
         split_seed: another one, 0..2^64 - 1, draws other samples.
+        columns: further columns of a path, by their names, which go along as `Batch.columns`: of a list with a header,
+            such as "caption", or "path" of a list or a folder.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -163,6 +165,7 @@ class Loader(Generic[FrameworkName]):
         split: str | None = None,
         holdout: float | None = None,
         split_seed: int = 0,
+        columns: Sequence[str] | None = None,
         **others: Never,
     ) -> None:
         if others:
@@ -206,7 +209,13 @@ class Loader(Generic[FrameworkName]):
             framework=framework,
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
-        options = {"classes": classes, "split": split, "holdout": holdout, "split_seed": split_seed or None}
+        options = {
+            "classes": classes,
+            "split": split,
+            "holdout": holdout,
+            "split_seed": split_seed or None,
+            "columns": columns,
+        }
         given = {name: value for name, value in options.items() if value is not None}
         self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)

@@ -15,6 +15,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.file_list import LIST_EXTENSIONS, FileListSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.hugging_face import HuggingFaceSource, is_hugging_face
+from augpipe.datasets.formats.list_columns import column_names
 from augpipe.datasets.formats.pairs import (
     MapStyleSource,
     PairSource,
@@ -81,6 +82,7 @@ def open_source(
     split: str | None = None,
     holdout: float | None = None,
     split_seed: int = 0,
+    columns: Sequence[str] | None = None,
 ) -> Source:
     """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
@@ -96,6 +98,8 @@ def open_source(
         holdout: draw a split of one's own instead: split="val" is this share of all samples, drawn by their ids, and
             split="train" the others; see `sources.hold_out`.
         split_seed: another one, 0..2^64 - 1, draws other samples.
+        columns: further columns, by their names, for a kind of source that has them: what goes along as
+            `Batch.columns`. Of a list those that its header names, and of a folder "path".
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
@@ -103,12 +107,13 @@ def open_source(
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if holdout is not None:
-        return _part(open_source(path_or_source, classes=classes), split, holdout, split_seed)
+        return _part(open_source(path_or_source, classes=classes, columns=columns), split, holdout, split_seed)
     if split_seed:
         raise ValueError(
             f'split_seed={split_seed} draws a split, and none is drawn. Give split="train", holdout=0.1, too.'
         )
-    options = {"classes": classes, "split": split}
+    further = list(column_names(columns or ())) or None
+    options = {"classes": classes, "split": split, "columns": further}
     if isinstance(classes, str):
         raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
     source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)
@@ -258,7 +263,7 @@ def open_url(url: str, remote: RemoteSettings | None = None) -> Source:
         RemoteError: no usable answer came.
         FileNotFoundError: there is no such file.
     """
-    return _open_url(url, remote or RemoteSettings(), {"classes": None, "split": None})
+    return _open_url(url, remote or RemoteSettings(), {"classes": None, "split": None, "columns": None})
 
 
 def _open_url(url: str, remote: RemoteSettings, options: Options) -> Source:

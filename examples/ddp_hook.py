@@ -5,6 +5,7 @@ It draws a small dataset first, so that it runs as it stands, on CPUs.
 usage: torchrun --standalone --nproc-per-node 2 examples/ddp_hook.py [FOLDER_OF_CLASS_FOLDERS]
 """
 
+import os
 import sys
 import tempfile
 from datetime import timedelta
@@ -32,12 +33,16 @@ def main() -> None:
             train(sys.argv[1])
             return
         with tempfile.TemporaryDirectory() as own_folder:
-            folder = [own_folder]
-            dist.broadcast_object_list(folder)  # rank 0's
+            # rank 0's folder, as bytes: torch's object collectives would unpickle what they are sent
+            name = torch.zeros(4096, dtype=torch.uint8)
+            own_name = os.fsencode(own_folder)
+            name[: len(own_name)] = torch.tensor(list(own_name), dtype=torch.uint8)
+            dist.broadcast(name, 0)
+            folder = Path(os.fsdecode(bytes(name.tolist()).rstrip(b"\0")))
             if dist.get_rank() == 0:
                 generate(Path(own_folder) / "photos", num=64, classes=4)
             dist.barrier()
-            train(Path(folder[0]) / "photos")
+            train(folder / "photos")
             dist.barrier()  # no rank reads any more
     finally:
         dist.destroy_process_group()

@@ -135,7 +135,7 @@ def _simulated_blocks_wait_asleep() -> Iterator[None]:
 
             def run_block(self: BlockManager, grid_point: tuple[int, ...], *arguments: object) -> None:
                 module = self._f.__module__
-                if not module.startswith("augpipe.gpu_ops.image.") or module.endswith(".finish"):
+                if not module.startswith("augpipe.gpu_ops.image.") or module.endswith(".program"):
                     return run(self, grid_point, *arguments)
                 thread: Any = current_thread()
                 thread.blockIdx = Dim3(*grid_point)

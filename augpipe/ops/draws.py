@@ -138,14 +138,14 @@ class Number(Draw):
         for within in type(op).model_fields[self.field].metadata:
             if isinstance(within, Within) and not within.holds(limits):
                 raise ValueError(f"{self.field}={limits} {within.text}")
-        check_steps(self.field, *op.evenly(self, limits), op.step_of(self))
+        check_steps(self.field, *op.even_ranges[self.name])
 
     def num_variants(self, op: "Op") -> int | None:
-        step = op.step_of(self)
-        return None if step is None else num_steps(*op.evenly(self, op.range_of(self)), step)
+        low, high, step = op.even_ranges[self.name]
+        return None if step is None else num_steps(low, high, step)
 
     def drawn(self, op: "Op", words: RandomWords, place: int, applied: Bool) -> npt.NDArray[Any]:
-        numbers: npt.NDArray[Any] = words.stepped(place, *op.evenly(self, op.range_of(self)), op.step_of(self))
+        numbers: npt.NDArray[Any] = words.stepped(place, *op.even_ranges[self.name])
         if self.log:
             numbers = np.exp(numbers)
         if self.rounded is not None:

@@ -41,8 +41,7 @@ class LevelsOp(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         applied = self.changes(drawn)
         levels = self.table({name: values[applied][:, None] for name, values in drawn.items()})
-        tables = np.clip(levels, 0, 255).astype(np.uint8)
-        frame.look_up_levels(np.broadcast_to(tables, (applied.sum(), 256)), applied)
+        frame.look_up_levels(np.clip(levels, 0, 255).astype(np.uint8), applied)
 
 
 class Gamma(LevelsOp):

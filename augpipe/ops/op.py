@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Annotated, Any, ClassVar, Self
 
@@ -156,6 +157,12 @@ class Op(Checked):
         step: float | None = getattr(self, draw.step) if isinstance(draw.step, str) else draw.step
         return step
 
+    @cached_property
+    def even_ranges(self) -> dict[str, tuple[float, float, float | None]]:
+        """Name -> smallest and largest of the evenly distributed numbers, and the step between, of each `Number`."""
+        numbers = [draw for draw in self.draws if isinstance(draw, Number)]
+        return {draw.name: (*self.evenly(draw, self.range_of(draw)), self.step_of(draw)) for draw in numbers}
+
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         """The drawn values, one entry an image, under the names of `draws`."""
         if not self.draws:
@@ -171,9 +178,8 @@ class Op(Checked):
     def changes(self, drawn: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
         """(n,): whether anything was drawn that changes an image."""
         parts = [drawn[draw.name] != draw.neutral for draw in self.draws if draw.neutral is not None]
-        changed: npt.NDArray[np.bool_] = parts[0].any(axis=tuple(range(1, parts[0].ndim)))
-        for part in parts[1:]:
-            changed = changed | part.any(axis=tuple(range(1, part.ndim)))
+        whole = [part if part.ndim == 1 else part.any(axis=tuple(range(1, part.ndim))) for part in parts]
+        changed: npt.NDArray[np.bool_] = whole[0] if len(whole) == 1 else np.logical_or.reduce(whole)
         return changed
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

@@ -1,7 +1,7 @@
 """Images that are files, whatever listed them: what the folder and the list have in common; and one alone."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,17 @@ class FileSource(LabelledSource):
         names: one path a sample, relative to `root` or absolute.
         labels: integers, one a sample, -1 where there is none.
         classes: label -> class name.
+        columns: further columns, one text a sample.
     """
 
-    def __init__(self, root: str, names: NameTable, labels: npt.NDArray[Any], classes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        root: str,
+        names: NameTable,
+        labels: npt.NDArray[Any],
+        classes: Sequence[str],
+        columns: Mapping[str, NameTable] | None = None,
+    ) -> None:
         assert len(names) == len(labels)
         self._root = absolute(root)
         self._shown_root = root
@@ -36,6 +44,7 @@ class FileSource(LabelledSource):
         """One path a sample, relative to the root or absolute."""
         self._labels = labels
         self.classes: Sequence[str] = tuple(classes)
+        self._columns = dict(columns or {})
 
     def __len__(self) -> int:
         return len(self.names)
@@ -52,6 +61,13 @@ class FileSource(LabelledSource):
         """The file's path, printable; relative where the root was given so."""
         check_sample_id(sample_id, len(self))
         return printable(os.path.join(self._shown_root, self.names[sample_id]))
+
+    def columns_of(self, sample_ids: npt.NDArray[np.int64]) -> Mapping[str, list[str]]:
+        """Column -> (B,) texts of the columns that were named."""
+        ids = sample_ids.tolist()
+        for sample_id in ids:
+            check_sample_id(sample_id, len(self))
+        return {name: [texts[sample_id] for sample_id in ids] for name, texts in self._columns.items()}
 
     @property
     def has_stored_names(self) -> bool:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Literal, NoReturn, TextIO
 
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
-from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns
+from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns, column_names
 from augpipe.datasets.metadata.label_rows import LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
@@ -54,6 +54,8 @@ class FileListSource(FileSource):
         image: the column of the photographs' files, by its name in the header.
         label: the column of classes (or of floats), by its name in the header; False to read no labels.
         labels: the columns of numbers, by their names in the header, that together are the label.
+        columns: further columns, by their names in the header, which go along as `Batch.columns`: texts, as they are
+            written. "path" is the column of photographs, where none is called so.
 
     Raises:
         ValueError: there is no such list, it is empty, or a line of it cannot be used; says which.
@@ -69,6 +71,7 @@ class FileListSource(FileSource):
         image: str | None = None,
         label: str | Literal[False] | None = None,
         labels: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> None:
         text = os.fspath(path)
         if not os.path.isfile(text):
@@ -81,11 +84,15 @@ class FileListSource(FileSource):
             raise ValueError(f"labels={labels!r} is one text. Give the columns' names: labels=[{labels!r}].")
         if label is not None and len(labels):
             raise ValueError(f"label={label!r} and labels={list(labels)!r} are two answers to one question. Give one.")
-        listing = _Lines(text, base, Wanted(image, label, tuple(labels)))
+        further_names = column_names(columns)
+        listing = _Lines(text, base, Wanted(image, label, tuple(labels), further_names))
         names, lines, column, rows = NameTable(), array("q"), None, None
-        for line, name, cells in listing:
+        further = {title: NameTable() for title in further_names}
+        for line, name, cells, texts in listing:
             names.extend([os.fsencode(_as_on_disk(base, name))])
             lines.append(line)
+            for table, value in zip(further.values(), texts, strict=True):
+                table.extend([os.fsencode(value)])
             if isinstance(cells, dict):
                 rows = rows or LabelRows(list(cells))
                 try:
@@ -99,13 +106,13 @@ class FileListSource(FileSource):
             raise ValueError(f"{printable(text)} lists no photograph. Write one a line, as path,label.")
         _check_root(text, base, names)
         if rows is not None:
-            super().__init__(base, names, rows.numbered(), rows.names(classes))
+            super().__init__(base, names, rows.numbered(), rows.names(classes), further)
         else:
             assert column is not None
             numbers, found = column.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
             if numbers.ndim == 2 and classes is None and listing.columns.label_name:
                 found = (listing.columns.label_name,)
-            super().__init__(base, names, numbers, found)
+            super().__init__(base, names, numbers, found, further)
         self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
         self.left_out = listing.columns.left_out
         self._where = printable(text)
@@ -136,7 +143,7 @@ def _lists_labels(path: str) -> bool:
     """Whether the first line of a list names a photograph that is there, and its label."""
     base = os.path.dirname(path)
     try:
-        _, name, cells = next(iter(_Lines(path, base, Wanted(None, None, ()))))
+        _, name, cells, _ = next(iter(_Lines(path, base, Wanted(None, None, ()))))
     except (ValueError, StopIteration):
         return False
     return cells is not None and os.path.lexists(os.path.join(base, name))
@@ -147,13 +154,13 @@ def _refuse(path: str, line: int, reason: str) -> NoReturn:
 
 
 class _Lines:
-    """(line, path, label) of each line that is not blank; label is None where there is no such column.
+    """(line, path, label, further columns) of each line that is not blank; label is None where there is no such column.
 
     Where labels are several columns, it is what stands in each of them.
     """
 
     def __init__(self, path: str, base: str, wanted: Wanted) -> None:
-        self.columns = Columns(0, None, {}, 0, False)
+        self.columns = Columns(0, None, {}, {}, 0, False)
         """Known once the first line is read."""
         self.num_comments = 0
         self._path, self._base, self._wanted = path, base, wanted
@@ -166,7 +173,7 @@ class _Lines:
         verb = ("begins", "is") if self.num_comments == 1 else ("begin", "are")
         return (f"{count(self.num_comments, 'line')} {verb[0]} with # and {verb[1]} not read",)
 
-    def __iter__(self) -> Iterator[tuple[int, str, str | dict[str, str] | None]]:
+    def __iter__(self) -> Iterator[tuple[int, str, str | dict[str, str] | None, tuple[str, ...]]]:
         path = self._path
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=_delimiter(path, self._base, file), strict=True)
@@ -188,7 +195,8 @@ class _Lines:
                             _refuse(path, start, str(error))
                         if self.columns.is_header:
                             continue
-                    yield start, *_fields(path, start, row, self.columns)
+                    name, label = _fields(path, start, row, self.columns)
+                    yield start, name, label, tuple(row[place] for place in self.columns.further.values())
             except UnicodeDecodeError:
                 _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
             except csv.Error as error:
@@ -220,7 +228,7 @@ def _first_line_not_utf8(path: str) -> int:
 
 
 def _fields(path: str, line: int, row: Sequence[str], columns: Columns) -> tuple[str, str | dict[str, str] | None]:
-    needed = max(columns.path, columns.label or 0, *columns.rows.values()) + 1
+    needed = max(columns.path, columns.label or 0, *columns.rows.values(), *columns.further.values()) + 1
     if len(row) < needed:
         _refuse(path, line, f"{len(row)} columns, and {needed} are needed as in the first line. Complete the line.")
     if any(cell.strip() for cell in row[columns.width :]):

@@ -18,6 +18,7 @@ from augpipe.datasets.formats.class_folders import (
 )
 from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
+from augpipe.datasets.formats.list_columns import column_names
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 from augpipe.validation.plural import count
@@ -43,6 +44,7 @@ class FolderSource(FileSource):
             left out then, which is said.
         split: which folder in `root` to open instead, where it holds those of several splits: its name, or "train",
             "val", "test" for the one that stands for it.
+        columns: ["path"] hands each file's path below the folder on as `Batch.columns`.
 
     Raises:
         ValueError: there is no such folder, no image in it, photographs beside class folders, a class without any, a
@@ -52,22 +54,35 @@ class FolderSource(FileSource):
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], *, classes: Sequence[str] | None = None, split: str | None = None
+        self,
+        root: str | os.PathLike[str],
+        *,
+        classes: Sequence[str] | None = None,
+        split: str | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
         path = os.fspath(root)
         _check_is_folder(path)
+        further_names = column_names(columns)
+        for name in further_names:
+            if name != "path":
+                raise ValueError(
+                    f"{printable(path)}: columns={list(further_names)!r} names {name!r}, and a folder has only 'path'. "
+                    "For others give a list with a header instead, as path,label,caption."
+                )
         if split is not None:
             path = os.path.join(path, chosen(path, _look_into(path)[1], split))
         self._index: FolderIndex | None = None
         loose, folders, others = _look_into(path)
         names, unread = NameTable(), Unread()
+        further = dict.fromkeys(further_names, names)
         found = {folder: files for folder in folders if (files := sorted(_walk(path, folder, unread)))}
         if len(found) < 2:
             refuse_unread_lists(path, others)
         if not found and loose:
             unread.add_all(others)
             names.extend(sorted(map(os.fsencode, loose)))
-            super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or ())
+            super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or (), further)
             self.left_out = unread.in_words()
             self._open_index()
             return
@@ -81,7 +96,7 @@ class FolderSource(FileSource):
         for name in order:
             names.extend(found.get(name, ()))
         labels = np.repeat(np.arange(len(order)), [len(found.get(name, ())) for name in order])
-        super().__init__(path, names, labels, [printable(name) for name in order])
+        super().__init__(path, names, labels, [printable(name) for name in order], further)
         self.left_out = [*left_beside(loose), *unread.in_words()]
         self.cautions = caution_of_numbers(order)
         if classes is None:

@@ -1,4 +1,4 @@
-"""Which columns of a list hold the photographs and their labels."""
+"""Which columns of a list hold the photographs, their labels and what else is handed on."""
 
 import os
 from collections.abc import Sequence
@@ -32,10 +32,12 @@ class Wanted(NamedTuple):
     label: str | Literal[False] | None
     """False: none is to be read."""
     labels: tuple[str, ...]
+    further: tuple[str, ...] = ()
+    """The columns that are handed on as they are; "path" is the photographs', where no column is called so."""
 
     @property
     def names(self) -> list[str]:
-        """All of them."""
+        """Those of photographs and labels."""
         return [name for name in (self.image, self.label, *self.labels) if name]
 
 
@@ -46,6 +48,8 @@ class Columns(NamedTuple):
     label: int | None
     rows: dict[str, int]
     """Name -> column, of labels of several columns."""
+    further: dict[str, int]
+    """Name -> column, of those that are handed on."""
     width: int
     """How many columns a line has."""
     is_header: bool
@@ -53,6 +57,17 @@ class Columns(NamedTuple):
     label_name: str = ""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+
+def column_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """The names of further columns, as a user gave them.
+
+    Raises:
+        ValueError: it is one text.
+    """
+    if isinstance(columns, str):
+        raise ValueError(f"columns={columns!r} is one text. Give the names in a list: columns=[{columns!r}].")
+    return tuple(columns)
 
 
 def choose_columns(row: Sequence[str], base: str, wanted: Wanted) -> Columns:
@@ -95,7 +110,14 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
         if found and (not rows or found[0].lower() == "label"):
             label, rows = found[0], []
             notes += [] if label.lower() == "label" else [f"labels are column {label!r}"]
-    read = [image, *([label] if label else []), *rows]
+    further = {name: image if name == "path" and name not in names else name for name in wanted.further}
+    for name, column in further.items():
+        if column not in names:
+            raise ValueError(
+                f"columns={list(wanted.further)!r} names {name!r}, which is not there: the header has "
+                f"{', '.join(names)}. Name those."
+            )
+    read = [image, *([label] if label else []), *rows, *further.values()]
     for name in read:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} is there twice. Rename one of the two.")
@@ -111,6 +133,7 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
         names.index(image),
         names.index(label) if label else None,
         {name: names.index(name) for name in rows},
+        {name: names.index(column) for name, column in further.items()},
         len(names),
         True,
         label or "",
@@ -133,8 +156,12 @@ def _without_header(names: Sequence[str], is_file: bool, wanted: Wanted) -> Colu
             f"{len(names)} columns, and no header says what they are. Write one, as path,label,..., or pass "
             "label=False to FileListSource to read the first alone."
         )
+    if set(wanted.further) - {"path"}:
+        raise ValueError(
+            f"no header names the columns, and columns={list(wanted.further)!r} names some. Write a header."
+        )
     has_label = len(names) > 1 and wanted.label is not False
-    return Columns(0, 1 if has_label else None, {}, len(names), False)
+    return Columns(0, 1 if has_label else None, {}, dict.fromkeys(wanted.further, 0), len(names), False)
 
 
 def _given(wanted: Wanted) -> str:

@@ -141,6 +141,14 @@ def _num_taps(support):
     return np.int64(np.ceil(np.float32(2.0) * support))
 
 
+@leaf
+def _bent(u, v, k1, k2, k3, p1, p2):
+    """Where a lens shows the point (u, v)."""
+    r2 = u * u + v * v
+    gain = radial_gain(r2, k1, k2, k3)
+    return distort(u, v, r2, gain, p2, p1), distort(v, u, r2, gain, p1, p2)
+
+
 @subroutine
 def _locate(row, s, width, y, num):
     """Where the first `num` pixels of a row come from."""

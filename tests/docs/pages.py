@@ -356,7 +356,7 @@ PAGES = {
                 "numbers.labels().tolist() == [[0, 1, 0.5], [1, 1, 0.5]] and unlabelled.label(1) == -1",
             ),
             "from augpipe.datasets.formats.tar.tar_source": ("len(loader.source) == 147",),
-            "class Mine": ("__import__('augpipe.sources.protocol').source.is_source(Mine())",),
+            "class Mine": ("__import__('augpipe.sources.protocol').sources.protocol.is_source(Mine())",),
         },
     ),
     "docs/start.md": Page(

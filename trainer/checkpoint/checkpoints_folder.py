@@ -48,15 +48,17 @@ def newest_whole(folder: Path, tell: Callable[[str], None] = logger.warning) -> 
     Raises:
         DamagedError: there are checkpoints, and every one is damaged.
     """
-    refused = []
-    for path in finished(folder):
+    refused: list[str] = []
+    paths = finished(folder)
+    for path in paths:
         try:
             step = verify(path)["step"]
             if path != finished_path(folder, step):
                 raise DamagedError(f"{path} holds the state after step {step}: it was given another name")
         except (DamagedError, OSError) as error:
             refused.append(str(error))
-            tell(f"checkpoint {path.name} is refused: {error}. The one before it is tried.")
+            is_last = len(refused) == len(paths)
+            tell(f"checkpoint {path.name} is refused: {error}" + ("" if is_last else ". The one before it is tried."))
             continue
         return path
     if refused:

@@ -76,6 +76,27 @@ class Checkpoint:
         """
         return self._read(0, COMMON, box_at, entries)
 
+    def common_tensors(self, entry: str) -> dict[str, Tensor]:
+        """The tensors of one entry that is flat, "model" or "ema", by their names there.
+
+        Raises:
+            DamagedError: there is no such entry, or something in it is not a tensor.
+        """
+        return self._tensors(0, entry, self.common(entries=(entry,)).get(entry))
+
+    def num_averaged(self) -> int:
+        """How many weights the moving average in "ema" is of; 0 where there is none.
+
+        Raises:
+            DamagedError: it is not one number.
+        """
+        found = self.common_tensor("ema/n_averaged")
+        if found is None:
+            return 0
+        if found.numel() != 1 or found.is_floating_point():
+            raise DamagedError(f"{self.path}: ema/n_averaged is not a number, it has the shape {tuple(found.shape)}")
+        return int(found)
+
     def common_tensor(self, place: str) -> Tensor | None:
         """One of the tensors that the ranks had in common, as "ema/n_averaged"; None where there is none."""
         name = f"{COMMON}/{place}"
@@ -98,12 +119,22 @@ class Checkpoint:
         return [self.of_rank(rank, entries=entries) for rank in range(self.world_size)]
 
     def averaged_buffers(self, entry: str) -> dict[str, Tensor]:
-        """The mean over ranks of their running statistics, "buffers" or "ema_buffers", as an evaluation takes it."""
+        """The mean over ranks of their running statistics, "buffers" or "ema_buffers", as an evaluation takes it.
+
+        Raises:
+            DamagedError: something there is not a tensor, or ranks have different shapes.
+        """
         values: dict[str, list[Tensor]] = {}
-        for own in self.of_all_ranks(entries=(entry,)):
-            for name, value in own.get(entry, {}).items():
-                if value.is_floating_point():
-                    values.setdefault(name, []).append(value.double())
+        for rank, own in enumerate(self.of_all_ranks(entries=(entry,))):
+            for name, value in self._tensors(rank, entry, own.get(entry, {})).items():
+                if not value.is_floating_point():
+                    continue
+                of_ranks = values.setdefault(name, [])
+                if of_ranks and of_ranks[0].shape != value.shape:
+                    shape, other = tuple(value.shape), tuple(of_ranks[0].shape)
+                    path = rank_paths(self.path, rank)[1]
+                    raise DamagedError(f"{path}: {entry}/{name} has the shape {shape}, and another rank's has {other}")
+                of_ranks.append(value.double())
         return {name: torch.stack(of_ranks).mean(0) for name, of_ranks in values.items()}
 
     def _read(self, rank: int, part: str, box_at: BoxAt | None, entries: Collection[str] | None) -> dict[str, Any]:
@@ -123,6 +154,15 @@ class Checkpoint:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DamagedError(f"{path} is not a rank's state ({type(error).__name__}: {error})") from error
+
+    def _tensors(self, rank: int, entry: str, found: Any) -> dict[str, Tensor]:
+        path = rank_paths(self.path, rank)[1]
+        if not isinstance(found, dict):
+            raise DamagedError(f"{path}: {entry} is not a table of tensors")
+        for name, value in found.items():
+            if not isinstance(value, Tensor):
+                raise DamagedError(f"{path}: {entry}/{name} is not a tensor")
+        return found
 
     def _tensor(self, name: str, box: Box | None) -> Tensor:
         files = self._files[name]

@@ -54,7 +54,11 @@ def flatten(state: Any, box_at: BoxAt | None = None, *, parts_only: bool = False
 
 
 def restore(data: Any, tensor_of: Callable[[str], torch.Tensor]) -> Any:
-    """The inverse of `flatten`, from what its JSON says."""
+    """The inverse of `flatten`, from what its JSON says.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, OverflowError: `flatten` does not write such a JSON.
+    """
     if isinstance(data, list):
         return [restore(item, tensor_of) for item in data]
     if not isinstance(data, dict):
@@ -62,7 +66,7 @@ def restore(data: Any, tensor_of: Callable[[str], torch.Tensor]) -> Any:
     if _TENSOR in data:
         return tensor_of(data[_TENSOR])
     if _COMPLEX in data:
-        return torch.view_as_complex(tensor_of(data[_COMPLEX]))
+        return _complex(data[_COMPLEX], tensor_of)
     if _TUPLE in data:
         return tuple(restore(item, tensor_of) for item in data[_TUPLE])
     if _PAIRS in data:
@@ -71,6 +75,14 @@ def restore(data: Any, tensor_of: Callable[[str], torch.Tensor]) -> Any:
     if _FLOAT in data:
         return float(data[_FLOAT])
     return {key: restore(value, tensor_of) for key, value in data.items()}
+
+
+def _complex(name: str, tensor_of: Callable[[str], torch.Tensor]) -> torch.Tensor:
+    pairs = tensor_of(name)
+    if pairs.dtype not in (torch.float16, torch.float32, torch.float64) or pairs.shape[-1:] != (2,):
+        shape = tuple(pairs.shape)
+        raise ValueError(f"{name} is not the two parts of complex numbers: it is {pairs.dtype} of the shape {shape}")
+    return torch.view_as_complex(pairs)
 
 
 def _flattened(state: Any, place: str, tensors: Tensors) -> Any:

@@ -68,7 +68,7 @@ class TrainedRun:
         with torch.random.fork_rng(devices=[]):
             model = build(wanted.name, num_classes=self.num_outputs, **wanted.options)
         entry, prefix = ("ema", "module.") if self.averages else ("model", "")
-        saved: dict[str, Any] = self.checkpoint.common(entries=(entry,))[entry]
+        saved = self.checkpoint.common_tensors(entry)
         state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}
         try:
             model.load_state_dict(state)
@@ -80,6 +80,11 @@ class TrainedRun:
         averaged = self.checkpoint.averaged_buffers("ema_buffers" if self.averages else "buffers")
         for name, buffer in model.named_buffers():
             if name in averaged and buffer.is_floating_point():
+                if averaged[name].shape != buffer.shape:
+                    raise ValueError(
+                        f"{self.checkpoint.path} is of another network than {self.path / 'config.toml'}: {name} has "
+                        f"the shape {tuple(averaged[name].shape)} instead of {tuple(buffer.shape)}"
+                    )
                 buffer.copy_(averaged[name])
         return place(model.eval(), wanted, self.world.device)
 
@@ -246,7 +251,6 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
             "as they are now, and if they have changed, photographs that it was trained on may be evaluated",
             path,
         )
-    num_averaged = checkpoint.common_tensor("ema/n_averaged")
     if shown is None:
         shown = _recipe_of(path, config, data, world)
         if recipe is not None:  # a name
@@ -259,7 +263,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
         classes=checkpoint.common(entries=("classes",))["classes"],
         world=world,
         data=data,
-        averages=num_averaged is not None and int(num_averaged) > 0,  # without an update it is the first weights
+        averages=checkpoint.num_averaged() > 0,  # without an update it is the first weights
     )
 
 

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.tensors.tensor_file import write_tensors
@@ -16,15 +15,14 @@ def write_weights(checkpoint: Checkpoint, path: Path, *, averaged: bool) -> None
     Running statistics are the mean over ranks, as an evaluation takes them.
 
     Raises:
-        ValueError: there is no average, or the file exists.
+        ValueError: there is no average, the file exists, or the checkpoint is damaged.
     """
     if path.exists():
         raise ValueError(f"{path} exists. Remove it, or choose another name.")
-    num_averaged = checkpoint.common_tensor("ema/n_averaged")
-    if averaged and not (num_averaged is not None and int(num_averaged)):
+    if averaged and not checkpoint.num_averaged():
         raise ValueError(f"{checkpoint.path} has no average of the weights. Leave --ema out.")
     entry, prefix, buffers = ("ema", "module.", "ema_buffers") if averaged else ("model", "", "buffers")
-    saved: dict[str, Tensor] = checkpoint.common(entries=(entry,))[entry]
+    saved = checkpoint.common_tensors(entry)
     state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}
     for name, value in checkpoint.averaged_buffers(buffers).items():
         if name in state:

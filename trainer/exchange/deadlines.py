@@ -18,13 +18,22 @@ JOIN_S = 5.0
 class _Watched:
     work: Any
     ends_at: float
-    expire: Callable[[], None]
+    expire: Callable[[Exception], None]
+
+    def error(self) -> Exception | None:
+        """Why it must be given up, as things are now; None where it went well."""
+        if not self.work.is_completed():
+            return TimeoutError("it did not end")
+        # of NCCL's works torch calls those completed, too, that hold an error
+        found: Exception | None = self.work.exception()
+        return found
 
 
 class Deadlines:
-    """One thread that looks, when a collective's time is over, whether it is done, and says so where it is not.
+    """One thread that looks, when a collective's time is over, whether it went well, and says so where it did not.
 
-    The host need not wait for any of them: while all go well the thread sleeps.
+    An error of the earliest one is found as soon as another one is watched. The host need not wait for any of them:
+    while all go well the thread sleeps.
     """
 
     def __init__(self, name: str) -> None:
@@ -34,36 +43,43 @@ class Deadlines:
         self._thread = Thread(target=self._walk, name=f"augpipe {name} deadlines", daemon=True)
         self._thread.start()
 
-    def watch(self, work: Any, timeout_s: float, expire: Callable[[], None]) -> None:
-        """Have `expire` called, by the thread, if `work` (torch's, of an asynchronous collective) is not done in time.
+    def watch(self, work: Any, timeout_s: float, expire: Callable[[Exception], None]) -> None:
+        """Have `expire` called, by the thread, if `work` (torch's, of an asynchronous collective) fails, or is not done
+        in time.
 
         Those of one group end in the order in which they are given here.
         """
         with self._changed:
-            while self._watched and self._watched[0].work.is_completed():
+            while self._watched and self._watched[0].error() is None:
                 self._watched.popleft()
             self._watched.append(_Watched(work, time.monotonic() + timeout_s, expire))
             self._changed.notify()
 
     def _walk(self) -> None:
-        while (late := self._next_late()) is not None:
+        while (failed := self._next_failed()) is not None:
+            watched, error = failed
             try:
-                late.expire()
+                watched.expire(error)
             except Exception:  # others' deadlines are kept all the same
                 logger.exception("the end of an exchange could not be told")
 
-    def _next_late(self) -> _Watched | None:
-        """The next one that is not done in time; None when closed."""
+    def _next_failed(self) -> tuple[_Watched, Exception] | None:
+        """The next one that has failed or is not done in time, and why; None when closed."""
         with self._changed:
+            first: _Watched | None
+            left_s: float | None
             while not self._is_closed:
-                first = min(self._watched, key=lambda watched: watched.ends_at, default=None)
-                left_s = None if first is None else first.ends_at - time.monotonic()
+                if self._watched and self._watched[0].work.is_completed():
+                    first, left_s = self._watched[0], 0.0
+                else:
+                    first = min(self._watched, key=lambda watched: watched.ends_at, default=None)
+                    left_s = None if first is None else first.ends_at - time.monotonic()
                 if first is None or left_s is None or left_s > 0:
                     self._changed.wait(left_s)
                     continue
                 self._watched.remove(first)
-                if not first.work.is_completed():
-                    return first
+                if (error := first.error()) is not None:
+                    return first, error
         return None
 
     def close(self) -> None:

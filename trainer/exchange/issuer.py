@@ -136,17 +136,17 @@ class Issuer:
     def finish(self, work: Any, group: ProcessGroup, timeout_s: float, fail: Callable[[Exception], None]) -> None:
         """Wait for a collective of a group: on a CPU the host does, and this raises whatever the backend does.
 
-        On a CUDA device the current stream waits, and the host goes on. If the collective is not done in time, `fail`
-        is told, and then the group is ended. What the device goes on with after that is of no use, so whoever reads a
-        result asks afterwards whether something has failed.
+        On a CUDA device the current stream waits, and the host goes on. If the collective fails, or is not done in
+        time, `fail` is told, and then the group is ended. What the device goes on with after that is of no use, so
+        whoever reads a result asks afterwards whether something has failed.
         """
         if self._deadlines is None:
             work.wait(timedelta(seconds=timeout_s))
             return
 
-        def expire() -> None:
+        def expire(error: Exception) -> None:
             try:
-                fail(TimeoutError("it did not end"))
+                fail(error)
             finally:
                 with suppress(RuntimeError):  # a backend that cannot be ended has a timeout of its own
                     group.abort()

@@ -74,10 +74,11 @@ def averaged_buffers(model: nn.Module, group: dist.ProcessGroup) -> Iterator[Non
         yield
         return
     before = [buffer.clone() for buffer in buffers]
-    flat = torch.cat([buffer.detach().double().flatten().cpu() for buffer in buffers])
+    flat = torch.cat([buffer.detach().double().flatten() for buffer in buffers]).cpu()
     dist.all_reduce(flat, group=group)
     flat /= dist.get_world_size(group)
-    for buffer, mean in zip(buffers, torch.split(flat, [buffer.numel() for buffer in buffers]), strict=True):
+    means = flat.to(buffers[0].device)
+    for buffer, mean in zip(buffers, torch.split(means, [buffer.numel() for buffer in buffers]), strict=True):
         buffer.copy_(mean.view(buffer.shape))
     try:
         yield

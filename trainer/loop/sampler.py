@@ -52,7 +52,7 @@ def _of_classes(weights: dict[str, float], source: Source) -> Floats:
 def _of_images(path: str, source: Source) -> Floats:
     """(N,) of a file that has a number for each image of the whole source, also for those that are held out."""
     try:
-        found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
+        found = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
     except FileNotFoundError as error:
         raise ValueError(
             f"data.sampler_weights={path!r} does not exist; a relative path is seen from the current folder, which is "

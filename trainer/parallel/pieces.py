@@ -47,6 +47,10 @@ class Works:
         """Whether all of them are done."""
         return all(work.is_completed() for work in self._works)
 
+    def exception(self) -> Exception | None:
+        """The first error by which one of them has ended."""
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
 
 def num_pieces(largest_bytes: int, device: torch.device) -> int:
     """Into how many pieces messages are cut of which the largest, on any of the ranks, has so many bytes."""

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from weakref import finalize
 
+from augpipe.trainer.checkpoint.manifest import verify
 from augpipe.trainer.servers.dispatcher import DRIVER
 from augpipe.trainer.servers.leases import Progress, first_state
 from augpipe.trainer.servers.messages import Command, Drop, Hand, Lease, LeaseName, Part, Restore, Save, Update
@@ -76,7 +77,7 @@ class Replay:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: the log is of another config.
+        ValueError: the log is of another config, or the checkpoint is damaged.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class Replay:
         """Workers that have been handed weights since they began, or began anew."""
         self._granted: dict[LeaseName, _Granted] = {}
         """Leases that are out and will count."""
+        if start is not None:
+            verify(start)
         state = first_state(spec.plan) if start is None else read_state(dispatcher_path(start))
         self._progress = Progress(spec.plan, spec.schedule, spec.epochs)
         self._progress.load_state_dict(state)

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from augpipe.trainer.checkpoint import Box, Checkpoint, DamagedError
-from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
+from augpipe.trainer.checkpoint.checkpoints_folder import finish_checkpoint, newest_whole
 from augpipe.trainer.checkpoint.manifest import verify
 from augpipe.trainer.checkpoint.save import Copied
+from augpipe.trainer.evaluation.weights import write_weights
 from augpipe.trainer.tensors.tensor_file import DTYPES, TensorFile, write_tensors
 from tests.distributed.train_runs import tensors_in
 from tests.trainer.checkpoint.folders import WHOLE, box_at, common, contents, is_same, own, sum_up, write
@@ -239,6 +240,82 @@ def test_the_one_before_is_taken_for_one_that_holds_nan(tmp_path: Path) -> None:
     assert said == [
         f"checkpoint step-000000002 is refused: {weights}: common/model/bias holds NaN. The one before it is tried."
     ]
+
+
+def test_nothing_is_promised_where_there_is_none_before(tmp_path: Path) -> None:
+    path = write(tmp_path, 1)
+    weights = path / "rank0.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    said: list[str] = []
+    with pytest.raises(DamagedError, match=r"none of the 1 checkpoints"):
+        newest_whole(tmp_path, said.append)
+    assert len(said) == 1 and said[0].endswith("cut short?") and "one before" not in said[0]
+
+
+def edited(path: Path, rank: int, *keys: str, value: Any) -> Checkpoint:
+    """A checkpoint whose JSON says something else at one place, and whose sums are right."""
+    text = path / f"rank{rank}.json"
+    data = inner = json.loads(text.read_text())
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    text.write_text(json.dumps(data))
+    sum_up(path)
+    verify(path)
+    return Checkpoint(path)
+
+
+@pytest.mark.parametrize("name", ["common/model/fc", "common/ema/n_averaged", "rank0/flags", "rank0/rng"])
+def test_a_tensor_that_is_not_complex_is_not_read_as_one(name: str, tmp_path: Path) -> None:
+    checkpoint = edited(write(tmp_path, 1), 0, "common", "model", "fc", value={"$complex": name})
+    with pytest.raises(DamagedError, match=rf"rank0\.json is not a rank's state \(ValueError: {name} is not .*complex"):
+        checkpoint.common()
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "problem"),
+    [
+        (("buffers",), 3, "buffers is not a table of tensors"),
+        (("buffers", "mean"), [1.5], "buffers/mean is not a tensor"),
+        (("buffers", "mean"), {"$tensor": "rank1/buffers/bf16"}, r"buffers/mean has the shape \(3,\), .* \(2,\)"),
+    ],
+)
+def test_buffers_that_cannot_be_averaged_are_named(
+    keys: tuple[str, ...], value: Any, problem: str, tmp_path: Path
+) -> None:
+    checkpoint = edited(write(tmp_path, 1), 1, "rank1", *keys, value=value)
+    with pytest.raises(DamagedError, match=rf"step-000000001/rank1\.json: {problem}"):
+        checkpoint.averaged_buffers("buffers")
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "problem"),
+    [
+        (("model",), [], "model is not a table of tensors"),
+        (("model", "fc"), None, "model/fc is not a tensor"),
+        (("other",), 0, None),
+    ],
+)
+def test_weights_that_are_not_tensors_are_named(
+    keys: tuple[str, ...], value: Any, problem: str | None, tmp_path: Path
+) -> None:
+    checkpoint = edited(write(tmp_path, 1), 0, "common", *keys, value=value)
+    out = tmp_path / "weights.safetensors"
+    if problem is None:
+        write_weights(checkpoint, out, averaged=False)
+        assert TensorFile(out).entries.keys() == {"fc", "bias"}
+        return
+    with pytest.raises(DamagedError, match=rf"step-000000001/rank0\.json: {problem}"):
+        write_weights(checkpoint, out, averaged=False)
+    assert not out.exists()
+
+
+def test_a_count_of_averages_that_is_not_a_number_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "step-000000001.tmp"
+    files = Copied(0, {"ema": {"n_averaged": torch.ones(3)}}, {}).write(path)
+    checkpoint = Checkpoint(finish_checkpoint(tmp_path, 1, {"step": 1, "world_size": 1}, 9, files))
+    with pytest.raises(DamagedError, match=r"ema/n_averaged is not a number"):
+        write_weights(checkpoint, tmp_path / "weights.pt", averaged=True)
 
 
 def test_what_is_written_again_is_the_same(tmp_path: Path) -> None:

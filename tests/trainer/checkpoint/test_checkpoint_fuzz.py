@@ -28,6 +28,7 @@ MORE_KB = 20_000
 STRANGE: list[Any] = [-1, 0, 1, 2**31, 2**63, 2**70, 10**400, 1.5, -0.0, True, None, "", "x", "../../etc/passwd", "F64"]
 STRANGE += [[], {}, [[]], [0, 8], [2**62, 2**62], {"$tensor": "common/model/fc"}, {"$tensor": 1}, {"$tuple": 3}]
 STRANGE += [{"$pairs": [[[], 1]]}, {"$float": "one"}, {"$tensor": "rank0/rng", "$pairs": 0}]
+STRANGE += [{"$complex": "common/model/fc"}, {"$complex": "rank0/flags"}, {"$complex": 1}]
 
 
 def depths(dice: random.Random) -> str:

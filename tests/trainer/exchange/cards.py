@@ -21,9 +21,12 @@ class Stream:
         return tuple(self.queued)
 
 
-def queued_work(is_done: Callable[[], bool] = lambda: True) -> Any:
-    """A collective that a stream is made to wait for; one that the host waits for would be given a timeout."""
-    return SimpleNamespace(wait=lambda: None, is_completed=is_done)
+def queued_work(is_done: Callable[[], bool] = lambda: True, error: Exception | None = None) -> Any:
+    """A collective that a stream is made to wait for; one that the host waits for would be given a timeout.
+
+    With an `error` it has ended by that, which torch calls completed, too.
+    """
+    return SimpleNamespace(wait=lambda: None, is_completed=is_done, exception=lambda: error)
 
 
 def pretend_card(monkeypatch: pytest.MonkeyPatch) -> Stream:

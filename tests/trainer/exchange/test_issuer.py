@@ -181,6 +181,22 @@ def test_on_a_card_nobody_waits_and_a_deadline_is_kept(card: Stream) -> None:
     issuer.close()
 
 
+@pytest.mark.parametrize("timeout_s", [0.05, 60.0])
+def test_on_a_card_what_ended_by_an_error_did_not_succeed(card: Stream, timeout_s: float) -> None:
+    """It is found when its time is over, or when the next collective is watched, and told with its own words."""
+    issuer, ended = Issuer("card", CARD), Event()
+    group: Any = SimpleNamespace(abort=ended.set)
+    issuer.submit("quick", queued_work, group, timeout_s).wait()
+    issuer.submit("features", lambda: queued_work(error=RuntimeError("NCCL: remote error")), group, timeout_s).wait()
+    if timeout_s > 1:
+        issuer.finish(queued_work(), group, timeout_s, lambda error: None)
+    assert ended.wait(5)
+    message = rf"card: waited for the features, at most {timeout_s:g} s, and got: NCCL: remote error. A rank has died"
+    with pytest.raises(SyncError, match=message):
+        issuer.check()
+    issuer.close()
+
+
 def test_a_failure_that_cannot_be_told_costs_no_other_deadline(card: Stream, caplog: pytest.LogCaptureFixture) -> None:
     """And the group is ended all the same."""
     issuer, ended = Issuer("card", CARD), [Event(), Event()]

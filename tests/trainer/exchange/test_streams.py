@@ -37,6 +37,9 @@ class Work:
     def is_completed(self) -> bool:
         return True
 
+    def exception(self) -> None:
+        return None
+
 
 class FakeBucket:
     """What `BucketExchange` does to its memory, as work on a fake device."""

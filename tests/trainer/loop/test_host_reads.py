@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from augpipe.trainer.codecs import codec
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import step as step_module
-from augpipe.trainer.loop.evaluate import evaluate
+from augpipe.trainer.loop.evaluate import averaged_buffers, evaluate
 from augpipe.trainer.loop.precision import make_scaler
 from augpipe.trainer.loop.step import Step, UpdateBatches
 from augpipe.trainer.loop.world import World
@@ -254,3 +254,17 @@ def test_an_evaluation_reads_as_often_for_any_number_of_batches(world: World) ->
         assert found.num_samples == 4 * num
         reads.append(counted.num_reads)
     assert reads[0] == reads[1]
+
+
+def test_buffers_are_averaged_by_one_read_for_any_number_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any floating-point type and shape; another rank with the same ones leaves them as they are."""
+    monkeypatch.setattr(dist, "get_world_size", lambda _group: 2)
+    monkeypatch.setattr(dist, "all_reduce", lambda flat, group: flat.mul_(2))
+    model = nn.Sequential(*(nn.BatchNorm2d(num) for num in (3, 5, 4)))
+    model[1].half()
+    for buffer in model.buffers():
+        buffer.fill_(3)
+    with host_reads() as counted, averaged_buffers(model, world.control):
+        assert counted.num_reads == 1
+        means = [buffer.clone() for buffer in model.buffers()]
+    assert all(bool((mean == 3).all()) for mean in means)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from augpipe.sampling import epoch_order
+from augpipe.trainer.checkpoint.manifest import write_manifest
 from augpipe.trainer.checkpoint.tree import flatten
 from augpipe.trainer.config.tables import OptimConfig, ScheduleConfig
 from augpipe.trainer.servers.dispatcher import Dispatcher
@@ -265,6 +266,7 @@ class LocalRun:
             folder = self.checkpoint(fence.version)
             await self.dispatcher.save(str(folder))
             write_state(dispatcher_path(folder), fence.state)
+            write_manifest(folder, {"step": fence.version, "servers": {}})
             await self.dispatcher.go_on(str(folder), 1.0)
             is_last = fence.is_last
         trouble.cancel()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from augpipe.trainer.checkpoint import DamagedError
 from augpipe.trainer.servers.order_log import Kind, read_events, read_order
 from augpipe.trainer.servers.replay import Replay, start_before
 from tests.trainer.servers.local_run import LocalRun, Setting, assert_equal_states, settings
@@ -98,6 +99,16 @@ def test_weights_can_be_loaded(tmp_path: Path) -> None:
 @pytest.fixture
 def logged(tmp_path: Path) -> LocalRun:
     return LocalRun(Setting(num_workers=2, save_every=10), tmp_path, 0).run()
+
+
+@pytest.mark.parametrize("name", ["dispatcher.npz", "server-0.npz"])
+def test_a_damaged_checkpoint_is_refused_before_anything_is_repeated(name: str, logged: LocalRun) -> None:
+    path = logged.checkpoint(20) / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedError, match=rf"{name} differs from what was written"):
+        replay_of(logged, 20)
 
 
 def logs(run: LocalRun) -> list[Path]:
