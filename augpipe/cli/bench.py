@@ -17,12 +17,12 @@ from augpipe.cli.common import (
     one_recipe,
     print_json,
     progress_bar,
-    table,
     telling_of_skip,
     warn_of_skipped,
     with_skip_bad,
 )
 from augpipe.recipes.names import load_recipe
+from augpipe.reports.tables import terminal_table
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def show(report: "Report", screen: "Console") -> None:
     most = report.threads[-1]
     several = most > 1
     columns = ["images/s", "1 thread", *([f"{most} threads", "speed-up"] if several else [])]
-    made = table(f"{report.recipe}, batches of {report.batch_size}", *columns, left=("images/s",))
+    made = terminal_table(f"{report.recipe}, batches of {report.batch_size}", *columns, left=("images/s",))
     for what, name in NAMES.items():
         cells = [_rate(report, what, 1)]
         if several:

@@ -15,7 +15,6 @@ from augpipe.validation.deprecation import warn_deprecated
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
 
     from augpipe.sources.protocol import Source
 
@@ -124,17 +123,6 @@ def console(*, stderr: bool = False) -> "Console":
     made = Console(stderr=stderr, highlight=False)
     # a table in a file or a pipe is as wide as it needs
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=200)
-
-
-def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> "Table":
-    """A table whose columns are numbers, except those named in `left`."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
-    for column in columns:
-        made.add_column(column, justify="left" if column in left else "right", overflow="fold")
-    return made
 
 
 def progress_bar(*columns: "str | ProgressColumn", refresh_per_second: float = 10.0) -> "Progress":

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,65 +18,25 @@ from augpipe.cli.common import say
 from augpipe.cli.exit_codes import Failure
 from augpipe.validation.plural import count
 
+_CONFIG = Path(__file__).with_name("demo_training.toml").read_text(encoding="utf-8")
+_TOLD = tomllib.loads(_CONFIG)
 NUM_RANKS = 2
-EPOCHS = 12
-SIZE_PX = 96
+EPOCHS: int = _TOLD["epochs"]
+WARMUP_SHARE: float = _TOLD["schedule"]["warmup_epochs"] / EPOCHS
+EVAL_FRACTION: float = _TOLD["data"]["eval_fraction"]
+SIZE_PX: int = _TOLD["data"]["eval_scale"]
 SCALES_PX = (96, 112, 128)
-BATCH_SIZE = 16
-EVAL_FRACTION = 0.2
-WARMUP_SHARE = 0.2
+BATCH_SIZE: int = _TOLD["data"]["batch_size"]
 STATED_ACCURACY = 0.4
 """The share of the held-out images that must be right, with as many as the demo draws by default."""
 _OWN_END_S, _END_S = 10.0, 40.0
 """For torchrun to end by itself after Ctrl-C, and when told to: ranks finish a step and write a checkpoint."""
 
-CONFIG = """\
-# What `augpipe demo` trains. On two ranks again, with changes of your own:
-#   torchrun --nproc-per-node 2 -m augpipe.trainer {path} --set {again} --set epochs=40
-# `augpipe train --example` prints every field there is.
-out = {out}
-epochs = {epochs}
-device = "cpu"
-
-[data]
-source = {source}
-eval_fraction = {eval_fraction}  # held out: never trained on
-recipe = {recipe}
-eval_scale = {size}  # short side of the held-out ones, whose centre is looked at
-batch_size = {batch_size}  # on each rank
-shuffle = "sticky"  # a rank keeps its photographs ...
-cache = "host"  # ... and decodes each of them once
-backend = "native"
-
-[model]
-name = "small-cnn"
-{split}[optim]
-name = "adamw"
-lr = 0.004
-weight_decay = 0.05
-decay_1d = false
-
-[schedule]
-name = "cosine"
-warmup_epochs = {warmup_epochs}
-
-[sync]
-strategy = "lazy"  # each rank keeps half of the optimizer's state, updates its half of the weights,
-codec = "dynamic-tree"  # and sends gradients and updates in 8 bits a value
-
-[checkpoint]
-every_epochs = 0  # one at the end
-
-[report]
-tensorboard = false
-"""
-
-SPLIT = """\
-options = {{ fc_widths = [512, 512] }}  # fully connected layers that are worth splitting
+_MODEL = 'name = "small-cnn"\n'
+_SPLIT = """\
+options = { fc_widths = [512, 512] }  # fully connected layers that are worth splitting
 
 [parallel]  # each rank holds its part of them; features and their error deltas travel in 8 bits
-{fields}
-
 """
 PARALLEL = {"model": 1, "activations": "dynamic-tree", "deltas": "dynamic-tree"}
 """What the `[parallel]` table has of its own, beside what is asked for."""
@@ -184,19 +146,22 @@ def write_config(path: Path, photos: Path, run: Path, *, num: int, parallel: Map
     ops = (ColorCast(), Flip(), MultiResolutionCrop(size=SIZE_PX, scales=SCALES_PX), Normalize())
     Recipe(name="demo", ops=ops).dump(recipe)
     num_trained = num - round(num * EVAL_FRACTION)
-    text = CONFIG.format(
-        path=shlex.quote(str(path)),
-        again=shlex.quote(f"out={run.with_name('run-2')}"),
-        out=_quoted(run),
-        epochs=EPOCHS,
-        source=_quoted(photos),
-        eval_fraction=EVAL_FRACTION,
-        recipe=_quoted(recipe),
-        size=SIZE_PX,
-        batch_size=max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few images still make a batch
-        warmup_epochs=round(EPOCHS * WARMUP_SHARE, 3),
-        split=SPLIT.format(fields=tomli_w.dumps(dict(parallel)).rstrip()) if parallel else "\n",
-    )
+    text = _CONFIG.replace("demo/training.toml", shlex.quote(str(path)))
+    text = text.replace("out=demo/run-2", shlex.quote(f"out={run.with_name('run-2')}"))
+    values = {
+        "out": _quoted(run),
+        "epochs": EPOCHS,
+        "source": _quoted(photos),
+        "recipe": _quoted(recipe),
+        "batch_size": max(1, min(BATCH_SIZE, num_trained // NUM_RANKS)),  # few images still make a batch
+        "warmup_epochs": round(EPOCHS * WARMUP_SHARE, 3),
+    }
+    for name, value in values.items():
+        there = re.search(rf"^{name} = (\S+)", text, re.MULTILINE)
+        assert there is not None
+        text = f"{text[: there.start(1)]}{value}{text[there.end(1) :]}"
+    if parallel:
+        text = text.replace(_MODEL, f"{_MODEL}{_SPLIT}{tomli_w.dumps(dict(parallel))}")
     path.write_text(text, encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -17,7 +17,6 @@ from augpipe.cli.common import (
     console,
     print_json,
     progress_bar,
-    table,
     warn_of_skipped,
     with_skip_bad,
 )
@@ -109,11 +108,10 @@ def evaluate(
     from augpipe.errors import SampleError
     from augpipe.trainer.evaluation import Views, changes_of, evaluate_runs, robustness_of
     from augpipe.trainer.evaluation.files import (
-        TABLE_COLUMNS,
         change_lines,
-        change_rows,
-        robustness_rows,
-        table_rows,
+        change_table,
+        robustness_table,
+        summary_table,
         to_json,
         write_files,
     )
@@ -177,14 +175,13 @@ def evaluate(
     if json:
         print_json(to_json(found, changes, curves))
     else:
-        _print_table(str(views), TABLE_COLUMNS, table_rows(found), TABLE_COLUMNS[:2])
+        screen = console()
+        screen.print(summary_table(found).terminal(str(views)))
         if changes is not None:
-            columns, rows = change_rows(changes)
-            _print_table("what changed", columns, rows, columns[:1])
+            screen.print(change_table(changes).terminal("what changed"))
             print("\n".join(change_lines(found, changes)))
         if curves is not None:
-            columns, rows = robustness_rows(curves)
-            _print_table(f"top-1, %, by strength of {curves.recipe}", columns, rows, columns[:2])
+            screen.print(robustness_table(curves).terminal(f"top-1, %, by strength of {curves.recipe}"))
     if out is not None:
         written = write_files(found, out, changes, curves)
         try:
@@ -194,15 +191,6 @@ def evaluate(
         shutil.rmtree(out / "partial", ignore_errors=True)
         if not json:
             print(f"{out}: {', '.join(path.name for path in written)}")
-
-
-def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str]) -> None:
-    from rich.text import Text
-
-    made = table(title, *columns, left=tuple(left))
-    for row in rows:
-        made.add_row(*map(Text, row))
-    console().print(made)
 
 
 def _numbers(option: str, text: str | None, kind: type[Number]) -> list[Number]:

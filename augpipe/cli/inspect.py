@@ -12,9 +12,9 @@ from augpipe.cli.common import (
     SizeOption,
     console,
     print_json,
-    table,
 )
 from augpipe.recipes.names import load_recipe
+from augpipe.reports.tables import terminal_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,7 +80,7 @@ def _view_json(view: "View") -> dict[str, Any]:
 
 
 def _table(title: str, view: "View") -> "Table":
-    made = table(title, "op", "draws", "how often", "variants", left=("op", "draws"))
+    made = terminal_table(title, "op", "draws", "how often", "variants", left=("op", "draws"))
     for op in view.ops:
         often = f"{getattr(op, 'p', 1.0):.0%}" if op.num_words else "always"
         made.add_row(op.op, op.draws_text, often, _number(op.num_variants))
@@ -94,7 +94,7 @@ def _table(title: str, view: "View") -> "Table":
 def _fields(op: "Op") -> "Table":
     from augpipe.validation.documented import given_fields, meanings, value_text
 
-    made = table(op.op, "field", "value", "what it means", left=("field", "value", "what it means"))
+    made = terminal_table(op.op, "field", "value", "what it means", left=("field", "value", "what it means"))
     for name in given_fields(type(op)):
         made.add_row(name, value_text(getattr(op, name)), meanings(type(op)).get(name, ""))
     return made

@@ -53,7 +53,7 @@ def simulate(
     if run.parallel.model > 1:
         title += f", layers split among {run.parallel.model}"
     print(f"{title}, {run.data.batch_size} images a rank, on {cluster.title}")
-    print(table(found))
+    print(table(found).text())
     if out is None:
         return
     from augpipe.trainer.simulate.draw import write_scaling, write_timeline
@@ -77,7 +77,7 @@ def _print_servers(run: Any, cluster: Any, workers: list[int], out: Path | None)
     found = predict_servers(server_subject(run, cluster), workers)
     servers = f"{wanted.servers} {'server' if wanted.servers == 1 else 'servers'}, {wanted.mode}, {wanted.codec}"
     print(f"{run.model.name}, {servers}, {run.data.batch_size} images a process, on {cluster.title}")
-    print(server_table(found))
+    print(server_table(found).text())
 
 
 def _numbers(text: str) -> list[int]:

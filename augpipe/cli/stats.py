@@ -18,10 +18,10 @@ from augpipe.cli.common import (
     decimal_bytes,
     print_json,
     progress_bar,
-    table,
     with_skip_bad,
 )
 from augpipe.cli.exit_codes import FAILURE
+from augpipe.reports.tables import terminal_table
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
@@ -154,14 +154,14 @@ def _class_text(found: "Statistics") -> str:
 def _sizes(found: "Statistics") -> "Iterator[RenderableType]":
     if not found.sizes:
         return
-    made = table("sizes in pixels", "", "least", "5 %", "25 %", "median", "75 %", "95 %", "most", left=("",))
+    made = terminal_table("sizes in pixels", "", "least", "5 %", "25 %", "median", "75 %", "95 %", "most", left=("",))
     for key, name in ROWS.items():
         made.add_row(name, *(_number(value) for value in found.sizes[key].percentiles))
     made.add_row("megapixels", *(f"{value:.3g}" for value in found.sizes["megapixels"].percentiles))
     yield made
     spread = found.sizes["short_side"]
     filled = [number for number, times in enumerate(spread.counts) if times]
-    bars = table("short side", "pixels", "photographs", "", left=("",))
+    bars = terminal_table("short side", "pixels", "photographs", "", left=("",))
     for number in range(filled[0], filled[-1] + 1):
         low, high = spread.edges[number], spread.edges[number + 1]
         name = f"{low:g} and more" if high == float("inf") else f"{low:g} to {high - 1:g}"
@@ -180,7 +180,7 @@ def _classes(found: "Statistics") -> "Iterator[RenderableType]":
     if len(ordered) > MOST_CLASSES:
         left_out = len(ordered) - 2 * MOST_LINES
         ordered = ordered[:MOST_LINES] + ordered[-MOST_LINES:]
-    made = table("classes", "class", "photographs", "", left=("class", ""))
+    made = terminal_table("classes", "class", "photographs", "", left=("class", ""))
     for number, (name, size) in enumerate(ordered):
         if left_out and number == MOST_LINES:
             made.add_row(f"({left_out:,} between)", "", "")
@@ -194,7 +194,7 @@ def _label_numbers(found: "Statistics") -> "Iterator[RenderableType]":
         return
     from rich.text import Text
 
-    made = table("labels", "number", "least", "mean", "deviation", "most", "not 0", left=("number",))
+    made = terminal_table("labels", "number", "least", "mean", "deviation", "most", "not 0", left=("number",))
     for number in numbers[: 2 * MOST_CLASSES]:
         spread = (f"{value:.4g}" for value in (number.least, number.mean, number.std, number.most))
         made.add_row(Text(number.name), *spread, f"{number.num_not_zero:,}")
@@ -209,7 +209,7 @@ def _unusable(found: "Statistics") -> "Iterator[RenderableType]":
 
     if not found.sums.num_unusable:
         return
-    made = table("cannot be used", "photograph", "reason", left=("photograph", "reason"))
+    made = terminal_table("cannot be used", "photograph", "reason", left=("photograph", "reason"))
     for bad in found.sums.unusable[:MOST_LINES]:
         made.add_row(Text(found.short_name(bad.name)), Text(bad.reason))
     more = found.sums.num_unusable - MOST_LINES
@@ -224,7 +224,7 @@ def _duplicates(found: "Statistics") -> "Iterator[RenderableType]":
     duplicates = found.duplicates
     if duplicates is None:
         return
-    made = table("duplicates", "", "groups", "too many", "labels contradict", left=("",))
+    made = terminal_table("duplicates", "", "groups", "too many", "labels contradict", left=("",))
     for kind, num in duplicates.num_extra.items():
         groups = duplicates.of(kind)
         contradicting = sum(group.contradicts for group in groups)
@@ -246,7 +246,7 @@ def _groups(found: "Statistics") -> "Iterator[RenderableType]":
     groups = sorted(found.duplicates.groups, key=lambda group: not group.contradicts)
     if not groups:
         return
-    made = table("groups", "", "photograph", "class", left=("", "photograph", "class"))
+    made = terminal_table("groups", "", "photograph", "class", left=("", "photograph", "class"))
     for group in groups[:MOST_LINES]:
         style = "red" if group.contradicts else ""
         about = [group.kind.replace("_", " "), Text("contradicting", style) if group.contradicts else ""]
@@ -275,11 +275,11 @@ def _progress_bar() -> "Iterator[Progress]":
 
 def _check_plots(folder: Path) -> None:
     """Fail before the work where plots cannot be written after it; makes the folder."""
-    from augpipe.datasets.stats.plots import check_matplotlib
+    from augpipe.reports.figures import check_matplotlib
 
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--plots {folder} is a file. Give a folder; it is made where it is missing.")
-    check_matplotlib()
+    check_matplotlib("plots need")
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise ValueError(f"--plots {folder} cannot be written to: permission denied. Write elsewhere.")

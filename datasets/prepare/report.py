@@ -1,23 +1,20 @@
 """report.html: one page that needs nothing else, with samples, histograms, settings and what was rejected."""
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from PIL import Image
-
 from augpipe.datasets.files.atomic import write_atomically
-from augpipe.datasets.files.page import html_image, html_page, html_table
 from augpipe.datasets.prepare.chunk import Reject
 from augpipe.datasets.prepare.tally import Tally
 from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, Scale
 from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.reports.page import html_page, html_table, html_thumbnail
 from augpipe.validation.plural import count
 
 _NUM_SAMPLES = 24
-_THUMBNAIL = (240, 160)
+_THUMBNAIL_PX = (240, 160)
 _MOST_BARS = 40
 """Classes that are listed each; of more, the largest and the smallest."""
 _NOTES = {
@@ -100,7 +97,8 @@ def _figures(folder: str, manifest: Manifest) -> Iterator[str]:
         key, label, data = _sample(folder, scale, place * manifest.num_samples // num)
         name = manifest.classes[label] if label >= 0 else ""
         caption = f"{escape(name)}<br>{escape(key)}" if name else escape(key)
-        image = html_image(_thumbnail(data), "", "jpeg")
+        pixels = decode(data, probe(data, max_pixels=MAX_PIXELS))
+        image = html_thumbnail(pixels, _THUMBNAIL_PX, "", quality=80)
         yield f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
@@ -116,15 +114,6 @@ def _sample(folder: str, scale: Scale, sample_id: int) -> tuple[str, int, bytes]
     with open(path, "rb") as file:
         file.seek(record.offset)
         return index.key(sample_id), record.label, file.read(record.length)
-
-
-def _thumbnail(data: bytes) -> bytes:
-    pixels = decode(data, probe(data, max_pixels=MAX_PIXELS))
-    image = Image.frombytes("RGB", (pixels.shape[1], pixels.shape[0]), pixels.data, "raw", "RGBX")
-    image.thumbnail(_THUMBNAIL)
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=80)
-    return file.getvalue()
 
 
 def _classes(manifest: Manifest, tally: Tally) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """A comparison written down: one JSON file with all of it, and CSV tables."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.reports.tables import Table
 from augpipe.trainer.evaluation.changes import Changes
 from augpipe.trainer.evaluation.ensemble import Comparison, RunResult
 from augpipe.trainer.evaluation.metrics import Metrics, Share, likeliest
@@ -44,19 +43,17 @@ _SUMMARY_COLUMNS = (
 _NAMES_SHOWN = 5
 """Changed images of a kind that are named on a screen."""
 
-TABLE_COLUMNS = ("run", "weights", "photographs", "top-1", "top-5", "loss", "ECE")
-"""What `table_rows` has of each result, for a screen."""
 
-
-def table_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """A row for each result, shares in percent with their intervals."""
+def summary_table(found: Comparison) -> Table:
+    """For a screen: a row for each result, shares in percent with their intervals."""
     rows = []
     for one in found.results:
         metrics = one.metrics
         shares = [percent(share) for share in (metrics.top1, metrics.top5)]
         numbers = (f"{metrics.loss:.3f}", f"{metrics.ece:.3f}")
         rows.append((one.name, one.weights, f"{metrics.num_samples:,}", *shares, *numbers))
-    return rows
+    columns = ("run", "weights", "photographs", "top-1", "top-5", "loss", "ECE")
+    return Table(columns=columns, rows=rows, num_left=2)
 
 
 def percent(share: Share) -> str:
@@ -64,11 +61,12 @@ def percent(share: Share) -> str:
     return f"{share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})" if share.num else "–"
 
 
-def change_rows(changes: Changes) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows of McNemar's table, the first column text: how many images are right in which run."""
+def change_table(changes: Changes) -> Table:
+    """McNemar's table: how many images are right in which run."""
     columns = ("photographs", f"right in {changes.after}", f"wrong in {changes.after}")
     first = (f"right in {changes.before}", f"{changes.both_right:,}", f"{len(changes.lost):,}")
-    return columns, [first, (f"wrong in {changes.before}", f"{len(changes.gained):,}", f"{changes.both_wrong:,}")]
+    second = (f"wrong in {changes.before}", f"{len(changes.gained):,}", f"{changes.both_wrong:,}")
+    return Table(columns=columns, rows=(first, second), num_left=1)
 
 
 def change_lines(found: Comparison, changes: Changes) -> list[str]:
@@ -92,13 +90,14 @@ def change_summary(changes: Changes) -> str:
     )
 
 
-def robustness_rows(robustness: Robustness) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows, the first two columns texts: top-1 in percent by strength."""
+def robustness_table(robustness: Robustness) -> Table:
+    """Top-1 in percent by strength."""
     rows = []
     for curve in robustness.curves:
         shares = {point.strength: f"{100 * point.top1.value:.1f}" for point in curve.points}
         rows.append((curve.op, curve.run, *(shares.get(strength, "–") for strength in robustness.strengths)))
-    return ("op", "run", *(f"x {strength:g}" for strength in robustness.strengths)), rows
+    columns = ("op", "run", *(f"x {strength:g}" for strength in robustness.strengths))
+    return Table(columns=columns, rows=rows, num_left=2)
 
 
 def write_files(
@@ -248,9 +247,4 @@ def _change_rows(found: Comparison, changes: Changes) -> Iterable[Sequence[Any]]
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row])
-    return text.getvalue()
+    return Table(columns=columns, rows=list(rows)).csv()

@@ -1,16 +1,14 @@
 """Images with what networks say of them, as figures of a page: the surest mistakes, and what a second run changed."""
 
-import io
 from collections.abc import Iterator
 from html import escape
 
 import numpy as np
-from PIL import Image
 
-from augpipe.datasets.files.page import html_image
 from augpipe.datasets.stats.chunk import decode_sample
 from augpipe.decoding import MAX_PIXELS
 from augpipe.native.cpu_render import Scratch
+from augpipe.reports.page import html_thumbnail
 from augpipe.trainer.evaluation.changes import Answer, Change
 from augpipe.trainer.evaluation.ensemble import Comparison
 from augpipe.trainer.evaluation.metrics import Ints, likeliest
@@ -81,16 +79,7 @@ def _bar(name: str, share: float, kind: str) -> str:
 def _figure(found: Comparison, place: int, bars: list[str]) -> str:
     name = found.names[place].replace("\\", "/").rsplit("/", 1)[-1]
     label = found.classes[int(found.labels[place])]
-    image = html_image(_thumbnail(found, place), f"{name}, {label}", "jpeg")
+    _, pixels = decode_sample(found.source, int(found.sample_ids[place]), Scratch(), MAX_PIXELS)
+    image = html_thumbnail(pixels, _THUMBNAIL_PX, f"{name}, {label}", quality=82)
     caption = f"<b>{escape(label)}</b> <small>{escape(name)}</small>"
     return f'<figure>{image}<figcaption>{caption}<div class="answers">{"".join(bars)}</div></figcaption></figure>'
-
-
-def _thumbnail(found: Comparison, place: int) -> bytes:
-    """The whole image, small, as JPEG."""
-    _, pixels = decode_sample(found.source, int(found.sample_ids[place]), Scratch(), MAX_PIXELS)
-    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
-    image.thumbnail(_THUMBNAIL_PX)
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=82)
-    return file.getvalue()

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from augpipe.datasets.files.atomic import write_atomically
-from augpipe.datasets.files.page import html_columns, html_image, html_page
+from augpipe.reports.page import html_image, html_page
+from augpipe.reports.tables import Table
 from augpipe.trainer.evaluation.changes import Change, Changes
 from augpipe.trainer.evaluation.ensemble import Comparison
 from augpipe.trainer.evaluation.files import (
-    TABLE_COLUMNS,
-    change_rows,
     change_summary,
+    change_table,
     percent,
-    robustness_rows,
-    table_rows,
+    robustness_table,
+    summary_table,
 )
 from augpipe.trainer.evaluation.metrics import Ints, Share
 from augpipe.trainer.evaluation.mistakes import NUM_SHOWN, STYLE, change_figures, mistake_figures, surest_mistakes
@@ -63,7 +63,7 @@ def write_page(
     left_out = f" {count(len(found.left_out), 'photograph')} left out." if found.left_out else ""
     parts = [
         f'<p class="note">{note}{left_out} Intervals hold 95 % (Wilson).</p>',
-        html_columns(TABLE_COLUMNS, table_rows(found), TABLE_COLUMNS[:2]),
+        summary_table(found).html(),
         *(_changes(found, changes) if changes is not None else ()),
         *(_robustness(robustness) if robustness is not None else ()),
         *_mistakes(found),
@@ -84,8 +84,7 @@ def write_page(
 
 def _changes(found: Comparison, changes: Changes) -> Iterator[str]:
     yield "<h2>What changed</h2>"
-    columns, rows = change_rows(changes)
-    yield html_columns(columns, rows, columns[:1])
+    yield change_table(changes).html()
     yield f'<p class="note">{change_summary(changes)}</p>'
     for kind, changed in (("Right to wrong", changes.lost), ("Wrong to right", changes.gained)):
         yield from _change_sheet(found, kind, changed)
@@ -100,16 +99,15 @@ def _change_sheet(found: Comparison, kind: str, changed: Sequence[Change]) -> It
 
 
 def _robustness(robustness: Robustness) -> Iterator[str]:
-    columns, rows = robustness_rows(robustness)
     yield f"<h2>Robustness: top-1 by the strength of each op of {escape(robustness.recipe)}</h2>"
     yield (
         '<p class="note">Each op by itself, on the same draws at every strength: 1 is what the recipe says, at 0 the '
         "op is left out. Bands are 95 % intervals; a curve ends where the op goes no further.</p>"
     )
     yield f'<div class="plot">{html_image(curves_png(robustness), "Top-1 by strength")}</div>'
-    yield f'<div class="long">{html_columns(columns, rows, columns[:2])}</div>'
+    yield f'<div class="long">{robustness_table(robustness).html()}</div>'
     drawn = {curve.op: curve.draws for curve in robustness.curves}
-    yield html_columns(("op", "what it draws at strength 1"), drawn.items(), ("op", "what it draws at strength 1"))
+    yield Table(columns=("op", "what it draws at strength 1"), rows=list(drawn.items()), num_left=2).html()
 
 
 def _mistakes(found: Comparison) -> Iterator[str]:
@@ -143,7 +141,7 @@ def _confused(found: Comparison, confusion: Ints) -> str:
         if num:
             share = num / int(confusion[row].sum())
             rows.append((found.classes[row], found.classes[column], f"{num:,}", f"{share:.0%}"))
-    return html_columns(("class", "named", "photographs", "of the class"), rows, ("class", "named"))
+    return Table(columns=("class", "named", "photographs", "of the class"), rows=rows, num_left=2).html()
 
 
 def _classes(found: Comparison) -> Iterator[str]:
@@ -156,7 +154,7 @@ def _classes(found: Comparison) -> Iterator[str]:
         for name, row in ordered
     ]
     yield "<h2>Classes, the worst first</h2>"
-    table = html_columns(columns, rows, columns[:1])
+    table = Table(columns=columns, rows=rows, num_left=1).html()
     yield f'<div class="long">{table}</div>' if len(rows) > _MOST_ROWS else table
 
 

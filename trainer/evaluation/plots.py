@@ -1,20 +1,17 @@
 """What is drawn of an evaluation, as PNGs: what is taken for what, how sure it may be, and how much it bears."""
 
-import io
 import math
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from augpipe.reports.figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, begin, begin_of, frame, png
 from augpipe.trainer.evaluation.metrics import Bin, Ints, wilson
 from augpipe.trainer.evaluation.robustness import Curve, Robustness
-from augpipe.trainer.report.curves import BLUE, ORANGE, frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 MOST_CLASSES = 100
@@ -22,10 +19,11 @@ MOST_CLASSES = 100
 _MOST_NUMBERS = 24
 """Classes up to which each cell holds its number."""
 _NAME_LETTERS = 24
+_NEEDS = "the page needs"
 _DPI = 110
-_LINES = (BLUE, ORANGE, "#3d8b5f", "#8a5aa8", "#b3382c", "#5b6470")
+_LINES = (BLUE, ORANGE, GREEN, PURPLE, RED, "#5b6470")
 """The colours of runs, in turn."""
-_GREY, _PALE = "#8a919c", "#eceef2"
+_PALE = "#eceef2"
 
 
 def confusion_png(confusion: Ints, classes: Sequence[str]) -> bytes:
@@ -41,11 +39,11 @@ def confusion_png(confusion: Ints, classes: Sequence[str]) -> bytes:
     shown = most_mistaken(confusion)
     rows = np.maximum(confusion.sum(1), 1)[shown, None]
     counts = confusion[np.ix_(shown, shown)]
-    names = [_short(classes[number]) for number in shown.tolist()]
+    names = [begin_of(classes[number], _NAME_LETTERS) for number in shown.tolist()]
     num = len(shown)
     side = 1.6 + max(0.16 * num, 2.6 if num < 8 else 3.6, 0.36 * num if num <= _MOST_NUMBERS else 0.0)
     letters_in = 0.062 * max(map(len, names))
-    figure = _figure(side + letters_in, side + letters_in)
+    figure = begin(side + letters_in, side + letters_in, _NEEDS)
     axis = figure.subplots()
     axis.imshow(_colours(counts / rows), interpolation="nearest")
     size = 8.5 if num <= 40 else 7.0
@@ -61,7 +59,7 @@ def confusion_png(confusion: Ints, classes: Sequence[str]) -> bytes:
         spine.set_color("#d0d5dd")
     if num <= _MOST_NUMBERS:
         _write_numbers(axis, counts, counts / rows)
-    return _png(figure)
+    return png(figure, _DPI)
 
 
 def most_mistaken(confusion: Ints) -> Ints:
@@ -81,11 +79,11 @@ def reliability_png(bins: Sequence[Bin], ece: float) -> bytes:
     Raises:
         ImportError: matplotlib is not installed; says how to get it.
     """
-    figure = _figure(5.4, 6.0)
+    figure = begin(5.4, 6.0, _NEEDS)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     width = 100 * (bins[0].high - bins[0].low)
     held = [one for one in bins if one.num]
-    upper.plot([0, 100], [0, 100], color=_GREY, linewidth=1.0, linestyle="--", label="as sure as right")
+    upper.plot([0, 100], [0, 100], color=GRAY, linewidth=1.0, linestyle="--", label="as sure as right")
     upper.bar(
         [100 * one.low for one in held],
         [100 * one.accuracy for one in held],
@@ -115,7 +113,7 @@ def reliability_png(bins: Sequence[Bin], ece: float) -> bytes:
     lower.set_xlabel("probability of the likeliest class, %", fontsize=9)
     lower.set_ylabel("photographs", fontsize=9)
     frame(lower, "")
-    return _png(figure)
+    return png(figure, _DPI)
 
 
 def curves_png(robustness: Robustness) -> bytes:
@@ -132,7 +130,7 @@ def curves_png(robustness: Robustness) -> bytes:
         panels.setdefault(curve.op, []).append(curve)
     columns = min(len(panels), 4)
     rows = math.ceil(len(panels) / columns)
-    figure = _figure(2.35 * columns + 0.5, 2.0 * rows + 0.7)
+    figure = begin(2.35 * columns + 0.5, 2.0 * rows + 0.7, _NEEDS)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     lines = []
     for axis, (op, curves) in zip(axes, panels.items(), strict=False):
@@ -143,11 +141,15 @@ def curves_png(robustness: Robustness) -> bytes:
     most = max(point.top1.high for curve in robustness.curves for point in curve.points)
     axes[0].set_ylim(0, 10 * math.ceil(10 * most))
     axes[0].set_xlim(min(robustness.strengths), max(robustness.strengths) or 1.0)
-    names = [_short(curve.run, 48) for curve in next(iter(panels.values()))]
+    names = [begin_of(curve.run, 48) for curve in next(iter(panels.values()))]
     figure.supylabel("top-1, %", fontsize=9)
-    figure.supxlabel(f"strength; 1: what the recipe ({_short(robustness.recipe)}) draws", fontsize=9, parse_math=False)
+    figure.supxlabel(
+        f"strength; 1: what the recipe ({begin_of(robustness.recipe, _NAME_LETTERS)}) draws",
+        fontsize=9,
+        parse_math=False,
+    )
     figure.legend(lines, names, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=8.5)
-    return _png(figure)
+    return png(figure, _DPI)
 
 
 def _curve(axis: "Axes", curve: Curve, colour: str) -> "Line2D":
@@ -198,24 +200,3 @@ def _colours(shares: Any) -> Any:
 
 def _rgb(colour: str) -> Any:
     return np.array([int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)])
-
-
-def _figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.figure import Figure  # without pyplot: no global state, and no screen is asked for
-    except ImportError as error:
-        raise ImportError('the page needs matplotlib: pip install "augpipe[plots]"') from error
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _png(figure: "Figure") -> bytes:
-    file = io.BytesIO()
-    with warnings.catch_warnings():  # names may be in any script, and the font has not all: it draws boxes
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure.savefig(file, dpi=_DPI, format="png")
-    return file.getvalue()
-
-
-def _short(name: str, most: int = _NAME_LETTERS) -> str:
-    name = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return name if len(name) <= most else f"{name[: most - 1]}…"

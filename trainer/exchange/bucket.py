@@ -147,7 +147,7 @@ class BucketExchange:
         return self._wire.num_bytes(self._cuts[owner + 1] - self._cuts[owner])
 
     def _message_bytes(self, owner: int) -> int:
-        return padded(self._payload_bytes(owner)) + padded(self._control.num_bytes)
+        return self._control.message_bytes(self._payload_bytes(owner))
 
     def _encode(self, phase: Phase, owners: Sequence[int], payloads: list[Tensor]) -> Count | None:
         """Encode some owners' slices."""

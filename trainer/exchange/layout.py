@@ -38,6 +38,11 @@ class Bucket:
         """Elements."""
         return sum(piece.num for piece in self.pieces)
 
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """The parameters that have a piece in it, in the order of their pieces."""
+        return tuple(dict.fromkeys(piece.parameter for piece in self.pieces))
+
 
 def fill_buckets(sizes: Sequence[int], kinds: Sequence[int], capacity: Mapping[int, int]) -> tuple[Bucket, ...]:
     """Buckets of at most `capacity[kind]` elements (at least ALIGN) over parameters of `sizes` elements.

@@ -165,6 +165,10 @@ class ControlData:
         self._num_flags = num_flags
         self.num_bytes = self.FIXED_BYTES + -(-num_flags // 8)
 
+    def message_bytes(self, payload_bytes: int) -> int:
+        """Bytes of a message with such a payload and this behind it."""
+        return padded(payload_bytes) + padded(self.num_bytes)
+
     def pack(
         self, count: Count, value: float | Tensor, flags: list[bool], *, tag: int = 0, out: Tensor | None = None
     ) -> Tensor:

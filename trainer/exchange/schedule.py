@@ -1,5 +1,6 @@
 """An exchange as data: the collectives of a step in their order, and who sends which slice of which bucket to whom."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -117,6 +118,38 @@ class Exchange:
             if transfer.num
         ]
         return "\n".join(lines)
+
+
+class BackwardProgress:
+    """Which gradients of a step are there, and which collectives that begins; in a run and in a simulated one."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._order = exchange.during_backward
+        self.members = [bucket.parameters for bucket in exchange.buckets]
+        """The parameters of each bucket."""
+        self.buckets_of: dict[int, list[int]] = defaultdict(list)
+        """The buckets of each parameter."""
+        for bucket, members in enumerate(self.members):
+            for parameter in members:
+                self.buckets_of[parameter].append(bucket)
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """No gradient is there yet."""
+        self._missing = [len(members) for members in self.members]
+        self._next = 0
+
+    def complete(self, parameter: int) -> list[Collective]:
+        """A parameter's gradient is there: the collectives that this begins, in their order."""
+        for bucket in self.buckets_of[parameter]:
+            self._missing[bucket] -= 1
+        begun = []
+        for collective in self._order[self._next :]:
+            if collective.phase == "reduce" and self._missing[collective.bucket]:
+                break
+            begun.append(collective)
+        self._next += len(begun)
+        return begun
 
 
 def interleaved(position: int, *, is_last: bool) -> list[Collective]:

@@ -15,6 +15,7 @@ from augpipe import Batch, MixedLabels
 from augpipe.sampling import epoch_order
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
+from augpipe.trainer.loop.score import Score
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.parallel import SplitLogits, cross_entropy, likeliest
 from augpipe.trainer.strategies import StepReport, Strategy
@@ -81,15 +82,9 @@ class HostCopy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepResult:
+class StepResult(Score):
     """What one update did, on this rank."""
 
-    loss_sum: float
-    """Over this rank's images."""
-    num_correct: int
-    """How many of this rank's images were named rightly; of mixed ones, by the label that weighs more."""
-    num_samples: int
-    """This rank's images."""
     data_s: float
     """Seconds that the loop waited for batches."""
     is_finite: bool

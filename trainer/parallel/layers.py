@@ -5,8 +5,9 @@ all ranks of its model axis, so its gradient is made their mean: deltas are divi
 meet the features, and multiplied again before they go on, which costs less than a pass over the weights.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,6 @@ from torch.nn import functional
 from augpipe.trainer.models.cifar import LocallyConnected2d
 from augpipe.trainer.parallel.exchange import with_scaled_gradient
 from augpipe.trainer.parallel.layouts import Kind, even_cuts
-
-if TYPE_CHECKING:
-    from augpipe.trainer.parallel.chain import Chain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +51,8 @@ class SplitLinear(nn.Linear):
     (rows, out_features), to whose own outputs it adds its part of the bias.
     """
 
-    chain: "Chain | None" = None
-    """The chain that begins with this layer."""
+    chain: Callable[[Tensor], Any] | None = None
+    """The `Chain` that begins with this layer."""
 
     def __init__(self, layer: nn.Linear, kind: Kind, rank: int, size: int) -> None:
         nn.Module.__init__(self)  # a whole layer's would make whole weights
@@ -98,8 +96,8 @@ class SplitLocallyConnected2d(nn.Module):
     """
 
     kind: Kind = "column"
-    chain: "Chain | None" = None
-    """The chain that begins with this layer."""
+    chain: Callable[[Tensor], Any] | None = None
+    """The `Chain` that begins with this layer."""
     weight: nn.Parameter
     bias: nn.Parameter
 

@@ -69,7 +69,7 @@ class Split:
     @property
     def chains(self) -> list[Chain]:
         """The chains of split layers, in the network's order."""
-        return [layer.chain for layer in self.layers.values() if layer.chain is not None]
+        return [layer.chain for layer in self.layers.values() if isinstance(layer.chain, Chain)]
 
     @property
     def num_forwards(self) -> int:

@@ -56,7 +56,7 @@ class SplitSequential(nn.Sequential):
             if name in done:
                 continue
             if isinstance(module, SplitLayer):
-                assert module.chain is not None
+                assert isinstance(module.chain, Chain)
                 done = module.chain.names
             x = self._passes.drop(module, x) if isinstance(module, SplitDropout) else module(x)
         return x

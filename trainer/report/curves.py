@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from augpipe.reports.figures import BLUE, ORANGE, begin, check_matplotlib, frame, save
 from augpipe.trainer.report.metrics import read_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Points = tuple[list[float], list[float]]
-BLUE, ORANGE = "#3b6ea5", "#c8641e"
-_DPI = 120
 
 
 def write_curves(metrics: Path, path: Path) -> Path:
@@ -28,14 +27,11 @@ def write_curves(metrics: Path, path: Path) -> Path:
         ValueError: the file holds no rows yet.
         OSError: a file cannot be read or written.
     """
-    try:
-        from matplotlib.figure import Figure  # without pyplot: no global state, and no screen is asked for
-    except ImportError as error:
-        raise ImportError('curves need matplotlib: pip install "augpipe[plots]"') from error
+    check_matplotlib("curves need")
     rows = read_rows(metrics)
     if not rows:
         raise ValueError(f"{metrics} holds no rows yet: the run has not come to report.log_every steps.")
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    figure = begin(11, 6.4)
     loss, accuracy, rate, speed = figure.subplots(2, 2).ravel()
     _pair(loss, "loss", points(rows, "loss"), points(rows, "eval_loss"))
     _pair(accuracy, "top-1 accuracy, %", points(rows, "top1", 100.0), points(rows, "eval_top1", 100.0))
@@ -56,8 +52,7 @@ def write_curves(metrics: Path, path: Path) -> Path:
         axis.set_xlabel("step", fontsize=9)
     for axis in (loss, accuracy, rate, speed):
         axis.locator_params(axis="x", integer=True)
-    figure.savefig(path, dpi=_DPI)
-    return path
+    return save(figure, path)
 
 
 def points(rows: list[dict[str, str]], name: str, factor: float = 1.0) -> Points:
@@ -78,12 +73,3 @@ def _pair(axis: "Axes", title: str, training: Points, held_out: Points) -> None:
 def _line(axis: "Axes", title: str, line: Points, color: str) -> None:
     axis.plot(*line, color=color, linewidth=1.2, marker="." if len(line[0]) < 3 else "")
     frame(axis, title)
-
-
-def frame(axis: "Axes", title: str) -> None:
-    """The look that all plots of a run share."""
-    axis.set_title(title, fontsize=10, loc="left")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=8)
-    axis.grid(axis="y", color="#e4e7ec", linewidth=0.7)
-    axis.set_axisbelow(True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from augpipe.datasets.files.atomic import write_atomically
+from augpipe.reports.tables import short
 
 logger = logging.getLogger("augpipe.trainer")
 
@@ -35,7 +36,7 @@ activations_mb: what split layers sent of that, activations and error deltas;
 skipped: steps left out so far."""
 
 
-class Table:
+class StepsFile:
     """A CSV file whose rows begin with a step; opened again after `step` steps, it forgets the rows of later ones."""
 
     _is_full = False
@@ -57,7 +58,7 @@ class Table:
         """Append a row; it is in the file when this returns, but for a full disk, which is logged: then it waits in
         the file's buffer for there to be room, and the training goes on."""
         try:
-            self._writer.writerow({name: _short(value) for name, value in row.items()})
+            self._writer.writerow({name: short(value) for name, value in row.items()})
             self._file.flush()
         except OSError as error:
             self._failed(error)
@@ -66,7 +67,7 @@ class Table:
 
     def was_told(self, row: Mapping[str, Any], names: Iterable[str]) -> bool:
         """Whether the last row of the earlier run has the same values under these names."""
-        return all(self._kept_last.get(name) == str(_short(row[name])) for name in names)
+        return all(self._kept_last.get(name) == str(short(row[name])) for name in names)
 
     def last_step(self, column: str) -> int:
         """The step of the earlier run's last row that has a value there; 0 where none has."""
@@ -104,7 +105,3 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def _writer(file: TextIO, columns: tuple[str, ...]) -> "csv.DictWriter[str]":
     return csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
-
-
-def _short(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value

@@ -5,7 +5,8 @@ from html import escape
 from pathlib import Path
 
 from augpipe.datasets.files.atomic import write_atomically
-from augpipe.datasets.files.page import html_columns, html_image, html_page, html_table
+from augpipe.reports.page import html_image, html_page, html_table
+from augpipe.reports.tables import Table
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.report.pushes import html_rows
 
@@ -75,7 +76,7 @@ def _evaluations(rows: list[dict[str, str]]) -> Iterable[str]:
     if not found:
         return
     yield "<h2>Held-out pictures, the last evaluations</h2>"
-    cells = (
+    cells = [
         (
             f"{int(row['epoch']) + 1}",
             f"{int(row['step']):,}",
@@ -84,8 +85,8 @@ def _evaluations(rows: list[dict[str, str]]) -> Iterable[str]:
             f"{float(row['eval_top5']):.1%}",
         )
         for row in found
-    )
-    yield html_columns(("epoch", "step", "loss", "top-1", "top-5"), cells)
+    ]
+    yield Table(columns=("epoch", "step", "loss", "top-1", "top-5"), rows=cells).html()
 
 
 def _duration(seconds: float) -> str:

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from augpipe.datasets.files.page import html_columns
-from augpipe.trainer.report.curves import BLUE, frame
+from augpipe.reports.figures import BLUE, ORANGE, begin, check_matplotlib, frame, save
+from augpipe.reports.tables import Table
 from augpipe.trainer.report.metrics import read_rows
 
-_PHASES = {"compute": "#3b6ea5", "data": "#7aa6d6", "push": "#c8641e", "wait": "#d9d9d9"}
-_DPI = 120
+_PHASES = {"compute": BLUE, "data": "#7aa6d6", "push": ORANGE, "wait": "#d9d9d9"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +77,13 @@ def write_pushes(pushes: Path, path: Path) -> Path:
         ValueError: the file holds no rows yet.
         OSError: a file cannot be read or written.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ImportError('curves need matplotlib: pip install "augpipe[plots]"') from error
+    check_matplotlib("curves need")
+    from matplotlib.ticker import MaxNLocator
+
     rows = read_rows(pushes)
     if not rows:
         raise ValueError(f"{pushes} holds no rows yet: no push has been counted.")
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    figure = begin(11, 3.4)
     staleness, rate, time = figure.subplots(1, 3)
     counts = staleness_counts(rows)
     staleness.bar(list(counts), [100 * count / len(rows) for count in counts.values()], color=BLUE, width=0.8)
@@ -108,15 +105,14 @@ def write_pushes(pushes: Path, path: Path) -> Path:
     time.set_xlabel("worker", fontsize=9)
     time.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     frame(time, "where a worker's time goes, %")
-    figure.savefig(path, dpi=_DPI)
-    return path
+    return save(figure, path)
 
 
 def html_rows(rows: Iterable[dict[str, str]]) -> Iterable[str]:
     """A table of the workers, in HTML."""
     yield "<h2>Workers</h2>"
     heads = ("worker", "pushes", "images", "mean staleness", "computing", "waiting", "MB pushed", "MB fetched")
-    yield html_columns(heads, (_cells(worker, one) for worker, one in totals(rows).items()))
+    yield Table(columns=heads, rows=[_cells(worker, one) for worker, one in totals(rows).items()]).html()
 
 
 def _cells(worker: int, one: WorkerTotals) -> tuple[str, ...]:

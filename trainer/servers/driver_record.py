@@ -1,20 +1,15 @@
 """What the driver writes down of a run with servers: metrics.csv, pushes.csv, the bar, a line an epoch."""
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation
-from augpipe.trainer.loop.run_record import Board
-from augpipe.trainer.report.metrics import COLUMNS, Table
-from augpipe.trainer.report.progress import Bar, Pace
+from augpipe.trainer.loop.run_log import RunLog, Sums
+from augpipe.trainer.report.metrics import StepsFile
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied
-
-logger = logging.getLogger("augpipe.trainer")
 
 PUSH_COLUMNS = (
     "step",
@@ -40,11 +35,8 @@ class ServersRecorder:
     def __init__(self, config: RunConfig, plan: LeasePlan, step: int) -> None:
         self._config = config
         self._plan = plan
-        out = Path(config.out)
-        self._table = Table(out / "metrics.csv", COLUMNS, step)
-        self._pushes = Table(out / "pushes.csv", PUSH_COLUMNS, step)
-        self._board = Board(out / "tensorboard", wanted=config.report.tensorboard, step=step)
-        self._bar = Bar(shows=config.report.progress)
+        self._log = RunLog(config, step)
+        self._pushes = StepsFile(Path(config.out) / "pushes.csv", PUSH_COLUMNS, step)
         self._step = step
         self._seconds = 0.0
         self._waiting: list[Applied] = []
@@ -55,8 +47,7 @@ class ServersRecorder:
         """An epoch begins, or goes on; `num_done` of its samples are trained on."""
         self._epoch = []
         per_update = self._plan.per_batch * self._plan.num_batches
-        total = -(-self._plan.num_usable // per_update)
-        self._bar.begin_epoch(epoch, self._config.epochs, num_done // per_update, total)
+        self._log.begin_epoch(epoch, num_done // per_update, -(-self._plan.num_usable // per_update))
 
     def heard(self, applied: Iterable[Applied]) -> None:
         """Pushes that were counted since the last call, in their order."""
@@ -70,61 +61,41 @@ class ServersRecorder:
             self._write_push(one)
             if is_new:
                 is_due = one.version % self._config.report.log_every == 0
-                self._bar.advance(self._write_row() if is_due else None)
+                pace = sums_of(self._waiting).pace if is_due else None
+                if is_due:
+                    self.write_rest()
+                self._log.advance(pace)
 
     def evaluated(self, found: Evaluation, epoch: int) -> None:
         """An evaluation has ended."""
         self.write_rest()
-        row = {
-            "step": self._step,
-            "epoch": epoch,
-            "seconds": self._seconds,
-            "skipped": self._epoch[-1].num_left_out if self._epoch else 0,
-            "eval_loss": found.loss,
-            "eval_top1": found.top1,
-            "eval_top5": found.top5,
-        }
-        if not self._table.was_told(row, ("step", "eval_loss", "eval_top1", "eval_top5")):
-            self._table.write(row)
-            self._board.write(row)
+        num_skipped = self._epoch[-1].num_left_out if self._epoch else 0
+        self._log.write_evaluation(found, step=self._step, epoch=epoch, seconds=self._seconds, num_skipped=num_skipped)
 
     def write_rest(self) -> None:
         """A row for the updates since the last one, where there are any."""
-        if self._waiting:
-            self._write_row()
+        if not self._waiting:
+            return
+        last = self._waiting[-1]
+        about = {"step": last.version, "epoch": last.epoch, "seconds": self._seconds}
+        about |= {"lr": self._config.optim.lr * last.lr, "skipped": last.num_left_out}
+        self._log.write(about | sums_of(self._waiting).cells)
+        self._waiting = []
 
     def end_epoch(self, epoch: int, found: Evaluation | None) -> None:
         """Say in a line how it went."""
-        num = sum(one.outcome.num_samples for one in self._epoch)
-        if not num:
-            return
-        loss = sum(one.outcome.loss_sum for one in self._epoch) / num
-        right = sum(one.outcome.num_correct for one in self._epoch) / num
-        staleness = sum(one.staleness for one in self._epoch) / len(self._epoch)
-        seconds = sum({one.version: one.step_s for one in self._epoch}.values())
-        held_out = "" if found is None else f"; held out: loss {found.loss:.3f}, top-1 {found.top1:.1%}"
-        logger.info(
-            "epoch %d/%d: loss %.3f, top-1 %.1f%%%s; %s img/s, mean staleness %.2f",
-            epoch + 1,
-            self._config.epochs,
-            loss,
-            100 * right,
-            held_out,
-            f"{num / seconds:,.0f}" if seconds else "-",
-            staleness,
-        )
+        staleness = sum(one.staleness for one in self._epoch) / max(len(self._epoch), 1)
+        self._log.tell_epoch(epoch, sums_of(self._epoch), found, f", mean staleness {staleness:.2f}")
 
     def __enter__(self) -> "ServersRecorder":
-        self._bar.__enter__()
+        self._log.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.__exit__(kind, error, trace)
-        for table in (self._table, self._pushes):
-            table.close()
-        self._board.close()
+        self._log.__exit__(kind, error, trace)
+        self._pushes.close()
 
     def _write_push(self, one: Applied) -> None:
         outcome = one.outcome
@@ -145,31 +116,17 @@ class ServersRecorder:
             }
         )
 
-    def _write_row(self) -> Pace:
-        waiting, self._waiting = self._waiting, []
-        outcomes = [one.outcome for one in waiting]
-        num, num_samples = len(outcomes), sum(one.num_samples for one in outcomes)
-        seconds = sum({one.version: one.step_s for one in waiting}.values())
-        pace = Pace(
-            loss=sum(one.loss_sum for one in outcomes) / num_samples,
-            images_per_s=num_samples / seconds if seconds else 0.0,
-            exposed_ms=1e3 * sum(one.wait_s + one.push_s for one in outcomes) / num,
-            sent_mb=sum(one.sent_bytes for one in outcomes) / 1e6 / num,
-        )
-        row: dict[str, Any] = {
-            "step": waiting[-1].version,
-            "epoch": waiting[-1].epoch,
-            "seconds": self._seconds,
-            "lr": self._config.optim.lr * waiting[-1].lr,
-            "loss": pace.loss,
-            "top1": sum(one.num_correct for one in outcomes) / num_samples,
-            "images_per_s": pace.images_per_s,
-            "data_ms": 1e3 * sum(one.data_s for one in outcomes) / num,
-            "exposed_ms": pace.exposed_ms,
-            "sent_mb": pace.sent_mb,
-            "activations_mb": 0.0,
-            "skipped": waiting[-1].num_left_out,
-        }
-        self._table.write(row)
-        self._board.write(row)
-        return pace
+
+def sums_of(applied: Sequence[Applied]) -> Sums:
+    """Of some pushes; an update of several takes its time once."""
+    outcomes = [one.outcome for one in applied]
+    return Sums(
+        num_steps=len(outcomes),
+        seconds=sum({one.version: one.step_s for one in applied}.values()),
+        data_s=sum(one.data_s for one in outcomes),
+        exposed_s=sum(one.wait_s + one.push_s for one in outcomes),
+        sent_bytes=sum(one.sent_bytes for one in outcomes),
+        loss_sum=sum(one.loss_sum for one in outcomes),
+        num_correct=sum(one.num_correct for one in outcomes),
+        num_samples=sum(one.num_samples for one in outcomes),
+    )

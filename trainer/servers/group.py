@@ -11,19 +11,17 @@ from torch import Tensor
 
 from augpipe.trainer.exchange.layout import ALIGN
 from augpipe.trainer.exchange.objects import broadcast_json, gather_json
+from augpipe.trainer.loop.score import Score
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShareResult:
+class ShareResult(Score):
     """What one process's share of a lease gave."""
 
     gradient: Tensor
     """(num,) of the mean over all images of the lease: shares are added up."""
     buffers: tuple[Tensor, Tensor]
     """What changed in the floating-point and the integer buffers."""
-    loss_sum: float
-    num_correct: int
-    num_samples: int
 
 
 class Group(Protocol):

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.trainer.loop.score import Score
+
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int64]
@@ -105,12 +107,9 @@ class Grant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Score):
     """How a lease went, on its worker."""
 
-    loss_sum: float
-    num_correct: int
-    num_samples: int
     is_finite: bool
     """Whether loss and gradients were; if not, nothing was pushed."""
     wait_s: float

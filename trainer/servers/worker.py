@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from augpipe import MixedLabels
 from augpipe.trainer.codecs import ErrorFeedback, codec
+from augpipe.trainer.loop.score import Score
 from augpipe.trainer.loop.step import loss_sum_of
 from augpipe.trainer.parallel import likeliest
 from augpipe.trainer.servers.group import Group, OneProcess, ShareResult
@@ -32,14 +33,11 @@ class Batches(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Computed:
+class Computed(Score):
     """What a lease's forward and backward passes gave."""
 
     parts: tuple[Part, ...]
     """A server each; empty where something was not finite."""
-    loss_sum: float
-    num_correct: int
-    num_samples: int
     data_s: float
     compute_s: float
 

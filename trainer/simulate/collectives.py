@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from augpipe.trainer.exchange.schedule import Collective
+from augpipe.trainer.exchange.schedule import BackwardProgress, Collective
 from augpipe.trainer.simulate.layers import VALUE_BYTES
 from augpipe.trainer.simulate.links import Links
 from augpipe.trainer.simulate.workload import Workload
@@ -37,37 +37,6 @@ class _Way:
         self.done = asyncio.Event()
 
 
-class Buckets:
-    """Which buckets of a step have all their gradients, and which collectives are begun by that."""
-
-    def __init__(self, work: Workload) -> None:
-        self._work = work
-        self.of: dict[int, list[int]] = defaultdict(list)
-        """Buckets of a parameter."""
-        for bucket, members in enumerate(work.members):
-            for parameter in members:
-                self.of[parameter].append(bucket)
-        self.begin_step()
-
-    def begin_step(self) -> None:
-        """No gradient is there yet."""
-        self._missing = [len(members) for members in self._work.members]
-        self._next = 0
-
-    def complete(self, parameters: Sequence[int]) -> list[Collective]:
-        """The gradients of some parameters are there: the collectives that this begins, in their order."""
-        for parameter in reversed(parameters):
-            for bucket in self.of[parameter]:
-                self._missing[bucket] -= 1
-        begun = []
-        for collective in self._work.exchange.during_backward[self._next :]:
-            if collective.phase == "reduce" and self._missing[collective.bucket]:
-                break
-            begun.append(collective)
-        self._next += len(begun)
-        return begun
-
-
 class Turns:
     """One thread of a rank issues the collectives of all of its exchanges, in an order that is the same on all ranks.
 
@@ -79,10 +48,11 @@ class Turns:
 
     def __init__(self, works: Sequence[Workload], completed: Sequence[Sequence[Sequence[int]]], num: int) -> None:
         order: dict[tuple[int, Collective], None] = {}
-        buckets = [Buckets(work) for work in works]
+        progress = [BackwardProgress(work.exchange) for work in works]
         for parameters in completed:
             for place, of_exchange in enumerate(parameters):
-                order |= dict.fromkeys((place, one) for one in buckets[place].complete(of_exchange))
+                for parameter in reversed(of_exchange):
+                    order |= dict.fromkeys((place, one) for one in progress[place].complete(parameter))
         for is_agreed in (True, False):
             for place, work in enumerate(works):
                 left = (one for one in work.collectives if (one.phase == "agree") == is_agreed)
@@ -123,7 +93,7 @@ class Collectives:
         self._turns, self._number = turns, number
         self._rank = rank
         self._ways: dict[tuple[int, Collective], _Way] = defaultdict(_Way)
-        self._buckets = Buckets(work)
+        self._progress = BackwardProgress(work.exchange)
 
     def start(self, group: asyncio.TaskGroup, num: int) -> None:
         """Begin the threads, for `num` steps."""
@@ -134,19 +104,20 @@ class Collectives:
 
     def begin_step(self) -> None:
         """No gradient is there yet."""
-        self._buckets.begin_step()
+        self._progress.begin_step()
 
     async def await_weights(self, parameters: Sequence[int], step: int) -> None:
         """Where weights travel, they are awaited where they are used."""
         if step and self._work.exchange.awaited == "use":
             for parameter in parameters:
-                for bucket in self._buckets.of[parameter]:
+                for bucket in self._progress.buckets_of[parameter]:
                     await self._rank.wait(self._ways[step - 1, Collective(phase="gather", bucket=bucket)].done)
 
     def complete(self, parameters: Sequence[int], step: int) -> None:
         """The gradients of some parameters lie in their buckets: begin what this completes."""
-        for collective in self._buckets.complete(parameters):
-            self._ways[step, collective].begun.set()
+        for parameter in reversed(parameters):
+            for collective in self._progress.complete(parameter):
+                self._ways[step, collective].begun.set()
 
     async def finish(self, step: int) -> None:
         """Wait for what an update needs."""

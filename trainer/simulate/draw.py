@@ -2,25 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from augpipe.trainer.report.curves import BLUE, ORANGE, frame
+from augpipe.reports.figures import BLUE, GRAY, GREEN, ORANGE, PURPLE, begin, check_matplotlib, frame, save
 from augpipe.trainer.simulate.prediction import Prediction
 from augpipe.trainer.simulate.step import LANES, Played
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_DPI = 120
-GREEN, GRAY = "#4b8b5a", "#9aa3ae"
 _COLORS = {
     "forward": "#8fb3d9",
     "backward": BLUE,
-    "optimizer": "#7a5ea8",
+    "optimizer": PURPLE,
     "copied": GRAY,
     "reduce": ORANGE,
     "gather": GREEN,
-    "agree": "#7a5ea8",
+    "agree": PURPLE,
     "activations": "#c9a227",
     "deltas": "#b5566b",
 }
@@ -34,7 +28,7 @@ def write_scaling(found: Sequence[Prediction], title: str, path: Path) -> Path:
         ImportError: matplotlib is not installed; says how to get it.
         OSError: the file cannot be written.
     """
-    figure = _figure(9.5, 3.8)
+    figure = begin(9.5, 3.8)
     speed, parts = figure.subplots(1, 2)
     ranks = [one.ranks for one in found]
     speed.plot(ranks, ranks, color=GRAY, linewidth=1.0, linestyle="--", label="as many times as ranks")
@@ -60,8 +54,7 @@ def write_scaling(found: Sequence[Prediction], title: str, path: Path) -> Path:
     parts.set_ylim(bottom=0)
     parts.legend(frameon=False, fontsize=8)
     frame(parts, "ms")
-    figure.savefig(path, dpi=_DPI)
-    return path
+    return save(figure, path)
 
 
 def write_timeline(played: Played, title: str, path: Path) -> Path:
@@ -71,9 +64,10 @@ def write_timeline(played: Played, title: str, path: Path) -> Path:
         ImportError: matplotlib is not installed; says how to get it.
         OSError: the file cannot be written.
     """
+    check_matplotlib("curves need")
     from matplotlib.patches import Patch
 
-    figure = _figure(11, 3.2)
+    figure = begin(11, 3.2)
     axis = figure.subplots()
     start, stop = played.ends_s[-2:]
     used = {}
@@ -92,13 +86,4 @@ def write_timeline(played: Played, title: str, path: Path) -> Path:
     patches = [Patch(color=color, label=kind) for kind, color in used.items()]
     axis.legend(handles=patches, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     frame(axis, f"one step of rank 0: {title}")
-    figure.savefig(path, dpi=_DPI)
-    return path
-
-
-def _figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.figure import Figure  # without pyplot: no global state, and no screen is asked for
-    except ImportError as error:
-        raise ImportError('curves need matplotlib: pip install "augpipe[plots]"') from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return save(figure, path)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from augpipe.reports.tables import Table
 from augpipe.trainer.config.tables import OptimConfig, RunConfig
 from augpipe.trainer.simulate.cluster_card import Card
 from augpipe.trainer.simulate.layers import Layer, network_of
@@ -134,12 +135,20 @@ def _predict_one(subject: Subject, card: Card, ranks: int) -> Prediction:
     )
 
 
-def table(found: Sequence[Prediction]) -> str:
-    """A line for each number of ranks, for a terminal."""
-    lines = ["ranks   step, ms   waiting, ms   efficiency   images/s   MB sent   MB held"]
-    lines += [
-        f"{one.ranks:5}   {1e3 * one.step_s:8.1f}   {1e3 * one.exposed_s:11.1f}   {one.efficiency:10.3f}   "
-        f"{one.images / one.step_s:8.0f}   {one.bytes_sent / 1e6:7.1f}   {one.memory_bytes / 1e6:7.0f}"
+def table(found: Sequence[Prediction]) -> Table:
+    """A row for each number of ranks."""
+    rows = [
+        (
+            f"{one.ranks}",
+            f"{1e3 * one.step_s:.1f}",
+            f"{1e3 * one.exposed_s:.1f}",
+            f"{one.efficiency:.3f}",
+            f"{one.images / one.step_s:.0f}",
+            f"{one.bytes_sent / 1e6:.1f}",
+            f"{one.memory_bytes / 1e6:.0f}",
+        )
         for one in found
     ]
-    return "\n".join(lines)
+    return Table(
+        columns=("ranks", "step, ms", "waiting, ms", "efficiency", "images/s", "MB sent", "MB held"), rows=rows
+    )

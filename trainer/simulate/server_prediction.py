@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from augpipe.reports.tables import Table
 from augpipe.trainer.config.tables import RunConfig, ScheduleConfig, ServersConfig
 from augpipe.trainer.servers.leases import LeasePlan
 from augpipe.trainer.servers.messages import Applied, Hand, Update
@@ -215,12 +216,20 @@ def make_run(subject: ServerSubject, workers: int) -> VirtualRun:
     )
 
 
-def server_table(found: Sequence[ServerPrediction]) -> str:
-    """A line for each number of workers, for a terminal."""
-    lines = ["workers   images/s   efficiency   waiting, ms   staleness   MB pushed   MB fetched"]
-    lines += [
-        f"{one.workers:7}   {one.images_per_s:8.0f}   {one.efficiency:10.3f}   {1e3 * one.waiting_s:11.1f}   "
-        f"{one.staleness:9.2f}   {one.bytes_sent / 1e6:9.1f}   {one.bytes_got / 1e6:10.1f}"
+def server_table(found: Sequence[ServerPrediction]) -> Table:
+    """A row for each number of workers."""
+    rows = [
+        (
+            f"{one.workers}",
+            f"{one.images_per_s:.0f}",
+            f"{one.efficiency:.3f}",
+            f"{1e3 * one.waiting_s:.1f}",
+            f"{one.staleness:.2f}",
+            f"{one.bytes_sent / 1e6:.1f}",
+            f"{one.bytes_got / 1e6:.1f}",
+        )
         for one in found
     ]
-    return "\n".join(lines)
+    return Table(
+        columns=("workers", "images/s", "efficiency", "waiting, ms", "staleness", "MB pushed", "MB fetched"), rows=rows
+    )

@@ -8,7 +8,7 @@ from torch import nn
 
 from augpipe.trainer.codecs.registry import codec as codec_by_name
 from augpipe.trainer.exchange.layout import Bucket, Piece
-from augpipe.trainer.exchange.message import ControlData, padded
+from augpipe.trainer.exchange.message import ControlData
 from augpipe.trainer.exchange.schedule import Collective, Exchange
 from augpipe.trainer.simulate.cluster_card import Card, WireRates
 from augpipe.trainer.simulate.layers import VALUE_BYTES, Layer
@@ -81,8 +81,6 @@ class Workload:
             self._exempt = tuple(kind.exempt for kind in plan.kinds)
         self.collectives = tuple(one for one in self.exchange.collectives if one.phase != "agree" or settings.clips)
         """What a step issues, in its order."""
-        self.members = [tuple(dict.fromkeys(p.parameter for p in one.pieces)) for one in self.exchange.buckets]
-        """The parameters of each bucket."""
         self.splitting = splitting
         """How layers are split, if any are; the plan above is the others'."""
         self.shards: Workload | None = None
@@ -114,8 +112,7 @@ class Workload:
         payload = VALUE_BYTES * num
         if self.is_encoded(bucket):
             payload = self._codec.num_bytes(num) if num else 0
-        control = ControlData(len(self.members[bucket])).num_bytes
-        return padded(payload) + padded(control)
+        return ControlData(len(self.exchange.buckets[bucket].parameters)).message_bytes(payload)
 
     def sent(self, collective: Collective, rank: int) -> list[int]:
         """Bytes that a rank sends to each rank in an all-to-all."""

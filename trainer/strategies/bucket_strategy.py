@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from augpipe.trainer.exchange.bucket import BucketExchange, take_controls
 from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.exchange.schedule import BackwardProgress, Collective
 from augpipe.trainer.strategies.agreement import Agreement
 from augpipe.trainer.strategies.flat_buffers import Plan
 from augpipe.trainer.strategies.protocol import StepReport
@@ -49,11 +50,11 @@ class BucketStrategy:
         self._digest = 0.0
         """Of the optimizer's options, in this step."""
         self._syncing = True
-        self._members = [plan.bucket_parameters(index) for index in range(len(self._buckets))]
-        self._buckets_of: dict[nn.Parameter, list[BucketExchange]] = {parameter: [] for parameter in plan.parameters}
-        for bucket, members in zip(self._buckets, self._members, strict=True):
-            for member in members:
-                self._buckets_of[plan.parameters[member]].append(bucket)
+        self._progress = BackwardProgress(plan.exchange)
+        self._buckets_of = {
+            parameter: [self._buckets[number] for number in self._progress.buckets_of[index]]
+            for index, parameter in enumerate(plan.parameters)
+        }
         self._handles: list[RemovableHandle] = [
             parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
             for index, parameter in enumerate(plan.parameters)
@@ -80,8 +81,7 @@ class BucketStrategy:
     def _reset(self) -> None:
         self._taken: list[bool | None] = [None] * len(self._plan.parameters)
         """Whether a parameter has a gradient in this step; None until known."""
-        self._missing = [len(members) for members in self._members]
-        self._next = 0
+        self._progress.begin_step()
 
     def _hook(self, index: int) -> Callable[[nn.Parameter], None]:
         def ready(_parameter: nn.Parameter) -> None:
@@ -119,22 +119,17 @@ class BucketStrategy:
                 view.copy_(gradient)
                 parameter.grad = self._taken_gradients[index]
             self._taken[index] = gradient is not None
-            for bucket in self._buckets_of[parameter]:
-                self._missing[bucket.number] -= 1
-            self._begin()
+            for collective in self._progress.complete(index):
+                self._begin(collective)
 
-    def _begin(self) -> None:
-        """Begin what the schedule has next, up to the reduction of a bucket that is not complete."""
-        for collective in self._plan.exchange.during_backward[self._next :]:
-            bucket = self._buckets[collective.bucket]
-            if collective.phase == "reduce":
-                if self._missing[collective.bucket]:
-                    return
-                bucket.flags = [bool(self._taken[parameter]) for parameter in self._members[collective.bucket]]
-                bucket.told = self._digest = self._agreement.digest() if not self._next else self._digest
-            assert collective.phase != "agree"
-            self._threads.begin(collective.phase, bucket)
-            self._next += 1
+    def _begin(self, collective: Collective) -> None:
+        bucket = self._buckets[collective.bucket]
+        if collective.phase == "reduce":
+            bucket.flags = [bool(self._taken[parameter]) for parameter in self._progress.members[collective.bucket]]
+            is_first = collective == self._plan.exchange.collectives[0]
+            bucket.told = self._digest = self._agreement.digest() if is_first else self._digest
+        assert collective.phase != "agree"
+        self._threads.begin(collective.phase, bucket)
 
     def _finish_backward(self) -> None:
         """Take what backward did not reach, so that every bucket is under way; ends the step's collecting."""
@@ -172,7 +167,7 @@ class BucketStrategy:
     def _used(self) -> list[bool]:
         """Which parameters had a gradient on any rank; after the reductions."""
         used = [False] * len(self._plan.parameters)
-        for bucket, members in zip(self._buckets, self._members, strict=True):
+        for bucket, members in zip(self._buckets, self._progress.members, strict=True):
             for parameter, flag in zip(members, bucket.flags, strict=True):
                 used[parameter] |= flag
         return used

@@ -52,10 +52,6 @@ class Plan:
         names = first if first == last else f"{first} to {last}"
         return f"bucket {index + 1} of {len(self.exchange.buckets)} ({names})"
 
-    def bucket_parameters(self, index: int) -> tuple[int, ...]:
-        """The parameters that a bucket has pieces of, in its order."""
-        return tuple(dict.fromkeys(piece.parameter for piece in self.exchange.buckets[index].pieces))
-
     def make_buckets(self, exchange: GroupExchange) -> list[BucketExchange]:
         """What each bucket is exchanged by."""
         buckets = []
@@ -70,7 +66,7 @@ class Plan:
                     exempt=kind.exempt,
                     label=self.label(index),
                     gathers=self.exchange.gathers,
-                    num_flags=len(self.bucket_parameters(index)),
+                    num_flags=len(bucket.parameters),
                     adds_up=True,
                 )
             )

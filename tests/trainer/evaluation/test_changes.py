@@ -13,7 +13,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.trainer.evaluation import Comparison, Views, changes_of, mcnemar, measure
 from augpipe.trainer.evaluation.changes import GAINED, LOST
 from augpipe.trainer.evaluation.ensemble import TOGETHER, RunResult
-from augpipe.trainer.evaluation.files import change_rows, change_summary, write_files
+from augpipe.trainer.evaluation.files import change_summary, change_table, write_files
 
 LABELS = np.array([0, 1, 2, 0, 1, 2, 0])
 FIRST = [0, 1, 1, 2, 1, 2, 1]
@@ -97,9 +97,9 @@ def test_what_is_written(tmp_path: Path) -> None:
     data = json.loads(paths["evaluation.json"].read_text())["changes"]
     assert data["right_to_wrong"] == ["folder/5.jpg", "folder/1.jpg"] and data["both_right"] == 2
     assert data["wrong_to_right"] == ["folder/2.jpg", "folder/3.jpg"] and data["mcnemar_p"] == 1.0
-    columns, table = change_rows(found)
-    assert columns == ("photographs", "right in two", "wrong in two")
-    assert table == [("right in one", "2", "2"), ("wrong in one", "2", "1")]
+    table = change_table(found)
+    assert table.columns == ("photographs", "right in two", "wrong in two")
+    assert table.rows == (("right in one", "2", "2"), ("wrong in one", "2", "1"))
     assert "changes.csv" not in {path.name for path in write_files(TWO, tmp_path / "other")}
 
 

@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.reports.figures import BLUE, ORANGE
 from augpipe.trainer.evaluation import Comparison, Views, changes_of, measure
 from augpipe.trainer.evaluation.ensemble import RunResult
 from augpipe.trainer.evaluation.mistakes import surest_mistakes
 from augpipe.trainer.evaluation.page import write_page
 from augpipe.trainer.evaluation.plots import confusion_png, most_mistaken, reliability_png
-from augpipe.trainer.report.curves import BLUE, ORANGE
 
 NUM, CLASSES = 60, ("<b>cat</b>", "$x_1$ dog", "鳥", "d", "e", "f", "g")
 

@@ -32,7 +32,7 @@ from augpipe.trainer.loop.step import next_update
 from augpipe.trainer.loop.world import choose_device
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.optim.schedule import Plateau, lr_factor
-from augpipe.trainer.report.metrics import Table, read_rows
+from augpipe.trainer.report.metrics import StepsFile, read_rows
 from augpipe.trainer.strategies import strategy
 from tests.augpipe.loader.loader_sources import MemorySource, jpegs
 from tests.datasets.shards.shard_sets import build
@@ -439,12 +439,12 @@ def test_a_tree_comes_back() -> None:
 
 def test_a_table_forgets_what_came_after_the_step(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    table = Table(path, ("step", "loss"), 0)
+    table = StepsFile(path, ("step", "loss"), 0)
     for step in range(1, 6):
         table.write({"step": step, "loss": step / 7})
     table.close()
     path.write_text(path.read_text() + "6,0.1")  # cut short
-    again = Table(path, ("step", "loss"), 3)
+    again = StepsFile(path, ("step", "loss"), 3)
     again.write({"step": 4, "loss": 1.0})
     again.close()
     assert [row["step"] for row in read_rows(path)] == ["1", "2", "3", "4"]
@@ -455,7 +455,7 @@ def test_a_table_that_is_killed_while_it_forgets_keeps_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.csv"
-    table = Table(path, ("step", "loss"), 0)
+    table = StepsFile(path, ("step", "loss"), 0)
     for step in range(1, 4):
         table.write({"step": step, "loss": 0.5})
     table.close()
@@ -465,7 +465,7 @@ def test_a_table_that_is_killed_while_it_forgets_keeps_its_rows(
 
     monkeypatch.setattr("csv.DictWriter.writerows", killed)
     with pytest.raises(KeyboardInterrupt):
-        Table(path, ("step", "loss"), 2)
+        StepsFile(path, ("step", "loss"), 2)
     assert [row["step"] for row in read_rows(path)] == ["1", "2", "3"]
 
 
@@ -478,7 +478,7 @@ def test_another_table_is_refused_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text("epoch,loss\n1,0.5\n")
     with pytest.raises(ValueError, match=r"metrics.csv is not a table of a run: it has no column named step"):
-        Table(path, ("step", "loss"), 0)
+        StepsFile(path, ("step", "loss"), 0)
     assert path.read_text() == "epoch,loss\n1,0.5\n"
 
 

@@ -13,11 +13,12 @@ from rich.console import Console
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.evaluate import Evaluation
-from augpipe.trainer.loop.run_record import Board, Recorder
+from augpipe.trainer.loop.run_log import Board
+from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.state import Counters
 from augpipe.trainer.loop.step import StepResult
 from augpipe.trainer.loop.step_totals import StepTotals
-from augpipe.trainer.report.metrics import COLUMNS, Table, read_rows
+from augpipe.trainer.report.metrics import COLUMNS, StepsFile, read_rows
 from augpipe.trainer.report.page import write_page
 from augpipe.trainer.report.progress import Bar, Pace
 from augpipe.trainer.strategies import StepReport
@@ -112,7 +113,7 @@ def test_the_bar_goes_on_where_a_resumed_epoch_stands() -> None:
 
 def write_run(folder: Path, *, seconds: float = 3.25) -> Path:
     """Steps 1..28, with an evaluation after every second one; the best is after step 6."""
-    table = Table(folder / "metrics.csv", COLUMNS, 0)
+    table = StepsFile(folder / "metrics.csv", COLUMNS, 0)
     for step in range(1, 29):
         row = {"step": step, "epoch": (step - 1) // 2, "seconds": seconds, "skipped": 3}
         rate = 90_000.0 if step == 1 else 100.0 + step
@@ -179,7 +180,7 @@ def test_the_curves_are_of_the_rows_that_have_a_value(tmp_path: Path, monkeypatc
 
 def test_rows_wait_for_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "metrics.csv"
-    table = Table(path, ("step", "loss"), 0)
+    table = StepsFile(path, ("step", "loss"), 0)
     number = table._file.fileno()
     disk, full = os.dup(number), os.open("/dev/full", os.O_WRONLY)
     with caplog.at_level(logging.ERROR, logger="augpipe.trainer"):

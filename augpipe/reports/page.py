@@ -1,8 +1,14 @@
 """A page of HTML that needs nothing else: what the reports of a data set and of a training run look like."""
 
 import base64
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Iterable
 from html import escape
+
+import numpy as np
+from PIL import Image
+
+from augpipe.sources.protocol import Pixels
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #667; --line: #d8dce3; --bar: #4a7fb5; --paper: #fff; }
@@ -46,16 +52,6 @@ def html_table(rows: Iterable[tuple[str, str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def html_columns(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> str:
-    """A table under headings, all of them texts; columns are numbers, except those named in `left`."""
-    kinds = ["" if column in left else ' class="n"' for column in columns]
-    lines = [
-        "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
-        for tag, row in (("th", columns), *(("td", row) for row in rows))
-    ]
-    return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
-
-
 def html_image(content: bytes, what: str, kind: str = "png") -> str:
     """An image within the page.
 
@@ -66,3 +62,24 @@ def html_image(content: bytes, what: str, kind: str = "png") -> str:
     """
     encoded = base64.b64encode(content).decode("ascii")
     return f'<img alt="{escape(what)}" src="data:image/{kind};base64,{encoded}">'
+
+
+def html_thumbnail(pixels: Pixels, most_px: tuple[int, int], what: str, quality: int) -> str:
+    """A small JPEG of an image within the page.
+
+    Args:
+        pixels: (H, W, 3 or more) uint8, of which the first three channels are shown.
+        most_px: width and height that it fits in.
+        what: as in `html_image`.
+        quality: of the JPEG.
+    """
+    file = io.BytesIO()
+    thumbnail(pixels, most_px).save(file, "JPEG", quality=quality)
+    return html_image(file.getvalue(), what, "jpeg")
+
+
+def thumbnail(pixels: Pixels, most_px: tuple[int, int]) -> Image.Image:
+    """A smaller image, of the same pixels as `html_thumbnail`."""
+    image = Image.fromarray(np.ascontiguousarray(pixels[:, :, :3]))
+    image.thumbnail(most_px)
+    return image

@@ -1,0 +1,1 @@
+"""What all reports are made of: pages of HTML, figures by matplotlib, and tables."""
