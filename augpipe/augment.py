@@ -216,7 +216,7 @@ class Augment:
         return _handed_out(transform.render(pixels, made), given.is_single)
 
     def _form(self, framework: Framework) -> OutputFormat:
-        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework)
+        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=self.recipe.channels)
         form.check(self.recipe)
         return form
 

@@ -191,7 +191,9 @@ class Loader(Generic[FrameworkName]):
         if self._row_index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
         self.schedule = as_schedule(recipe)
-        self._form = OutputFormat(dtype=dtype_name(dtype), layout=layout, framework=framework)
+        self._form = OutputFormat(
+            dtype=dtype_name(dtype), layout=layout, framework=framework, channels=self.schedule.at(0).channels
+        )
         for each in self.schedule.recipes:
             self._form.check(each)
         if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":

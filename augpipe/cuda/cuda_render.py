@@ -74,7 +74,7 @@ class DeviceRenderer:
             mix_jobs: for each view, (n,) `gpu_ops.image.mix.MIX_JOB` for the finished images; empty for none.
 
         Returns:
-            For each view, the (B, 3, height, width) images, or (B, height, width, 3), on the device; they are ready
+            For each view, the (B, C, height, width) images, or (B, height, width, C), on the device; they are ready
             for work on the stream that is current now.
 
         Raises:
@@ -87,6 +87,8 @@ class DeviceRenderer:
             outs = [self._empty(len(pixels), size, view) for view, size in enumerate(sizes)]
             if len(pixels):
                 self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream, mix_jobs)
+        if self._form.channels == 1:  # all three are the same
+            outs = [(out[:, :1] if self._form.planar else out[..., :1]).contiguous() for out in outs]
         return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
 
     @contextmanager

@@ -140,6 +140,11 @@ def _form(recipe: Recipe, dtype: Any, layout: Any, framework: Framework) -> Outp
     if layout == "channels_last":
         raise ValueError('layout="channels_last" is a torch memory format, which DALI does not have. Choose "NHWC".')
     check_choice("layout", layout, get_args(DaliLayout))
+    if recipe.channels != 3:
+        raise ValueError(
+            "augpipe.dali.augment gives three channels, and the recipe asks for one. Take channels=1 out of it, "
+            "and put fn.color_space_conversion behind, or use a Loader."
+        )
     form = OutputFormat(dtype=dtype, layout=layout, framework=framework)
     form.check(recipe)
     return form

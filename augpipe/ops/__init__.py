@@ -13,6 +13,7 @@ from augpipe.ops.mixing import *
 from augpipe.ops.op import Op as Op
 from augpipe.ops.output_frame import *
 from augpipe.ops.perspective import *
+from augpipe.ops.resizes import *
 from augpipe.ops.tone import *
 
 if not TYPE_CHECKING:  # a type checker follows the imports above, and says itself which names there are not

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from augpipe.gpu_ops.image.program_rows import CONTRAST
+from augpipe.gpu_ops.image.program_rows import CONTRAST, MATRIX
 from augpipe.ops.common_ops import FactorOp, Factors, SwitchOp
 from augpipe.ops.draws import Draw, Limits, Number, Within
 from augpipe.ops.frame import Frame
@@ -65,6 +65,13 @@ def saturated(factors: Float) -> Float:
     """(n, 3, 4) that move each pixel away from its own gray."""
     kept = factors[:, None, None]
     return linear(kept * np.eye(3) + (1.0 - kept) * np.tile(LUMA, (3, 1)))
+
+
+def make_gray(frame: Frame) -> None:
+    """Make each channel the gray level, unless that is what came last."""
+    last = frame.steps[-1] if frame.steps else None
+    if last is None or (last.kinds != MATRIX).any() or np.ptp(last.numbers.reshape(-1, 3, 4), axis=1).any():
+        frame.combine_channels(saturated(np.zeros(frame.num)), np.ones(frame.num, np.bool_))
 
 
 def turned(turns: Float) -> Float:

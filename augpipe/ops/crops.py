@@ -1,4 +1,4 @@
-"""The three ways to choose a crop: at one of several resolutions, of random area, or the centre."""
+"""The ways to choose a crop: at one of several resolutions, of random area, at a random place, or the centre."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -8,27 +8,51 @@ from pydantic import Field, model_validator
 
 from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, Side, Size, pair
+from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, Size, pair
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
 
-__all__ = ["CenterCrop", "MultiResolutionCrop", "RandomResizedCrop"]
+__all__ = ["CenterCrop", "MultiResolutionCrop", "RandomCrop", "RandomResizedCrop"]
 
 Int = npt.NDArray[np.int64]
 
 
 def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
     """(heights, widths) with the short side `scales` pixels long; the long side is rounded down, as in torchvision."""
-    short = np.minimum(frame.heights, frame.widths)
-    return frame.heights * scales // short, frame.widths * scales // short
+    short = np.minimum(frame.out_heights, frame.out_widths)
+    return frame.out_heights * scales // short, frame.out_widths * scales // short
 
 
 def crop_resized(
     frame: Frame, x: npt.NDArray[Any], y: npt.NDArray[Any], heights: Int, widths: Int, size: tuple[int, int]
 ) -> None:
-    """Crop `size` pixels at (x, y) of the image resized to `heights` x `widths`."""
-    scale_x, scale_y = frame.widths / widths, frame.heights / heights
-    frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, size)
+    """Crop `size` pixels at (x, y) of what is there, resized to `heights` x `widths`."""
+    scale_x, scale_y = frame.out_widths / widths, frame.out_heights / heights
+    frame.crop(x * scale_x, y * scale_y, size[1] * scale_x, size[0] * scale_y, *size)
+
+
+def usual_scale(size: int) -> int:
+    """The short side that evaluation takes the central `size` of, in pixels: 256 for 224, as torchvision and timm."""
+    return -(-size * 8 // 7)
+
+
+def seen_beyond(border: str, fill: tuple[float, float, float]) -> Beyond:
+    """The border and the fill, which is nothing to other borders than a constant one."""
+    return border, fill if border == "constant" else (0.0, 0.0, 0.0)
+
+
+class SizedCrop(Op):
+    """What the crops of one size have in common."""
+
+    size: Size = 224
+    """Output height and width, in pixels; one number for a square."""
+
+    is_crop = True
+    fixes_size = True
+    sides_px = ("size",)
+
+    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
+        return pair(self.size)
 
 
 def check_fits(size: int | tuple[int, int], scale: int, name: str, told: str) -> None:
@@ -48,7 +72,7 @@ def check_fits(size: int | tuple[int, int], scale: int, name: str, told: str) ->
         )
 
 
-class MultiResolutionCrop(Op):
+class MultiResolutionCrop(SizedCrop):
     """Resize the short side to one of several scales, then crop at a random place (Deep Image, sections 4.1 and 4.2).
 
     A low resolution shows the whole object, a high one its details. The paper counts (512 - 224)^2 crops, so a crop's
@@ -56,8 +80,6 @@ class MultiResolutionCrop(Op):
     """
 
     op: Literal["multi_resolution_crop"] = "multi_resolution_crop"
-    size: Size = 224
-    """Output height and width, in pixels; one number for a square."""
     scales: Annotated[
         ListOf[Side],
         Field(min_length=1),
@@ -69,7 +91,7 @@ class MultiResolutionCrop(Op):
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
 
-    is_crop = True
+    sides_px = ("size", "scales")
     draws = (Draw("scale", np.int32), Draw("x"), Draw("y"))
     formula = "resize, then crop `size` at the place; max(1, length - size) whole offsets an axis, as the paper counts"
     caption_text = "scale {scale} px, x {x:.0f}, y {y:.0f}"
@@ -93,6 +115,10 @@ class MultiResolutionCrop(Op):
         place = "a place in whole pixels" if self.step else "any place"
         return f"the short side's length ({scales} px), {place}; variants are of a square photograph"
 
+    @property
+    def centred(self) -> Op:
+        return CenterCrop(size=self.size, scale=min(self.scales))
+
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         size = pair(self.size)
         scales = np.array(self.scales)[words.integer(1, len(self.scales))]
@@ -113,16 +139,14 @@ class MultiResolutionCrop(Op):
         crop_resized(frame, drawn["x"], drawn["y"], heights, widths, pair(self.size))
 
 
-class CenterCrop(Op):
+class CenterCrop(SizedCrop):
     """The centre of the image, resized first where a scale is given: what evaluation uses."""
 
     op: Literal["center_crop"] = "center_crop"
-    size: Size = 224
-    """Output height and width, in pixels; one number for a square."""
     scale: Side | None = None
     """The short side that the image is resized to, in pixels; None leaves its resolution alone."""
 
-    is_crop = True
+    sides_px = ("size", "scale")
     formula = "torchvision's `Resize(scale)` and `CenterCrop(size)`"
 
     @model_validator(mode="after")
@@ -134,9 +158,9 @@ class CenterCrop(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         size = pair(self.size)
         if self.scale is None:
-            heights, widths = frame.heights, frame.widths
+            heights, widths = frame.out_heights, frame.out_widths
         else:
-            heights, widths = resized(frame, np.full(len(frame.heights), self.scale))
+            heights, widths = resized(frame, np.full(frame.num, self.scale))
         # halves to even, as torchvision's round() does
         x, y = np.rint((widths - size[1]) / 2), np.rint((heights - size[0]) / 2)
         crop_resized(frame, x, y, heights, widths, size)
@@ -151,15 +175,74 @@ class CenterCrop(Op):
         )
 
 
-class RandomResizedCrop(Op):
+class RandomCrop(SizedCrop):
+    """A crop at a random place, in whole pixels, of the image as it is, or padded first: as torchvision's."""
+
+    op: Literal["random_crop"] = "random_crop"
+    padding: Annotated[int, Field(ge=0, le=MAX_SIDE_PX)] = 0
+    """Pixels that are added on all four sides before the crop, as 4 for images of CIFAR-10."""
+    pad_if_needed: bool = False
+    """Put an image that is smaller than the crop at a random place within it, instead of refusing it."""
+    border: Border = "constant"
+    """What padding shows: `fill`, the outermost pixel (`edge`), or the image mirrored at its edge (`reflect`)."""
+    fill: Fill = (0.0, 0.0, 0.0)
+    """R, G, B of a constant border, in 0..255, or one number for all."""
+    p: Probability = 1.0
+    """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
+
+    sides_px = ("size", "padding")
+    draws = (Draw("x", np.int32), Draw("y", np.int32))
+    formula = "torchvision's `RandomCrop(size, padding)`"
+    caption_text = "crop x {x}, y {y}"
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        return "a place in whole pixels" + (f", up to {self.padding} px outside" if self.padding else "")
+
+    @property
+    def beyond(self) -> Beyond | None:
+        return seen_beyond(self.border, self.fill) if self.padding or self.pad_if_needed else None
+
+    @property
+    def centred(self) -> Op:
+        return self if self.pad_if_needed else CenterCrop(size=self.size)
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        height, width = pair(self.size)
+        applied = words.happens(0, self.p)
+        places = []
+        for word, sides, side in ((1, frame.out_widths, width), (2, frame.out_heights, height)):
+            room = sides + 2 * self.padding - side
+            place = np.where(applied, words.integer(word, np.abs(room) + 1) + np.minimum(room, 0), room // 2)
+            places.append((place - self.padding).astype(np.int32))
+        return {"x": places[0], "y": places[1]}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        height, width = pair(self.size)
+        frame.crop(drawn["x"], drawn["y"], width, height, height, width)
+
+    def refuses(self, height: int, width: int) -> str | None:
+        need = pair(self.size)
+        if self.pad_if_needed or min(height - need[0], width - need[1]) + 2 * self.padding >= 0:
+            return None
+        padded = f" with {self.padding} pixels of padding" if self.padding else ""
+        return (
+            f"the photograph is {height}x{width} pixels{padded}, smaller than the crop of {need[0]}x{need[1]}. Put a "
+            "ResizeShortest before random_crop, or set pad_if_needed."
+        )
+
+
+class RandomResizedCrop(SizedCrop):
     """A crop of random area and aspect ratio, resized to one size (the Inception crop, as in torchvision).
 
     Ten rectangles are tried; where none fits, the largest centred one within `ratio` is taken.
     """
 
     op: Literal["random_resized_crop"] = "random_resized_crop"
-    size: Size = 224
-    """Output height and width, in pixels; one number for a square."""
     scale: Range = (0.08, 1.0)
     """Smallest and largest area, as a fraction of the image's."""
     ratio: Range = (3.0 / 4.0, 4.0 / 3.0)
@@ -170,7 +253,6 @@ class RandomResizedCrop(Op):
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
 
-    is_crop = True
     num_tries: ClassVar[int] = 10
     num_words = 4 + 4 * 10
     draws = (Draw("x"), Draw("y"), Draw("width"), Draw("height"))
@@ -187,8 +269,12 @@ class RandomResizedCrop(Op):
                 )
         return self
 
+    @property
+    def centred(self) -> Op:
+        return CenterCrop(size=self.size, scale=usual_scale(max(pair(self.size))))
+
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        width, height = frame.widths.astype(np.float64), frame.heights.astype(np.float64)
+        width, height = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
         ratio = np.clip(width / height, *self.ratio)
         chosen_width = np.minimum(width, height * ratio)
         chosen_height = np.minimum(height, width / ratio)
@@ -221,4 +307,4 @@ class RandomResizedCrop(Op):
         return {"x": chosen_x, "y": chosen_y, "width": chosen_width, "height": chosen_height}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], pair(self.size))
+        frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], *pair(self.size))

@@ -14,6 +14,7 @@ from augpipe.ops.colour_program import ColourStep
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+Sides = Int | int
 
 
 class Frame:
@@ -44,11 +45,16 @@ class Frame:
         self.mean = np.zeros(3)
         self.std = np.full(3, 1.0 / 255.0)
 
-    def crop(self, x: Float, y: Float, width: Float, height: Float, out_size: tuple[int, int]) -> None:
-        """Keep the rectangle at (x, y), in source pixels, as an output of `out_size` (height, width) pixels."""
-        self.crop_x, self.crop_y, self.crop_width, self.crop_height = x, y, width, height
-        self.out_heights = np.full(len(x), out_size[0], np.int64)
-        self.out_widths = np.full(len(x), out_size[1], np.int64)
+    def crop(self, x: Float, y: Float, width: Float, height: Float, out_heights: Sides, out_widths: Sides) -> None:
+        """Keep the rectangle at (x, y) of what the crops before it kept, in its pixels, at another size in pixels.
+
+        It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
+        """
+        scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
+        self.crop_x, self.crop_y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
+        self.crop_width, self.crop_height = width * scale_x, height * scale_y
+        self.out_heights = np.full(self.num, out_heights, np.int64)
+        self.out_widths = np.full(self.num, out_widths, np.int64)
 
     def transform(self, matrix: Float) -> None:
         """Change the image by an (n, 2, 2) or (n, 3, 3) map of `gpu_ops.image.affine`."""

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Annotated, Any, ClassVar, Self
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -29,6 +30,24 @@ Range = Annotated[tuple[float, float], told("must be two finite numbers: {name}=
 Probability = Annotated[
     float, Field(ge=0.0, le=1.0), told("must be a probability in 0..1, as {name}=0.5 for half of all photographs")
 ]
+Level = Annotated[float, Field(ge=0.0, le=255.0)]
+
+
+def for_all(value: Any) -> Any:
+    """One number, alone or in a list, three times; all else as it is."""
+    number = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    return (number,) * 3 if not isinstance(number, bool) and isinstance(number, Real) else value
+
+
+Fill = Annotated[
+    tuple[Level, Level, Level],
+    BeforeValidator(for_all, json_schema_input_type=Level | tuple[Level] | tuple[Level, Level, Level]),
+    told("must be three levels in 0..255, for R, G and B, or one for all: {name}=[0, 0, 0]"),
+]
+Border = Literal["constant", "edge", "reflect"]
+"""What is seen outside of an image that was padded."""
+Beyond = tuple[str, tuple[float, float, float]]
+"""The border and the fill that an op asks for."""
 CONTINUOUS = "continuous"
 """What TOML, which has no null, writes for a step of None."""
 KINDS: dict[str, type["Op"]] = {}
@@ -55,6 +74,11 @@ class Op(Checked):
     caption_text: ClassVar[str] = ""
     """A template of what was drawn, for preview sheets; without one, the kind and the numbers."""
     is_crop: ClassVar[bool] = False
+    """Whether it decides what is seen, and in how many pixels."""
+    fixes_size: ClassVar[bool] = False
+    """Whether its output has its `size`, whatever comes in."""
+    sides_px: ClassVar[tuple[str, ...]] = ()
+    """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_lens: ClassVar[bool] = False
     is_projective: ClassVar[bool] = False
     num_words: ClassVar[int] = 0
@@ -185,6 +209,20 @@ class Op(Checked):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Change the frame by what was drawn."""
         raise AssertionError(f"{type(self).__name__} does not say what it does")
+
+    @property
+    def beyond(self) -> Beyond | None:
+        """What is seen outside the image, where the op says so; None leaves it to the recipe."""
+        return None
+
+    @property
+    def centred(self) -> "Op":
+        """A crop that draws nothing, for the evaluation of what was trained with this one."""
+        return self
+
+    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
+        """Height and width behind the op, of those before it: whole numbers, or (n,) arrays of them."""
+        return heights, widths
 
     def refuses(self, height: int, width: int) -> str | None:
         """Why an image of this size cannot be used, with the remedy; None where it can."""

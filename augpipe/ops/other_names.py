@@ -1,25 +1,19 @@
 """What torchvision, albumentations, timm and kornia call their transforms -> what to write here."""
 
 _STORED = "no op here does it: change such images before they are stored, or the batches in your loop"
-_SIZE = (
-    "ops.CenterCrop(size=224, scale=256) or ops.RandomResizedCrop(size=224): a crop resizes, and keeps the proportions"
-)
 _NOTHING = "nothing: batches are tensors of the dtype and layout that the Loader is asked for"
 _FRAME = "ops.Rotate(), ops.Translate(), ops.Zoom() or ops.Shear()"
 _POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"
 
 ANSWERS = {
     # crops and sizes
-    "crop": "ops.MultiResolutionCrop(size=224, scales=(256,)), which resizes the short side to 256 pixels first",
+    "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
     "sizedcrop": "ops.RandomResizedCrop(size=224)",
     **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
-    **dict.fromkeys(
-        ("resize", "scale", "rescale", "smallestmaxsize", "longestmaxsize", "shortsize", "resizekeepratio"), _SIZE
-    ),
-    **dict.fromkeys(
-        ("pad", "padifneeded", "padto", "cropandpad"), 'border="constant" of the Recipe, where a crop looks beyond'
-    ),
+    **dict.fromkeys(("scale", "rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
+    **dict.fromkeys(("longestmaxsize", "longsize", "resizekeepratio"), "ops.ResizeLongest(size=256)"),
+    **dict.fromkeys(("padifneeded", "padto", "cropandpad"), "ops.Pad(size=224) or ops.Pad(px=4)"),
     # geometry
     **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),

@@ -1,7 +1,6 @@
 """Colour cast, vignette and normalisation: what changes a pixel's value where it stands in the output frame."""
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -9,22 +8,16 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from augpipe.ops.draws import Draw, Number, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.op import Drawn, Op, Probability, Range, for_all, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
 
 __all__ = ["ColorCast", "Normalize", "Vignette"]
 
 
-def _for_all(value: Any) -> Any:
-    """One number, alone or in a list, three times; all else as it is."""
-    number = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
-    return (number,) * 3 if not isinstance(number, bool) and isinstance(number, Real) else value
-
-
 Channels = Annotated[
     tuple[float, float, float],
-    BeforeValidator(_for_all, json_schema_input_type=float | tuple[float] | tuple[float, float, float]),
+    BeforeValidator(for_all, json_schema_input_type=float | tuple[float] | tuple[float, float, float]),
     told("must be three finite numbers in 0..1, for R, G and B, or one for all: {name}=[0.5, 0.5, 0.5]"),
 ]
 

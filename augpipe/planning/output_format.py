@@ -11,6 +11,7 @@ import numpy.typing as npt
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Labels
 from augpipe.validation.arguments import check_choice
+from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +55,8 @@ class OutputFormat:
     """NCHW, NHWC, or channels_last: NCHW by shape and NHWC in memory, as torch's memory format."""
     framework: Framework
     """torch tensors or numpy arrays."""
+    channels: int = 3
+    """Channels of an image: 1 or 3, as the recipe says."""
 
     def check(self, recipe: Recipe) -> None:
         """Raise ValueError where the three do not go together or do not suit the recipe."""
@@ -69,6 +72,11 @@ class OutputFormat:
             raise ValueError('dtype="bfloat16" needs framework="torch": numpy has no such type. Or choose "float16".')
         if self.framework == "numpy" and self.layout == "channels_last":
             raise ValueError('layout="channels_last" is a torch memory format. With framework="numpy" choose "NHWC".')
+        if recipe.channels != self.channels:
+            raise ValueError(
+                f"{recipe.called} makes {count(recipe.channels, 'channel')}, and others {self.channels}: a batch's "
+                "shape stays over epochs. Give all of them the same channels."
+            )
         if self.framework == "torch":
             import_torch()
 
@@ -88,8 +96,12 @@ class OutputFormat:
         return self.dtype in ("float16", "bfloat16")
 
     def wrap(self, flat: npt.NDArray[np.generic], num: int, height: int, width: int) -> Any:
-        """The batch's images around (num * height * width * 3,) memory, without copying."""
-        shape = (num, 3, height, width) if self.planar else (num, height, width, 3)
+        """The batch's images around (num * height * width * 3,) memory, not copied. One channel moves to the front."""
+        if self.channels == 1:  # all three are the same
+            rendered = flat.reshape(num, 3, -1)[:, 0] if self.planar else flat.reshape(num, -1, 3)[:, :, 0]
+            flat = flat[: rendered.size]
+            flat.reshape(rendered.shape)[:] = rendered
+        shape = (num, self.channels, height, width) if self.planar else (num, height, width, self.channels)
         array = flat.reshape(shape)
         if self.framework == "numpy":
             return array

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
+from augpipe.ops.colour import make_gray
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
-from augpipe.ops.op import Drawn
+from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
@@ -184,7 +185,7 @@ def _plan_view(
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    # the crop first, wherever it stands: what others do may depend on the size of its output
+    # crops first, wherever they stand: what others do may depend on the size of their output
     for key, op in sorted(view.keyed_ops, key=lambda keyed: not keyed[1].is_crop):
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
@@ -195,12 +196,17 @@ def _plan_view(
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
+    if recipe.channels == 1:
+        make_gray(frame)
     rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps, mixes=bool(recipe.mixing)))
     if recipe.mixing:
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
-    rows["border"], rows["fill"] = BORDERS.index(recipe.border), recipe.fill
+    border, fill = view.beyond or (recipe.border, recipe.fill)
+    if view.beyond and border == "reflect":
+        border = "context"  # padding mirrors the image, and not the part of it that a crop keeps
+    rows["border"], rows["fill"] = BORDERS.index(border), fill
     _compose(rows, frame)
     return rows
 
@@ -268,5 +274,14 @@ def _compose(rows: Rows, frame: Frame) -> None:
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:
     """For each (height, width) why the recipe cannot use such an image, or None."""
-    ops = [op for view in recipe.all_views for op in view.ops]
-    return [next((reason for op in ops if (reason := op.refuses(*size))), None) for size in sizes]
+    chains = [view.crops for view in recipe.all_views]
+    return [next((reason for chain in chains if (reason := _refusal(chain, *size))), None) for size in sizes]
+
+
+def _refusal(chain: Sequence[Op], height: int, width: int) -> str | None:
+    for op in chain:
+        if reason := op.refuses(height, width):
+            return reason
+        if op is not chain[-1]:
+            height, width = map(int, op.sides(height, width))
+    return None

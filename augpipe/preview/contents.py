@@ -169,7 +169,14 @@ def by_op(
 def without_normalize(recipe: Recipe) -> Recipe:
     """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
     views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=views, mixing=recipe.mixing)
+    return Recipe(
+        name=recipe.name,
+        border=recipe.border,
+        fill=recipe.fill,
+        channels=recipe.channels,
+        views=views,
+        mixing=recipe.mixing,
+    )
 
 
 def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
@@ -188,7 +195,9 @@ def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
             kept.append(op.model_copy(update={"p": 0.0}))
     views = list(recipe.views)
     views[view] = View(ops=tuple(kept))
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=tuple(views))
+    return Recipe(
+        name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=tuple(views)
+    )
 
 
 def _solos(recipe: Recipe, view: int) -> Iterator[tuple[str, Recipe]]:
@@ -304,7 +313,7 @@ def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> C
 
 
 def _crop(batch: Batch, view: int = 0) -> tuple[float, float, float, float] | None:
-    if batch.plan.recipe.all_views[view].crop is None:
+    if not batch.plan.recipe.all_views[view].crops:
         return None
     left, top, right, bottom = (float(edge) for edge in batch.plan.views[view]["crop"][0])
     return left, top, right, bottom

@@ -15,6 +15,7 @@ from augpipe.ops import (
     Rotate,
     Vignette,
 )
+from augpipe.ops.crops import usual_scale
 from augpipe.ops.op import Op, pair
 from augpipe.recipes.recipe import Border, Model, Recipe, View
 from augpipe.recipes.schedule import Schedule
@@ -163,20 +164,12 @@ def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
             "told from it. Give eval_recipe, such as recipes.evaluation(224)."
         )
     (view,) = recipe.all_views
-    ops: list[Op] = []
-    if isinstance(view.crop, CenterCrop):
-        ops.append(view.crop if scale is None else CenterCrop(size=view.crop.size, scale=scale))
-    elif isinstance(view.crop, MultiResolutionCrop):
-        ops.append(CenterCrop(size=view.crop.size, scale=scale or min(view.crop.scales)))
-    elif isinstance(view.crop, RandomResizedCrop):
-        ops.append(CenterCrop(size=view.crop.size, scale=scale or usual_scale(max(pair(view.crop.size)))))
+    ops: list[Op] = [op.centred for op in view.crops]
+    if scale is not None and view.out_size is not None:
+        ops = [CenterCrop(size=view.out_size, scale=scale)]
     ops += [op for op in view.ops if isinstance(op, Normalize)]
-    return Recipe.model_validate({"name": f"evaluation of {recipe.name or 'unnamed'}", "ops": ops})
-
-
-def usual_scale(size: int) -> int:
-    """The short side that evaluation takes the central `size` of, in pixels: 256 for 224, as torchvision and timm."""
-    return -(-size * 8 // 7)
+    name = f"evaluation of {recipe.name or 'unnamed'}"
+    return Recipe.model_validate({"name": name, "channels": recipe.channels, "ops": ops})
 
 
 def resized(recipe: Recipe, size: int) -> Recipe:
@@ -189,28 +182,25 @@ def resized(recipe: Recipe, size: int) -> Recipe:
         ValueError: a view has no crop.
     """
     first = recipe.all_views[0].out_size
-    if first is None or any(view.crop is None for view in recipe.all_views):
+    if first is None or any(view.out_size is None for view in recipe.all_views):
         raise ValueError(
             f"the recipe {recipe.name or 'unnamed'!r} keeps whole images, which have no size to change. Add a crop."
         )
     factor = size / max(first)
 
-    def side(length: int, least: int = 1) -> int:
-        return max(round(length * factor), least)
-
-    def scaled(op: Any) -> Any:
-        if not isinstance(op, CenterCrop | MultiResolutionCrop | RandomResizedCrop):
-            return op
-        height, width = map(side, pair(op.size))
-        changed: dict[str, Any] = {"size": height if isinstance(op.size, int) else (height, width)}
-        if isinstance(op, MultiResolutionCrop):
-            changed["scales"] = tuple(dict.fromkeys(side(scale, max(height, width)) for scale in op.scales))
-        elif isinstance(op, CenterCrop) and op.scale is not None:
-            changed["scale"] = side(op.scale, max(height, width))
-        return _changed(op, changed)
+    def scaled(op: Op) -> Op:
+        fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
+        return _changed(op, fields) if fields else op
 
     views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
     return _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+
+
+def _scaled(pixels: Any, factor: float) -> Any:
+    """Pixels of a field, one number or several, at another size: 0 and None stay, and all else is a pixel at least."""
+    if isinstance(pixels, tuple):
+        return tuple(_scaled(one, factor) for one in pixels)
+    return max(round(pixels * factor), 1) if pixels else pixels
 
 
 def _changed(model: Model, fields: dict[str, Any]) -> Model:

@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from augpipe.ops import CenterCrop, MultiResolutionCrop, Op, RandomResizedCrop
+from augpipe.ops import Normalize, Op
+from augpipe.ops.crops import seen_beyond
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
-from augpipe.ops.op import CONTINUOUS, keyed, pair
-from augpipe.validation.models import Checked, FieldError, ListOf, told
+from augpipe.ops.op import CONTINUOUS, Beyond, Fill, keyed
+from augpipe.validation.models import Checked, FieldError, ListOf
 from augpipe.validation.suggest import nearest_file
 from augpipe.validation.written import written
 
@@ -26,17 +27,15 @@ PIXELS = 1
 raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
 without it is of 1."""
 
-Crop = CenterCrop | MultiResolutionCrop | RandomResizedCrop
 Border = Literal["context", "reflect", "edge", "constant"]
 Model = TypeVar("Model", bound=BaseModel)
-Level = Annotated[float, Field(ge=0.0, le=255.0)]
 
 
 class View(Checked):
     """One crop of an image, or several alike, with ops of its own."""
 
     ops: Ops = ()
-    """In order; the crop acts first wherever it stands, geometry in its order, tone last in its order."""
+    """In order; crops, resizes and paddings act first wherever they stand, geometry then, tone last."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
 
@@ -44,10 +43,9 @@ class View(Checked):
 
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
-        crops = [op.op for op in self.ops if op.is_crop]
         lenses = [inner.op for op in self.ops for inner in op.flat if inner.is_lens]
         projections = [inner.op for op in self.ops for inner in op.flat if inner.is_projective]
-        for what, found in (("crop", crops), ("lens", lenses), ("perspective", projections)):
+        for what, found in (("lens", lenses), ("perspective", projections)):
             if len(found) > 1:
                 raise ValueError(
                     f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
@@ -58,6 +56,9 @@ class View(Checked):
                 f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
                 f"Put {lenses[0]} first."
             )
+        if len(found := {op.op: op.beyond for op in self.ops if op.beyond}) > 1 and len(set(found.values())) > 1:
+            texts = (f"{name} shows {_border_text(beyond)}" for name, beyond in found.items())
+            raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:
@@ -67,15 +68,25 @@ class View(Checked):
     def __repr__(self) -> str:
         return written(self)
 
-    @property
-    def crop(self) -> Op | None:
-        """The op that decides the output's size; None where the whole image is kept."""
-        return next((op for op in self.ops if op.is_crop), None)
+    @cached_property
+    def crops(self) -> tuple[Op, ...]:
+        """The crops, resizes and paddings, in order; none where the whole image is kept."""
+        return tuple(op for op in self.ops if op.is_crop)
 
-    @property
+    @cached_property
     def out_size(self) -> tuple[int, int] | None:
-        """(height, width) of the output in pixels; None where the whole image is kept."""
-        return pair(self.crop.size) if isinstance(self.crop, Crop) else None
+        """(height, width) of the output in pixels; None where it depends on the image."""
+        size: tuple[int, int] | None = None
+        for op in self.crops:
+            if size is not None or op.fixes_size:
+                height, width = op.sides(*(size or (1, 1)))
+                size = int(height), int(width)
+        return size
+
+    @cached_property
+    def beyond(self) -> Beyond | None:
+        """The border and the fill that its ops ask for; None leaves them to the recipe."""
+        return next((op.beyond for op in self.ops if op.beyond), None)
 
     @property
     def num_variants(self) -> int | None:
@@ -118,14 +129,10 @@ class Recipe(TomlFile):
     border: Border = "context"
     """What lies outside the crop: `context` is the image itself (mirrored beyond its own border); `reflect`
     mirrors the crop, `edge` repeats its outermost pixels, `constant` is `fill`."""
-    fill: Annotated[
-        tuple[Level, Level, Level], told("must be three levels in 0..255, for R, G and B: {name}=[0, 0, 0]")
-    ] = (
-        0.0,
-        0.0,
-        0.0,
-    )
-    """R, G, B of a constant border, in 0..255."""
+    fill: Fill = (0.0, 0.0, 0.0)
+    """R, G, B of a constant border, in 0..255, or one number for all."""
+    channels: Literal[1, 3] = 3
+    """Channels of a finished image. 1 keeps its gray level (that of `Grayscale`) after all other ops."""
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
     views: Annotated[ListOf[View], BeforeValidator(is_list)] = ()
@@ -163,6 +170,27 @@ class Recipe(TomlFile):
             raise ValueError("a recipe holds either ops or views, and this one has both. Move the ops into a view.")
         if not self.views:
             View(ops=self.ops)
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_border(self) -> Self:
+        for beyond in (view.beyond for view in self.all_views):
+            own = seen_beyond(self.border, self.fill)
+            if beyond is not None and self.border != "context" and own != beyond:
+                raise ValueError(
+                    f"the recipe's border is {_border_text(own)}, and its padding shows {_border_text(beyond)}; a view "
+                    "has one border. Give both the same, or leave the recipe's out."
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_level(self) -> Self:
+        for op in (op for view in self.all_views for op in view.ops if self.channels == 1):
+            if isinstance(op, Normalize) and (len(set(op.mean)), len(set(op.std))) != (1, 1):
+                raise ValueError(
+                    f"channels=1 keeps one number a pixel, and normalize has three, mean={op.mean}, std={op.std}. Give "
+                    "one for all, as Normalize(mean=0.5, std=0.5)."
+                )
         return self
 
     @model_validator(mode="after")
@@ -271,6 +299,11 @@ def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what
     except FieldError as error:
         problems = "\n".join(f"  {line}" for line in error.lines)
         raise ValueError(f"{path}: not a valid {what}:\n{problems}") from error
+
+
+def _border_text(beyond: Beyond) -> str:
+    border, fill = beyond
+    return f"{border} {[round(level, 3) for level in fill]}" if border == "constant" else border
 
 
 def _product(counts: Iterable[int | None]) -> int | None:

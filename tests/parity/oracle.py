@@ -29,7 +29,9 @@ class Expected:
     out_height: int = 0
     out_width: int = 0
     crop: tuple[Fraction, Fraction, Fraction, Fraction] = (Fraction(0),) * 4
-    """x, y, width, height in pixels of the image."""
+    """x, y, width, height in pixels of the image; it may reach outside."""
+    beyond: tuple[str, tuple[float, ...]] | None = None
+    """The border and the fill that an op asks for."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
@@ -45,6 +47,12 @@ class Expected:
     def __post_init__(self) -> None:
         self.out_height, self.out_width = self.height, self.width
         self.crop = (Fraction(0), Fraction(0), Fraction(self.width), Fraction(self.height))
+
+    def keep(self, x: Fraction | int, y: Fraction | int, width: Fraction | int, height: Fraction | int) -> None:
+        """Keep a rectangle of what is there, in its pixels; its size in pixels is the caller's to say."""
+        left, top, whole_width, whole_height = self.crop
+        across, down = whole_width / self.out_width, whole_height / self.out_height
+        self.crop = (left + x * across, top + y * down, width * across, height * down)
 
     @property
     def corner(self) -> float:
@@ -83,8 +91,12 @@ class Expected:
         pixels = image.astype(np.float64)
         if border != "context":
             left, top, width, height = (value / factor for value in self.crop)
-            pixels = pixels[floor(top) : ceil(top + height), floor(left) : ceil(left + width)]
-            x, y = x - floor(left), y - floor(top)
+            first_y = min(max(floor(top), 0), pixels.shape[0] - 1)
+            first_x = min(max(floor(left), 0), pixels.shape[1] - 1)
+            pixels = pixels[
+                first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
+            ]
+            x, y = x - first_x, y - first_y
         if max(support) > 1.0 + 1e-5:
             return averaged(pixels, x, y, support, border, fill)
         return interpolated(pixels, x, y, border, fill)

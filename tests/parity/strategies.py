@@ -137,7 +137,35 @@ ERASES = _built(
     fill=st.sampled_from(["noise", "mean", (1.0, 99.5, 250.0)]),
     p=PROBABILITIES,
 )
+POSITIONS = st.sampled_from(["center", "top_left", "top_right", "bottom_left", "bottom_right"])
+AMOUNTS = st.integers(0, 9)
+RESIZES = st.one_of(
+    _built(ops.Resize, size=SIZES),
+    _built(ops.ResizeShortest, size=st.integers(1, 40), max_size=st.none() | st.integers(1, 60)),
+    _built(ops.ResizeLongest, size=st.integers(1, 60)),
+    st.builds(
+        ops.Pad,
+        px=st.one_of(AMOUNTS, st.tuples(AMOUNTS, AMOUNTS), st.tuples(*[AMOUNTS] * 4)),
+        size=st.none() | SIZES,
+        multiple=st.none() | st.integers(1, 16),
+        position=POSITIONS,
+        border=st.just("reflect"),
+    ),
+    st.builds(ops.Letterbox, size=SIZES, enlarge=st.booleans(), position=POSITIONS, border=st.just("reflect")),
+    st.builds(
+        ops.RandomCrop,
+        size=SIZES,
+        padding=AMOUNTS,
+        pad_if_needed=st.just(True),
+        border=st.just("reflect"),
+        p=PROBABILITIES,
+    ),
+)
+"""What may stand before a crop; where one pads, all of a recipe have one border."""
+CROP_CHAINS = st.tuples(st.lists(RESIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
+"""Some of them and a crop of one size."""
 BY_HAND = {
+    *(ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
     *(ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
@@ -153,7 +181,8 @@ ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS,
 def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) -> tuple[ops.Op, ...]:
     """Ops that one view may hold, in any order that it takes."""
     chosen = draw(st.lists(AFFINE, max_size=3))
-    singles = [LENSES, BLURS, VIGNETTES, CASTS, CROPS]
+    chosen += draw(st.just([]) | CROP_CHAINS | st.lists(RESIZES, max_size=2))
+    singles = [LENSES, BLURS, VIGNETTES, CASTS]
     for single in singles + [NORMALIZES] * normalised + [PERSPECTIVES] * projective:
         chosen += draw(st.lists(single, max_size=1))
     ordered = draw(st.permutations(chosen))
@@ -186,8 +215,17 @@ def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...
     for op in draw(st.lists(CHOICES, min_size=1, max_size=4)):
         if op.op not in {held.op for held in chain if held.op in ("color_cast", "vignette")}:
             chain.insert(draw(st.integers(0, len(chain))), op)
-    chain.insert(draw(st.integers(0, len(chain))), draw(CROPS))
+    for op in draw(CROP_CHAINS):
+        chain.insert(draw(st.integers(0, len(chain))), op)
     return tuple(chain)
+
+
+@st.composite
+def borders_of(draw: st.DrawFn, *chains: tuple[ops.Op, ...], borders: tuple[str, ...] = BORDERS) -> dict[str, Any]:
+    """The border and the fill of a recipe with such views: none of its own where an op has one."""
+    if any(op.beyond for chain in chains for op in chain):
+        return {}
+    return {"border": draw(st.sampled_from(borders)), "fill": draw(st.tuples(*[st.floats(0, 255)] * 3))}
 
 
 @st.composite
@@ -195,5 +233,5 @@ def recipes(
     draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True, projective: bool = True
 ) -> Recipe:
     """Recipes of one view."""
-    fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
-    return Recipe(border=draw(st.sampled_from(borders)), fill=fill, ops=draw(chains(normalised, projective)))
+    chain = draw(chains(normalised, projective))
+    return Recipe(ops=chain, **draw(borders_of(chain, borders=borders)))

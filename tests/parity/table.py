@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,19 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _crop_of_resized(expected: Expected, scale: int | None, x: float, y: float, size: tuple[int, int]) -> None:
-    short = min(expected.height, expected.width)
-    resized_height = expected.height * scale // short if scale else expected.height
-    resized_width = expected.width * scale // short if scale else expected.width
-    across, down = Fraction(expected.width, resized_width), Fraction(expected.height, resized_height)
-    expected.crop = (Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down)
+    height, width = expected.out_height, expected.out_width
+    short = min(height, width)
+    across = Fraction(width, width * scale // short) if scale else Fraction(1)
+    down = Fraction(height, height * scale // short) if scale else Fraction(1)
+    expected.keep(Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down)
     expected.out_height, expected.out_width = size
 
 
 def _center_crop(expected: Expected, op: ops.CenterCrop, drawn: Any) -> None:
-    size, short = _pair(op.size), min(expected.height, expected.width)
-    lengths = [length * op.scale // short if op.scale else length for length in (expected.height, expected.width)]
+    size, short = _pair(op.size), min(expected.out_height, expected.out_width)
+    lengths = [
+        length * op.scale // short if op.scale else length for length in (expected.out_height, expected.out_width)
+    ]
     x, y = round(Fraction(lengths[1] - size[1], 2)), round(Fraction(lengths[0] - size[0], 2))
     _crop_of_resized(expected, op.scale, x, y, size)
 
@@ -43,8 +46,75 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
-    expected.crop = tuple(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
+    expected.keep(*(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height")))
     expected.out_height, expected.out_width = _pair(op.size)
+
+
+def _seen_beyond(expected: Expected, border: str, fill: tuple[float, ...]) -> None:
+    expected.beyond = "context" if border == "reflect" else border, fill  # the image is mirrored, not the crop
+
+
+def _random_crop(expected: Expected, op: ops.RandomCrop, drawn: Any) -> None:
+    _crop_of_resized(expected, None, float(drawn["x"]), float(drawn["y"]), _pair(op.size))
+    if op.padding or op.pad_if_needed:
+        _seen_beyond(expected, op.border, op.fill)
+
+
+def _resize_to(expected: Expected, height: int, width: int) -> None:
+    expected.out_height, expected.out_width = height, width
+
+
+def _resize(expected: Expected, op: ops.Resize, drawn: Any) -> None:
+    _resize_to(expected, *_pair(op.size))
+
+
+def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> None:
+    short, long = sorted((expected.out_height, expected.out_width))
+    new = [op.size, op.size * long // short]
+    if op.max_size and new[1] > op.max_size:
+        new = [max(1, op.max_size * new[0] // new[1]), op.max_size]
+    _resize_to(expected, *(new if expected.out_height <= expected.out_width else new[::-1]))
+
+
+def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> None:
+    longest = max(expected.out_height, expected.out_width)
+    sides = [max(1, round(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
+    _resize_to(expected, *sides)
+
+
+def _padded(expected: Expected, left: int, top: int, right: int, bottom: int) -> None:
+    height, width = expected.out_height + top + bottom, expected.out_width + left + right
+    expected.keep(-left, -top, width, height)
+    _resize_to(expected, height, width)
+
+
+def _pad(expected: Expected, op: ops.Pad, drawn: Any) -> None:
+    if isinstance(op.px, int):
+        _padded(expected, *(op.px,) * 4)
+    else:
+        _padded(expected, *(op.px * 2 if len(op.px) == 2 else op.px))
+    to_height, to_width = _pair(op.size or 1)
+    every = op.multiple or 1
+    missing_x = ceil(max(to_width, expected.out_width) / every) * every - expected.out_width
+    missing_y = ceil(max(to_height, expected.out_height) / every) * every - expected.out_height
+    _pad_at(expected, op.position, missing_x, missing_y)
+    _seen_beyond(expected, op.border, op.fill)
+
+
+def _pad_at(expected: Expected, position: str, missing_x: int, missing_y: int) -> None:
+    left = {"c": missing_x // 2, "l": 0, "r": missing_x}[position.split("_")[-1][0]]
+    top = {"c": missing_y // 2, "t": 0, "b": missing_y}[position[0]]
+    _padded(expected, left, top, missing_x - left, missing_y - top)
+
+
+def _letterbox(expected: Expected, op: ops.Letterbox, drawn: Any) -> None:
+    height, width = _pair(op.size)
+    scale = min(Fraction(height, expected.out_height), Fraction(width, expected.out_width))
+    if not op.enlarge:
+        scale = min(scale, Fraction(1))
+    _resize_to(expected, *(max(1, round(scale * side)) for side in (expected.out_height, expected.out_width)))
+    _pad_at(expected, op.position, width - expected.out_width, height - expected.out_height)
+    _seen_beyond(expected, op.border, op.fill)
 
 
 def _flip(expected: Expected, op: ops.Flip, drawn: Any) -> None:
@@ -312,11 +382,17 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ColorCast: _color_cast,
     ops.Flip: _flip,
     ops.LensDistortion: _lens_distortion,
+    ops.Letterbox: _letterbox,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.Pad: _pad,
     ops.Perspective: _perspective,
     ops.QuarterTurn: _quarter_turn,
+    ops.RandomCrop: _random_crop,
     ops.RandomResizedCrop: _random_resized_crop,
+    ops.Resize: _resize,
+    ops.ResizeLongest: _resize_longest,
+    ops.ResizeShortest: _resize_shortest,
     ops.Rotate: _rotate,
     ops.Shear: _shear,
     ops.Stretch: _stretch,
@@ -324,7 +400,6 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Vignette: _vignette,
     ops.Zoom: _zoom,
 }
-CROPS = (ops.CenterCrop, ops.MultiResolutionCrop, ops.RandomResizedCrop)
 
 
 def described(plan: Plan, position: int, view: int = 0) -> Expected:
@@ -336,7 +411,7 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
     for op in chosen.ops:
         seen[op.op] += 1
         keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
-    for key, op in sorted(keyed, key=lambda item: not isinstance(item[1], CROPS)):
+    for key, op in sorted(keyed, key=lambda item: not item[1].is_crop):
         ROWS[type(op)](expected, op, row["drawn"][key] if op.record.names else None)
     return expected
 
@@ -344,7 +419,7 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
 def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
     """(H, W, 3) of the output that the plan's row should give."""
     expected = described(plan, position, view)
-    return expected.finished(expected.sampled(image, plan.recipe.border, plan.recipe.fill))
+    return expected.finished(expected.sampled(image, *(expected.beyond or (plan.recipe.border, plan.recipe.fill))))
 
 
 TANGENTIAL = ops.BrownConrady(k1=(-0.15, 0.2), k2=(-0.05, 0.1), k3=(0.0, 0.05), p1=(-0.03, 0.03), p2=(-0.03, 0.03))
@@ -357,6 +432,24 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "multi_resolution_crop anywhere": (ops.MultiResolutionCrop(size=45, scales=(70, 96), step=None),),
     "random_resized_crop": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.5)),),
     "random_resized_crop anywhere": (ops.RandomResizedCrop(size=(41, 35), scale=(0.1, 0.3), step=None),),
+    "random_crop": (ops.RandomCrop(size=(37, 41)),),
+    "random_crop, padded": (ops.RandomCrop(size=(70, 60), padding=20, fill=(9.0, 99.0, 200.0)),),
+    "random_crop, larger": (ops.RandomCrop(size=(140, 150), pad_if_needed=True, border="reflect"),),
+    "resize": (ops.Resize(size=(40, 77)),),
+    "resize_shortest": (ops.ResizeShortest(size=51),),
+    "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
+    "resize_longest": (ops.ResizeLongest(size=77),),
+    "pad": (ops.Pad(px=(3, 9, 14, 0), fill=200.0),),
+    "pad to a multiple": (ops.Pad(px=(1, 0), size=(10, 111), multiple=32, position="bottom_left", border="edge"),),
+    "letterbox": (ops.Letterbox(size=(90, 50)),),
+    "letterbox, no larger": (ops.Letterbox(size=200, enlarge=False, position="top_right", border="reflect"),),
+    "resize_shortest, pad, random_crop, turned": (
+        ops.ResizeShortest(size=60),
+        ops.Pad(size=(90, 95)),
+        ops.RandomCrop(size=(64, 80)),
+        ops.Rotate(max_deg=40),
+    ),
+    "random_resized_crop of a letterbox": (ops.Letterbox(size=90), ops.RandomResizedCrop(size=45, scale=(0.3, 0.9))),
     "flip": (ops.Flip(p=1.0),),
     "flip vertical": (ops.Flip(p=1.0, direction="vertical"),),
     "rotate": (ops.Rotate(),),
@@ -545,12 +638,14 @@ OF_THE_OUTPUT = (
 
 
 def with_borders(borders: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Each of CASES with each border, and with the first one alone where no border shows."""
-    return [
-        (name, border)
-        for name, chosen in CASES.items()
-        for border in (borders[:1] if all(isinstance(op, OF_THE_OUTPUT) for op in chosen) else borders)
-    ]
+    """Each of CASES with each border; with the first one where no border shows, and with its own if it has one."""
+    return [(name, border) for name, chosen in CASES.items() for border in _borders(chosen, borders)]
+
+
+def _borders(chosen: tuple[ops.Op, ...], borders: tuple[str, ...]) -> tuple[str, ...]:
+    if any(op.beyond for op in chosen):
+        return ("context",)
+    return borders[:1] if all(isinstance(op, OF_THE_OUTPUT) for op in chosen) else borders
 
 
 ENLARGING = ops.CenterCrop(size=(66, 71), scale=110)
@@ -559,6 +654,6 @@ ENLARGING = ops.CenterCrop(size=(66, 71), scale=110)
 def recipes_of(name: str, border: str) -> list[Recipe]:
     """The recipes of one of CASES: as it stands, and on an enlarging crop where it brings none."""
     chosen = CASES[name]
-    has_crop = any(isinstance(op, CROPS) for op in chosen)
+    has_crop = any(op.is_crop for op in chosen)
     variants = [chosen] if has_crop else [chosen, (*chosen, ENLARGING)]
     return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]

@@ -46,11 +46,11 @@ def recipes(draw: st.DrawFn) -> Recipe:
         View(ops=draw(strategies.cropped_views(normalised)), count=draw(st.integers(1, 2)))
         for _ in range(draw(st.integers(1, 2)))
     ]
-    border, fill = draw(st.sampled_from(strategies.BORDERS)), draw(st.tuples(*[st.floats(0, 255)] * 3))
     mixing = draw(
         st.sampled_from([(), (), (ops.MixUp(p=0.6),), (ops.CutMix(),), (ops.MixUp(p=0.3), ops.CutMix(p=0.4))])
     )
-    return Recipe(border=border, fill=fill, views=tuple(views), mixing=mixing)
+    chains = [view.ops for view in views]
+    return Recipe(views=views, mixing=mixing, **draw(strategies.borders_of(*chains)))
 
 
 def bits(batches: Iterable[Batch]) -> list[list[tuple[int, Sample]]]:

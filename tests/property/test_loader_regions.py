@@ -23,14 +23,13 @@ FILES = jpeg_files(32)
 @st.composite
 def recipes_of_views(draw: st.DrawFn) -> Recipe:
     """Recipes of one to three views that a batch can hold: each has a crop."""
-    border = draw(st.sampled_from(strategies.BORDERS))
-    fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
-    views = []
+    chains, views = [], []
     for _ in range(draw(st.integers(1, 3))):
-        chain = [op for op in draw(strategies.chains()) if "size" not in type(op).model_fields]
-        chain.insert(draw(st.integers(0, len(chain))), draw(strategies.CROPS))
-        views.append(View(ops=tuple(chain), count=draw(st.integers(1, 2))))
-    return Recipe(border=border, fill=fill, views=tuple(views))
+        chain = [op for op in draw(strategies.chains()) if not op.is_crop]
+        place = draw(st.integers(0, len(chain)))
+        chains.append((*chain[:place], *draw(strategies.CROP_CHAINS), *chain[place:]))
+        views.append(View(ops=chains[-1], count=draw(st.integers(1, 2))))
+    return Recipe(views=views, **draw(strategies.borders_of(*chains)))
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,8 @@ SIDES = st.one_of(st.integers(1, 12), st.integers(13, 240))
 @st.composite
 def recipes_of_views(draw: st.DrawFn) -> Recipe:
     """Recipes of one to three views."""
-    border = draw(st.sampled_from(strategies.BORDERS))
-    fill = draw(st.tuples(*[st.floats(0, 255)] * 3))
-    views = draw(st.lists(st.builds(View, ops=strategies.chains()), min_size=1, max_size=3).map(tuple))
-    return Recipe(border=border, fill=fill, views=views)
+    chains = draw(st.lists(strategies.chains(), min_size=1, max_size=3))
+    return Recipe(views=[View(ops=chain) for chain in chains], **draw(strategies.borders_of(*chains)))
 
 
 def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:

@@ -20,7 +20,7 @@ from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import compare
-from tests.parity.table import CASES, CROPS, ENLARGING, TABLE_CASES, with_borders
+from tests.parity.table import CASES, ENLARGING, TABLE_CASES, with_borders
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
@@ -111,22 +111,19 @@ def size_of(drawn: Plan, position: int = 0, view: int = 0) -> tuple[int, int]:
 
 def shrunk(op: ops.Op) -> ops.Op:
     """The same op with a smaller crop, if it is one."""
-    if not isinstance(op, CROPS):
-        return op
-    changes: dict[str, object] = {}
-    height, width = op.size if isinstance(op.size, tuple) else (op.size, op.size)
-    changes["size"] = (height // SHRINK, width // SHRINK)
-    if isinstance(op, ops.CenterCrop) and op.scale:
-        changes["scale"] = op.scale // SHRINK
-    if isinstance(op, ops.MultiResolutionCrop):
-        changes["scales"] = tuple(scale // SHRINK for scale in op.scales)
-    return type(op)(**(op.model_dump(exclude={"op"}) | changes))
+    return type(op)(**(op.model_dump(exclude={"op"}) | {name: _shrunk(getattr(op, name)) for name in op.sides_px}))
+
+
+def _shrunk(pixels: Any) -> Any:
+    if isinstance(pixels, tuple):
+        return tuple(map(_shrunk, pixels))
+    return pixels and max(pixels // SHRINK, 1)
 
 
 def recipes_of(name: str, border: str) -> list[Recipe]:
     """As those of `tests.parity.table`, smaller."""
     chosen = tuple(shrunk(op) for op in CASES[name])
-    has_crop = any(isinstance(op, CROPS) for op in chosen)
+    has_crop = any(op.is_crop for op in chosen)
     variants = [chosen] if has_crop else [chosen, (*chosen, shrunk(ENLARGING))]
     return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]
 

@@ -164,7 +164,7 @@ def with_op(recipe: Recipe, op: Op) -> Recipe:
     own = recipe.all_views[0].ops
     crops, others = ([one for one in own if one.is_crop is wanted] for wanted in (True, False))
     view = View.model_validate({"ops": (*crops, op, *others)})
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=(view,))
+    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=(view,))
 
 
 def _stronger(op: Op, strengths: tuple[float, ...]) -> list[tuple[float, Op]]:

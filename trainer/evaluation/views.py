@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from augpipe.ops import CenterCrop, RandomResizedCrop
+from augpipe.ops import CenterCrop, RandomResizedCrop, ResizeShortest
 from augpipe.recipes.recipe import Recipe, View
 from augpipe.validation.arguments import as_count, check_choice
 
@@ -86,14 +86,16 @@ def whole_recipe(recipe: Recipe, sizes: tuple[tuple[int, int], ...]) -> Recipe:
 def _with_crops(recipe: Recipe, crops: list[CenterCrop] | list[RandomResizedCrop]) -> Recipe:
     others = tuple(op for op in recipe.all_views[0].ops if not op.is_crop)
     views = tuple(View(ops=(crop, *others)) for crop in crops)
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, views=views)
+    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=views)
 
 
 def usual_scale_of(recipe: Recipe) -> int:
     """The short side that a run's evaluation resizes images to, in pixels; its own size where it resizes to none."""
-    crop = recipe.all_views[0].crop
-    if isinstance(crop, CenterCrop) and crop.scale is not None:
-        return crop.scale
+    for op in recipe.all_views[0].crops:
+        if isinstance(op, ResizeShortest):
+            return op.size
+        if isinstance(op, CenterCrop) and op.scale is not None:
+            return op.scale
     size = recipe.all_views[0].out_size
     assert size is not None
     return max(size)

@@ -7,7 +7,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, in_a_line, levels, same
+from augpipe.recipes.importers.findings import Findings, Maker, channels, levels, same
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
 """OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
@@ -46,16 +46,8 @@ def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
-    place = 0
-    while place < len(transforms):
-        one = transforms[place]
-        later = _name(transforms[place + 1]) if place + 1 < len(transforms) else ""
-        if _name(one) == "SmallestMaxSize" and later in ("CenterCrop", "RandomCrop"):
-            _resized_crop(found, one, transforms[place + 1])
-            place += 1
-        else:
-            found.add_by(MADE, one)
-        place += 1
+    for one in transforms:
+        found.add_by(MADE, one)
 
 
 def _size(one: Mapping[str, Any]) -> tuple[int, int]:
@@ -81,36 +73,63 @@ def _always(one: Mapping[str, Any]) -> None:
 
 def _beyond(found: Findings, one: Mapping[str, Any]) -> str:
     """The border of a transform; returns what differs."""
+    border, fill, note = _border(one)
+    found.borders.append((border, fill))
+    return note
+
+
+def _border(one: Mapping[str, Any]) -> tuple[str, tuple[float, float, float], str]:
+    """Border and fill of a transform, and what differs."""
     mode = one.get("border_mode", one.get("mode", 0))
     if mode not in BORDERS:
         raise ValueError(f"border_mode={mode} is not mapped")
     fill = one.get("fill", one.get("value", one.get("cval", 0)))
-    found.borders.append((BORDERS[mode], levels(fill)))
-    return "the outermost pixel is repeated where the border is mirrored." if mode == 4 else ""
+    note = "the outermost pixel is repeated where the border is mirrored." if mode == 4 else ""
+    return BORDERS[mode], levels(fill), note
 
 
-def _resized_crop(found: Findings, one: Mapping[str, Any], later: Mapping[str, Any]) -> None:
-    scale = one["max_size"]
-    sizes = tuple(scale) if isinstance(scale, list | tuple) else (int(scale),)
-    name = f"SmallestMaxSize, {_name(later)}"
-    try:
+SKIPS = "shrinking averages, where OpenCV's bilinear skips pixels."
+
+
+def _resize(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    found.add("Resize", ops.Resize(size=_size(one)), note=f"{SKIPS} {_kernel(one)}".strip())
+
+
+def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
         _always(one)
-        _always(later)
-        if _name(later) == "RandomCrop":
-            note = "the last of the places along each axis is not drawn, and shrinking averages."
-            found.add(name, ops.MultiResolutionCrop(size=_size(later), scales=sizes), note=note)
-        else:
-            made = ops.CenterCrop(size=_size(later), scale=sizes[0])
-            found.add(name, made, note="shrinking averages, where OpenCV's bilinear skips pixels.")
-    except (KeyError, ValueError) as error:
-        found.refuse(name, in_a_line(error))
+        size = _twice(one["max_size"])
+        if len(set(size)) > 1:
+            raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
+        found.add(_name(one), kind(size=int(size[0])), note=f"{note}{SKIPS} {_kernel(one)}".strip())
+
+    return add
+
+
+def _pad(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    border, fill, note = _border(one)
+    least = one.get("min_height"), one.get("min_width")
+    multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
+    if len(multiples) > 1 or (None in least and any(least)):
+        raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
+    position = str(one.get("position", "center")).rpartition(".")[2].lower()
+    fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
+    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}), note=note)
+
+
+def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    if one.get("pad_if_needed"):
+        raise ValueError("pad_if_needed is not mapped; put PadIfNeeded before it")
+    found.add("RandomCrop", ops.RandomCrop(size=_size(one)))
 
 
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    note = f"shrinking averages, where OpenCV's bilinear skips pixels. {_kernel(one)}"
-    found.add("RandomResizedCrop", made, note=note.strip())
+    found.add("RandomResizedCrop", made, note=f"{SKIPS} {_kernel(one)}".strip())
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -207,6 +226,11 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
 MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "CenterCrop": _center_crop,
+    "Resize": _resize,
+    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down. "),
+    "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
+    "PadIfNeeded": _pad,
+    "RandomCrop": _random_crop,
     "HorizontalFlip": same(ops.Flip),
     "VerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotate90": same(ops.QuarterTurn),

@@ -8,6 +8,8 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.crops import seen_beyond
+from augpipe.ops.op import Beyond
 from augpipe.validation.models import FieldError
 
 POINTWISE = (
@@ -15,6 +17,8 @@ POINTWISE = (
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops that do the same before a crop as after it."""
+SYMMETRIC = (ops.Flip, ops.Identity)
+"""Ops that do the same before padding as after it."""
 
 
 @dataclass(kw_only=True)
@@ -31,8 +35,10 @@ class Findings:
     exact: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    borders: list[tuple[str, tuple[float, ...]]] = field(default_factory=list)
+    borders: list[Beyond] = field(default_factory=list)
     """What transforms show beyond the image: a recipe's border and fill."""
+    channels: int = 3
+    """Of a finished image."""
 
     def add(self, name: str, *made: Op, note: str = "") -> None:
         """A transform became ops, exactly unless a note says what differs."""
@@ -76,12 +82,12 @@ class Findings:
         Raises:
             ValueError: something cannot be mapped; lists all of it.
         """
-        crops = [place for place, op in enumerate(self.ops) if op.is_crop]
-        for op in self.ops[: crops[0]] if crops else ():
-            if not all(isinstance(inner, POINTWISE) for inner in op.flat):
-                self.note(f"{op.op}: stands before the crop, and here the crop acts first.")
-        if len(crops) > 1:
-            self.refuse("crops", f"{len(crops)} of them, and one pass takes one")
+        crops = [op for op in self.ops if op.is_crop]
+        for place, op in enumerate(self.ops):
+            later = [one for one in self.ops[place:] if one.is_crop]
+            alike = SYMMETRIC if any(one.beyond for one in later) else POINTWISE
+            if later and not op.is_crop and not all(isinstance(inner, alike) for inner in op.flat):
+                self.note(f"{op.op}: stands before the {later[0].op}, and here crops, resizes and paddings act first.")
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
@@ -91,10 +97,14 @@ class Findings:
                 + "\n".join(f"  {problem}" for problem in self.problems)
                 + "\nLeave them out and add ops by hand."
             )
-        border, fill = self.borders[0] if self.borders else ("context", (0.0, 0.0, 0.0))
-        if len(set(self.borders)) > 1:
-            self.note("borders: transforms fill differently beyond the image, and a recipe has one border: the first.")
-        return {"border": border, "fill": fill, "ops": tuple(self.ops)}
+        own = next((op.beyond for op in crops if op.beyond), None)
+        borders = [*([own] if own else []), *(seen_beyond(*one) for one in self.borders)]
+        if len(set(borders)) > 1:
+            self.note(
+                f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
+            )
+        border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
+        return {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
 
 
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
@@ -105,12 +115,13 @@ def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) ->
     return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
 
 
-def levels(value: Any) -> tuple[float, ...]:
+def levels(value: Any) -> tuple[float, float, float]:
     """R, G, B of a fill that is given as a number, a sequence or None."""
     if value is None:
         return (0.0, 0.0, 0.0)
     if isinstance(value, Sequence):
-        return tuple(float(level) for level in value) if len(value) == 3 else (float(value[0]),) * 3
+        red, green, blue = value if len(value) == 3 else (value[0],) * 3
+        return float(red), float(green), float(blue)
     return (float(value),) * 3
 
 

@@ -65,8 +65,8 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
         found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")
-    if given["crop_mode"] not in (None, "center") or given["crop_border_pixels"]:
-        found.refuse("crop_mode", "only 'center', without crop_border_pixels, is mapped")
+    if given["crop_mode"] not in (None, "center", "squash") or given["crop_border_pixels"]:
+        found.refuse("crop_mode", "only 'center' and 'squash', without crop_border_pixels, are mapped")
     if given["separate"]:
         found.refuse("separate", "a recipe is one list; import without it")
     if given["interpolation"] not in ("bilinear", None, ""):
@@ -100,8 +100,11 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
         found.refuse("input_size", f"{height}x{width} of evaluation is not square")
         return
     is_squashed = given["is_training"] and not isinstance(given["input_size"], int)
-    note = "the short side is resized, where timm squashes the image to an input_size of several numbers."
-    found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale), note=note if is_squashed else "")
+    if is_squashed or given["crop_mode"] == "squash":
+        squashed = ops.Resize(size=(scale, scale))
+        found.add("Resize, CenterCrop", *([squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]))
+    else:
+        found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale))
 
 
 def _crop_pct(given: Mapping[str, Any]) -> float:

@@ -20,19 +20,13 @@ PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 def found_in(transform: Any) -> Findings:
     """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
     found = Findings(source="torchvision", name_of=_name)
-    flat = list(_flattened(transform))
     scales = False
-    place = 0
-    while place < len(flat):
-        one, later = flat[place], flat[place + 1] if place + 1 < len(flat) else None
+    for one in _flattened(transform):
         name = _name(one)
-        if name == "Resize":
-            place += _resize(found, one, later)
-        elif name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
+        if name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
             scales = True
         elif name not in SILENT and name != "ToDtype":
             found.add_by(MADE, one)
-        place += 1
     if scales and not any(op.op == "normalize" for op in found.ops):
         found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
     return found
@@ -55,26 +49,14 @@ def _held(transform: Any) -> list[Any]:
     return list(held) if isinstance(held, Iterable) else [held]
 
 
-def _resize(found: Findings, one: Any, later: Any) -> int:
-    """A Resize and the crop behind it; returns how many more transforms were taken."""
-    size = _sides(one.size)
-    if len(size) == 2:
-        found.refuse("Resize", f"size={list(size)} squeezes the image, which no crop here does; give one number")
-    elif later is None or _name(later) not in ("CenterCrop", "RandomCrop"):
-        found.refuse("Resize", "without a CenterCrop or RandomCrop behind it images differ in size")
-    elif _name(later) == "CenterCrop":
-        found.add("Resize, CenterCrop", ops.CenterCrop(size=_pair(later.size), scale=size[0]), note=_kernel(one))
-        return 1
-    elif getattr(later, "padding", None):
-        found.refuse("RandomCrop", "padding behind a Resize")
+def _resize(found: Findings, one: Any) -> None:
+    longest = getattr(one, "max_size", None)
+    if one.size is None:
+        found.add("Resize", ops.ResizeLongest(size=longest), note=_kernel(one))
+    elif len(size := _sides(one.size)) == 2:
+        found.add("Resize", ops.Resize(size=_pair(size)), note=_kernel(one))
     else:
-        found.add(
-            "Resize, RandomCrop",
-            ops.MultiResolutionCrop(size=_pair(later.size), scales=(size[0],)),
-            note=_kernel(one) or "the last of the places along each axis is not drawn.",
-        )
-        return 1
-    return 0
+        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), note=_kernel(one))
 
 
 def _sides(size: Any) -> tuple[int, ...]:
@@ -104,21 +86,29 @@ def _crop(found: Findings, one: Any) -> None:
     found.add("RandomResizedCrop", made, note=_kernel(one))
 
 
+MIRRORED = "the outermost pixel is repeated where torchvision's reflect leaves it out."
+
+
+def _padding(one: Any) -> tuple[dict[str, Any], str]:
+    """The border and the fill of what pads, and what differs."""
+    border = {"symmetric": "reflect"}.get(one.padding_mode, one.padding_mode)
+    return {"border": border, "fill": levels(one.fill)}, MIRRORED if one.padding_mode == "reflect" else ""
+
+
 def _random_crop(found: Findings, one: Any) -> None:
-    padding = _sides(one.padding or 0)
-    if one.pad_if_needed or len(set(padding)) > 1:
-        raise ValueError("pad_if_needed and paddings that differ are not mapped")
-    if not padding[0]:
-        raise ValueError("without a Resize before it or padding; put Resize before it")
-    border = {"constant": "constant", "edge": "edge"}.get(one.padding_mode, "reflect")
-    reach = (-float(padding[0]), float(padding[0]))
-    moved = ops.Translate(horizontal=reach, vertical=reach, unit="px", step=1.0)
-    found.borders.append((border, levels(one.fill)))
-    size = "x".join(map(str, _pair(one.size)))
-    note = f"as the centre {size}, moved by up to {padding[0]} px: the same for images of just that size."
-    if border == "reflect":
-        note += " The outermost pixel is repeated where torchvision's reflect leaves it out."
-    found.add("RandomCrop", ops.CenterCrop(size=_pair(one.size)), moved, note=note)
+    padding, (fields, note) = _sides(one.padding or 0), _padding(one)
+    made: dict[str, Any] = {"size": _pair(one.size), "pad_if_needed": one.pad_if_needed}
+    if len(set(padding)) == 1:
+        made["padding"] = padding[0]
+    else:
+        found.ops.append(ops.Pad.model_validate({"px": padding, **fields}))
+    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields), note=note)
+
+
+def _pad(found: Findings, one: Any) -> None:
+    fields, note = _padding(one)
+    padding = _sides(one.padding)
+    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}), note=note)
 
 
 def _rotation(found: Findings, one: Any) -> None:
@@ -162,8 +152,8 @@ def _jitter(found: Findings, one: Any) -> None:
 
 
 def _grayscale(found: Findings, one: Any) -> None:
-    if one.num_output_channels != 3:
-        raise ValueError("one channel; give num_output_channels=3, as batches have three")
+    if one.num_output_channels == 1:
+        found.channels = 1
     found.add("Grayscale", ops.Grayscale(p=1.0))
 
 
@@ -210,7 +200,9 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
 MADE: dict[str, Maker] = {
     "RandomResizedCrop": _crop,
     "CenterCrop": same(ops.CenterCrop, size=lambda one: _pair(one.size)),
+    "Pad": _pad,
     "RandomCrop": _random_crop,
+    "Resize": _resize,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,

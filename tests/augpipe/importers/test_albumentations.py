@@ -87,12 +87,50 @@ def test_one_of_takes_probabilities_for_weights() -> None:
     assert found.recipe.ops[1] == ops.AllOf(ops=(ops.Grayscale(p=0.2), ops.Invert(p=0.6)), p=0.5)
 
 
-def test_crops_of_a_resized_image() -> None:
-    small = one("SmallestMaxSize", max_size=256)
-    evaluation = importers.from_albumentations(compose(small, one("CenterCrop", height=224, width=224)))
-    assert evaluation.recipe.ops == (ops.CenterCrop(size=(224, 224), scale=256),)
-    train = importers.from_albumentations(compose(small, one("RandomCrop", height=224, width=200)))
-    assert train.recipe.ops == (ops.MultiResolutionCrop(size=(224, 200), scales=(256,)),)
+def test_crops_resizes_and_paddings_are_a_chain() -> None:
+    small, fill = one("SmallestMaxSize", max_size=256), {"border_mode": 0, "fill": 114}
+    for transforms, expected in (
+        (
+            [small, one("CenterCrop", height=224, width=224)],
+            (ops.ResizeShortest(size=256), ops.CenterCrop(size=(224,) * 2)),
+        ),
+        (
+            [one("Resize", height=30, width=40), one("RandomCrop", height=24, width=20)],
+            (ops.Resize(size=(30, 40)), ops.RandomCrop(size=(24, 20))),
+        ),
+        (
+            [one("LongestMaxSize", max_size=[64]), one("PadIfNeeded", min_height=64, min_width=64, **fill)],
+            (ops.ResizeLongest(size=64), ops.Pad(size=(64, 64), fill=114)),
+        ),
+        (
+            [
+                one(
+                    "PadIfNeeded",
+                    min_height=None,
+                    min_width=None,
+                    pad_height_divisor=32,
+                    pad_width_divisor=32,
+                    position="top_left",
+                    border_mode=1,
+                )
+            ],
+            (ops.Pad(multiple=32, position="top_left", border="edge"),),
+        ),
+    ):
+        assert importers.from_albumentations(compose(*transforms)).recipe.ops == expected
+
+
+def test_resizes_and_paddings_that_are_not_mapped() -> None:
+    data = compose(
+        one("SmallestMaxSize", max_size=[200, 256]),
+        one("PadIfNeeded", min_height=64, min_width=None, border_mode=0),
+        one("PadIfNeeded", pad_height_divisor=32, pad_width_divisor=16, border_mode=0),
+        one("PadIfNeeded", min_height=6, min_width=6, border_mode=0, position="random"),
+        one("RandomCrop", height=24, width=20, pad_if_needed=True),
+        {**one("Resize", height=24, width=20), "p": 0.5},
+    )
+    with pytest.raises(ValueError, match="6 of albumentations's transforms"):
+        importers.from_albumentations(data)
 
 
 def test_all_that_cannot_be_mapped_is_listed() -> None:

@@ -101,10 +101,12 @@ def test_nothing_is_erased_without_normalisation() -> None:
     assert not {"erase", "normalize"} & {op.op for op in made}
 
 
-def test_a_squashed_image_is_noted() -> None:
-    assert not importers.from_timm(input_size=96, no_aug=True).notes
+def test_an_image_is_squashed_where_timm_squashes_it() -> None:
     found = importers.from_timm(input_size=(3, 96, 96), no_aug=True)
-    assert "squashes" in found.notes[0] and "Resize, CenterCrop" not in found.exact
+    assert (found.recipe.ops[0], found.notes) == (ops.Resize(size=(96, 96)), ())
+    found = importers.from_timm(input_size=96, is_training=False, crop_mode="squash", crop_pct=0.75)
+    assert found.recipe.ops[:2] == (ops.Resize(size=(128, 128)), ops.CenterCrop(size=96))
+    assert importers.from_timm(input_size=96, no_aug=True).recipe.ops[0] == ops.CenterCrop(size=(96, 96), scale=96)
 
 
 def test_what_is_not_mapped_is_taken_at_timms_value() -> None:

@@ -231,6 +231,7 @@ NEUTRAL: dict[type[ops.Op], dict[str, float]] = {
     ops.Vignette: {"strength": 0.0},
     ops.ColorCast: {"shift": 0.0},
     ops.MultiResolutionCrop: {"x": 144.0, "y": 144.0},
+    ops.RandomCrop: {"x": 144, "y": 144},
     ops.RandomResizedCrop: {"x": 0.0, "y": 0.0, "width": 512.0, "height": 512.0},
     ops.Brightness: {"factor": 1.0},
     ops.Contrast: {"factor": 1.0},

@@ -207,7 +207,10 @@ def test_the_schema_is_json_and_explains_itself() -> None:
 # what is refused
 
 REFUSED = [
-    ("fill = [0, 0, 256]", r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B: fill=\[0, 0, 0\]"),
+    (
+        "fill = [0, 0, 256]",
+        r"fill=\[0, 0, 256\] must be three levels in 0\.\.255, for R, G and B, or one for all: fill=\[0, 0, 0\]",
+    ),
     ("fill = [-1, 0, 0]", r"fill=\[-1, 0, 0\] must be three levels"),
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
@@ -225,9 +228,18 @@ REFUSED = [
     ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
     ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),
     (
-        '[[views]]\n[[views.ops]]\nop = "center_crop"\n[[views.ops]]\nop = "center_crop"',
-        r"views\[0\]: a view takes one crop and this one holds 2",
+        '[[views]]\n[[views.ops]]\nop = "pad"\n[[views.ops]]\nop = "letterbox"',
+        r"views\[0\]: a view has one border, and pad shows constant \[0\.0.*\], letterbox shows constant \[114\.0, ",
     ),
+    (
+        'border = "edge"\n[[ops]]\nop = "random_crop"\npadding = 4',
+        r"the recipe's border is edge, and its padding shows constant \[0\.0, .*; a view has one border",
+    ),
+    (
+        'channels = 1\n[[ops]]\nop = "normalize"',
+        r"channels=1 keeps one number a pixel, and normalize has three, mean=.* Give one for all, as Normalize",
+    ),
+    ('[[ops]]\nop = "pad"\npx = [1, 2, 3]', r"px=\[1, 2, 3\] must be whole pixels for all sides, \[left and right, "),
     (
         '[[ops]]\nop = "flip"\n[[views]]',
         "a recipe holds either ops or views, and this one has both. Move the ops into a",
@@ -304,9 +316,12 @@ def test_views_and_counts() -> None:
 
 
 def test_the_size_of_the_output() -> None:
-    assert View().out_size is None and View().crop is None
+    assert View().out_size is None and View().crops == ()
     assert View(ops=(ops.Flip(), ops.CenterCrop(size=30))).out_size == (30, 30)
     assert View(ops=(ops.RandomResizedCrop(size=(30, 40)),)).out_size == (30, 40)
+    assert View(ops=(ops.ResizeShortest(size=30),)).out_size is None
+    assert View(ops=(ops.Resize(size=(20, 30)), ops.Pad(px=(1, 2)), ops.ResizeShortest(size=48))).out_size == (48, 64)
+    assert View(ops=(ops.Pad(multiple=32), ops.RandomCrop(size=9), ops.Pad(multiple=32))).out_size == (32, 32)
     assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
     assert not Recipe(ops=(ops.Flip(),)).normalises
     assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises
