@@ -223,7 +223,10 @@ class RandomCrop(SizedCrop):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         height, width = pair(self.size)
-        frame.crop(drawn["x"], drawn["y"], width, height, height, width)
+        if self.beyond:
+            frame.pad(drawn["x"], drawn["y"], np.full(frame.num, width), np.full(frame.num, height))
+        else:
+            frame.crop(drawn["x"], drawn["y"], width, height, height, width)
 
     def refuses(self, height: int, width: int) -> str | None:
         need = pair(self.size)

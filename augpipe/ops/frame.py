@@ -30,6 +30,8 @@ class Frame:
         self.crop_y = np.zeros(num)
         self.crop_width = widths.astype(np.float64)
         self.crop_height = heights.astype(np.float64)
+        self.is_edge_sharp = np.zeros(num, np.bool_)
+        """Whether an image was padded after it was resized: its edge is not resampled then."""
         self.after_lens = affine.identity(num)
         self.before_lens: Float | None = None
         self.is_projective = False
@@ -51,10 +53,17 @@ class Frame:
         It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
         """
         scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
+        self.is_edge_sharp = self.is_edge_sharp & (width == out_widths) & (height == out_heights)
         self.crop_x, self.crop_y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
         self.crop_width, self.crop_height = width * scale_x, height * scale_y
         self.out_heights = np.full(self.num, out_heights, np.int64)
         self.out_widths = np.full(self.num, out_widths, np.int64)
+
+    def pad(self, x: Float, y: Float, width: Int, height: Int) -> None:
+        """As `crop`, of a rectangle that reaches outside, and is not resized."""
+        resized = (self.crop_width != self.out_widths) | (self.crop_height != self.out_heights)
+        self.crop(x, y, width, height, height, width)
+        self.is_edge_sharp = self.is_edge_sharp | resized
 
     def transform(self, matrix: Float) -> None:
         """Change the image by an (n, 2, 2) or (n, 3, 3) map of `gpu_ops.image.affine`."""

@@ -122,7 +122,7 @@ class Pad(Op):
         added_x, added_y = widths - (frame.out_widths + left + right), heights - (frame.out_heights + top + bottom)
         x = _before(added_x, self.position, "right") + left
         y = _before(added_y, self.position, "bottom") + top
-        frame.crop(-x, -y, widths, heights, heights, widths)
+        frame.pad(-x, -y, widths, heights)
 
 
 class Letterbox(SizedCrop):
@@ -153,7 +153,7 @@ class Letterbox(SizedCrop):
         _resize(frame, heights, widths)
         x = _before(width - widths, self.position, "right")
         y = _before(height - heights, self.position, "bottom")
-        frame.crop(-x, -y, np.full(frame.num, width), np.full(frame.num, height), height, width)
+        frame.pad(-x, -y, np.full(frame.num, width), np.full(frame.num, height))
 
 
 def _resize(frame: Frame, heights: Any, widths: Any) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
 
@@ -156,4 +156,5 @@ def _bound(
         furthest = centre[:, axis] - reach[:, axis], centre[:, axis] + reach[:, axis]
         inside &= (furthest[0] >= low - origin) & (furthest[1] <= high - origin)
     table["reflects"] = mirrors & ~inside
-    table["is_constant"] = (border == BORDERS.index("constant")) & ~inside
+    fills = np.where(border == BORDERS.index("sharp"), SHARP, border == BORDERS.index("constant"))
+    table["is_constant"] = np.where(inside, 0, fills)

@@ -207,6 +207,8 @@ def _plan_view(
     if view.beyond and border == "reflect":
         border = "context"  # padding mirrors the image, and not the part of it that a crop keeps
     rows["border"], rows["fill"] = BORDERS.index(border), fill
+    if border == "constant":
+        rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     return rows
 

@@ -8,7 +8,8 @@ from augpipe.ops.colour_program import ColourStep, program_fields
 from augpipe.planning.mixing_draws import MIXED
 from augpipe.recipes.recipe import View
 
-BORDERS = ("context", "reflect", "edge", "constant")
+BORDERS = ("context", "reflect", "edge", "constant", "sharp")
+"""sharp: as constant, of an image that was padded after it was resized."""
 
 PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("sample_id", np.int64),

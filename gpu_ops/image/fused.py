@@ -14,8 +14,17 @@ from numba.extending import overload
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.gpu_ops.image.sampling import clamp, divisor, first_tap, is_inside, linear, reflect, tap_weight
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
+from augpipe.gpu_ops.image.sampling import (
+    clamp,
+    divisor,
+    first_tap,
+    is_inside,
+    linear,
+    reflect,
+    sharp_gain,
+    tap_weight,
+)
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, prefetch_for_writing, store
@@ -366,8 +375,17 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
             step = plane if planar else width
             prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
 
-    if row.is_constant:
-        fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
+    fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
+    if row.is_constant == SHARP:
+        for i in range(width):
+            sum_x, inside_x = load_sum_x(at_sum_x, i), load_inside_x(at_inside_x, i)
+            sum_y, inside_y = load_sum_y(at_sum_y, i), load_inside_y(at_inside_y, i)
+            kept = sharp_gain(sum_x, inside_x) * sharp_gain(sum_y, inside_y)
+            filled = sum_x * sum_y if kept == ZERO else ZERO
+            store_red(at_red, i, load_red(at_red, i) * kept + filled * fill_r)
+            store_green(at_green, i, load_green(at_green, i) * kept + filled * fill_g)
+            store_blue(at_blue, i, load_blue(at_blue, i) * kept + filled * fill_b)
+    elif row.is_constant:
         for i in range(width):
             whole = load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)
             missing = whole - load_inside_x(at_inside_x, i) * load_inside_y(at_inside_y, i)

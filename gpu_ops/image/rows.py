@@ -51,6 +51,7 @@ KERNEL_ROW = np.dtype(
         ("has_lens", np.int32),
         ("has_projection", np.int32),
         ("reflects", np.int32),
+        # 0: no fill is seen; 1: taps outside are the fill; SHARP: an output pixel is the image or the fill
         ("is_constant", np.int32),
         ("casts_last", np.int32),
     ],
@@ -58,6 +59,9 @@ KERNEL_ROW = np.dtype(
 )
 """Coordinates are centred on the output frame: (0, 0) is its middle and pixel (i, j) lies at j + 0.5 - width/2 and
 i + 0.5 - height/2; y points down."""
+
+SHARP = 2
+"""As `is_constant`: an image that was padded after it was resized has an edge that is not resampled."""
 
 PIXEL_TABLE_COLUMNS = ("address", "stride", "first_x", "first_y")
 """Per image, int64: address of the first RGBX pixel held, pixels from row to row, and which pixel of the image

@@ -53,6 +53,12 @@ def reflect(tap, low, period, inverse_period):
 
 
 @leaf
+def sharp_gain(whole, inside):
+    """What sums over the taps inside are multiplied by where more than half of their weight is, else 0."""
+    return whole / inside if inside > np.float32(0.5) * whole else np.float32(0.0)
+
+
+@leaf
 def clamp(value, low, high):
     """The nearest number within low..high; NaN becomes `low`."""
     raised = value if value > low else low

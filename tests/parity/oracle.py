@@ -32,6 +32,8 @@ class Expected:
     """x, y, width, height in pixels of the image; it may reach outside."""
     beyond: tuple[str, tuple[float, ...]] | None = None
     """The border and the fill that an op asks for."""
+    is_edge_sharp: bool = False
+    """Whether the image was padded after it was resized: each pixel is the image's, or the fill."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
@@ -53,6 +55,10 @@ class Expected:
         left, top, whole_width, whole_height = self.crop
         across, down = whole_width / self.out_width, whole_height / self.out_height
         self.crop = (left + x * across, top + y * down, width * across, height * down)
+
+    def sharpen(self) -> None:
+        """What is there is about to be padded."""
+        self.is_edge_sharp |= self.crop[2:] != (self.out_width, self.out_height)
 
     @property
     def corner(self) -> float:
@@ -97,6 +103,11 @@ class Expected:
                 first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
             ]
             x, y = x - first_x, y - first_y
+        if self.is_edge_sharp and border == "constant":
+            is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
+            black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0))
+            weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0))
+            return np.where(is_seen[:, :, None], black / np.where(is_seen[:, :, None], weight, 1.0), fill)
         if max(support) > 1.0 + 1e-5:
             return averaged(pixels, x, y, support, border, fill)
         return interpolated(pixels, x, y, border, fill)

@@ -29,6 +29,7 @@ def _crop_of_resized(expected: Expected, scale: int | None, x: float, y: float, 
     across = Fraction(width, width * scale // short) if scale else Fraction(1)
     down = Fraction(height, height * scale // short) if scale else Fraction(1)
     expected.keep(Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down)
+    expected.is_edge_sharp &= scale is None
     expected.out_height, expected.out_width = size
 
 
@@ -46,7 +47,9 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
-    expected.keep(*(Fraction(float(drawn[name])) for name in ("x", "y", "width", "height")))
+    rectangle = [Fraction(float(drawn[name])) for name in ("x", "y", "width", "height")]
+    expected.keep(*rectangle)
+    expected.is_edge_sharp &= tuple(rectangle[:1:-1]) == _pair(op.size)
     expected.out_height, expected.out_width = _pair(op.size)
 
 
@@ -55,12 +58,15 @@ def _seen_beyond(expected: Expected, border: str, fill: tuple[float, ...]) -> No
 
 
 def _random_crop(expected: Expected, op: ops.RandomCrop, drawn: Any) -> None:
+    if op.padding or op.pad_if_needed:
+        expected.sharpen()
     _crop_of_resized(expected, None, float(drawn["x"]), float(drawn["y"]), _pair(op.size))
     if op.padding or op.pad_if_needed:
         _seen_beyond(expected, op.border, op.fill)
 
 
 def _resize_to(expected: Expected, height: int, width: int) -> None:
+    expected.is_edge_sharp &= (height, width) == (expected.out_height, expected.out_width)
     expected.out_height, expected.out_width = height, width
 
 
@@ -84,8 +90,9 @@ def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> No
 
 def _padded(expected: Expected, left: int, top: int, right: int, bottom: int) -> None:
     height, width = expected.out_height + top + bottom, expected.out_width + left + right
+    expected.sharpen()
     expected.keep(-left, -top, width, height)
-    _resize_to(expected, height, width)
+    expected.out_height, expected.out_width = height, width
 
 
 def _pad(expected: Expected, op: ops.Pad, drawn: Any) -> None:

@@ -10,7 +10,18 @@ from augpipe import Augment, Recipe, View, ops, plan
 from augpipe.recipes.recipe import Border
 from tests.parity.images import noise
 from tests.parity.schema import problems
-from tests.parity.strategies import AFFINE, ANY_OP, BORDERS, FLIPS, LENSES, ROTATIONS, chains, ranges, recipes
+from tests.parity.strategies import (
+    AFFINE,
+    ANY_OP,
+    BORDERS,
+    FLIPS,
+    LENSES,
+    ROTATIONS,
+    borders_of,
+    chains,
+    ranges,
+    recipes,
+)
 from tests.parity.table import described, expected_image
 
 SCHEMA = Recipe.json_schema()
@@ -23,11 +34,13 @@ LENGTHS = st.one_of(st.integers(1, 5), st.integers(1, 60))
 
 @st.composite
 def any_recipes(draw: st.DrawFn) -> Recipe:
-    fields = {"name": draw(st.text(max_size=20)), "border": draw(st.sampled_from(BORDERS))}
+    fields = {"name": draw(st.text(max_size=20)), "channels": draw(st.sampled_from([1, 3]))}
+    one_level = fields["channels"] == 1
     if draw(st.booleans()):
-        views = st.builds(View, ops=chains(), count=st.integers(1, 64))
-        return Recipe(**fields, views=tuple(draw(st.lists(views, max_size=3))))
-    return Recipe(**fields, ops=draw(chains()))
+        views = draw(st.lists(st.builds(View, ops=chains(not one_level), count=st.integers(1, 64)), max_size=3))
+        return Recipe(**fields, views=views, **draw(borders_of(*(view.ops for view in views))))
+    chain = draw(chains(not one_level))
+    return Recipe(**fields, ops=chain, **draw(borders_of(chain)))
 
 
 @given(recipe=any_recipes())

@@ -29,8 +29,9 @@ from augpipe.gpu_ops.image.cuda.records import (
     SUPPORT_X,
     SUPPORT_Y,
 )
+from augpipe.gpu_ops.image.rows import SHARP
 
-first_tap, floor = shared(sampling.first_tap), shared(sampling.floor)
+first_tap, floor, sharp_gain = shared(sampling.first_tap), shared(sampling.floor), shared(sampling.sharp_gain)
 is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
 
 ZERO, ONE, TWO, THREE = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(3.0)
@@ -141,7 +142,13 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
             pixel = load_pixel(base + np.int64(np.int32(line + x)) * channels, channels)
             red, green, blue = added(red, green, blue, pixel, weight_x * weight_y, raised)
     whole = sum_x * sum_y
-    if is_constant:
+    if load_i32(row + IS_CONSTANT) == SHARP:
+        kept = sharp_gain(sum_x, inside_x) * sharp_gain(sum_y, inside_y)
+        filled = whole if kept == ZERO else ZERO
+        red = red * kept + filled * load_f32(row + FILL)
+        green = green * kept + filled * load_f32(row + FILL + 4)
+        blue = blue * kept + filled * load_f32(row + FILL + 8)
+    elif is_constant:
         missing = whole - inside_x * inside_y
         red += missing * load_f32(row + FILL)
         green += missing * load_f32(row + FILL + 4)
