@@ -18,6 +18,7 @@ from augpipe.validation.models import told
 
 __all__ = [
     "Brightness",
+    "BrightnessContrast",
     "ChannelDropout",
     "ChannelShuffle",
     "ColorJitter",
@@ -111,6 +112,27 @@ class Contrast(FactorOp):
             frame.look_at_image(CONTRAST, drawn["factor"], self.changes(drawn))
         else:
             frame.combine_channels(contrasted(drawn["factor"]), self.changes(drawn))
+
+
+class BrightnessContrast(Op):
+    """Multiply levels and add to them, as albumentations' `RandomBrightnessContrast`: contrast away from black."""
+
+    op: Literal["brightness_contrast"] = "brightness_contrast"
+    brightness: Annotated[Range, Within(-1.0, 1.0)] = (-0.2, 0.2)
+    """Smallest and largest part of the full level, 255, that is added."""
+    contrast: Annotated[Range, Within(-1.0, 10.0)] = (-0.2, 0.2)
+    """Smallest and largest part by which levels grow."""
+    p: Probability = 0.5
+    """How often the op is applied."""
+
+    draws = (Number("brightness"), Number("contrast"))
+    formula = "(1 + contrast) v + 255 brightness"
+    caption_text = "brightness {brightness:+.2f}, contrast {contrast:+.2f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        shifts = np.repeat(255.0 * drawn["brightness"][:, None], 3, axis=1)
+        matrices = linear((1.0 + drawn["contrast"])[:, None, None] * np.eye(3), shifts)
+        frame.combine_channels(matrices, self.changes(drawn))
 
 
 class Saturation(FactorOp):

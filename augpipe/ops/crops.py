@@ -49,7 +49,7 @@ class SizedCrop(Op):
 
     is_crop = True
     fixes_size = True
-    sides_px = ("size",)
+    sides_px: ClassVar[tuple[str, ...]] = ("size",)
 
     def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
         return pair(self.size)
@@ -91,6 +91,7 @@ class MultiResolutionCrop(SizedCrop):
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
 
+    acts_first = True
     sides_px = ("size", "scales")
     draws = (Draw("scale", np.int32), Draw("x"), Draw("y"))
     formula = "resize, then crop `size` at the place; max(1, length - size) whole offsets an axis, as the paper counts"
@@ -224,7 +225,7 @@ class RandomCrop(SizedCrop):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         height, width = pair(self.size)
         if self.beyond:
-            frame.pad(drawn["x"], drawn["y"], np.full(frame.num, width), np.full(frame.num, height))
+            frame.pad(drawn["x"], drawn["y"], width, height)
         else:
             frame.crop(drawn["x"], drawn["y"], width, height, height, width)
 

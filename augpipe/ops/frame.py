@@ -1,7 +1,7 @@
 """The frame that a recipe's ops act on while a batch is planned: one entry an image, all in float64.
 
-An op changes the frame by calling one of its methods; nothing here draws anything. The crop comes first; the maps and
-the lens act on the cropped frame, counted from its centre, in the order in which they are called; tone comes last.
+An op changes the frame by calling one of its methods; nothing here draws anything. Crops, maps and the lens act in the
+order in which they are called, each on the frame as it is by then, counted from its centre; tone comes last.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
+Lengths = Float | Sides
 
 
 class Frame:
@@ -26,6 +27,16 @@ class Frame:
         self.widths = widths
         self.out_heights = heights
         self.out_widths = widths
+        self.final_heights = heights
+        """Of the output, when all crops have acted; known before, for what is drawn within it."""
+        self.final_widths = widths
+        self.kept_heights = heights
+        """The size in pixels, before any map, of the rectangle of the image."""
+        self.kept_widths = widths
+        self.is_mapped = False
+        """Whether a map or a lens acted: from then on a crop is a map, too."""
+        self.lens_sizes: tuple[Int, Int] | None = None
+        """Heights and widths of the frames that the lens acted on, where they were cropped since."""
         self.crop_x = np.zeros(num)
         self.crop_y = np.zeros(num)
         self.crop_width = widths.astype(np.float64)
@@ -47,26 +58,46 @@ class Frame:
         self.mean = np.zeros(3)
         self.std = np.full(3, 1.0 / 255.0)
 
-    def crop(self, x: Float, y: Float, width: Float, height: Float, out_heights: Sides, out_widths: Sides) -> None:
+    def crop(self, x: Float, y: Float, width: Lengths, height: Lengths, out_heights: Sides, out_widths: Sides) -> None:
         """Keep the rectangle at (x, y) of what the crops before it kept, in its pixels, at another size in pixels.
 
         It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
         """
-        scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
         self.is_edge_sharp = self.is_edge_sharp & (width == out_widths) & (height == out_heights)
+        if self.is_mapped:
+            self._crop_mapped(x, y, width, height, out_heights, out_widths)
+            return
+        scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
         self.crop_x, self.crop_y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
         self.crop_width, self.crop_height = width * scale_x, height * scale_y
+        self.kept_heights = self.out_heights = np.full(self.num, out_heights, np.int64)
+        self.kept_widths = self.out_widths = np.full(self.num, out_widths, np.int64)
+
+    def _crop_mapped(
+        self, x: Float, y: Float, width: Lengths, height: Lengths, out_heights: Sides, out_widths: Sides
+    ) -> None:
+        scale_x, scale_y = np.full(self.num, width / out_widths), np.full(self.num, height / out_heights)
+        matrix = affine.homogeneous(affine.magnification(1.0 / scale_x, 1.0 / scale_y))
+        matrix[:, 0, 2] = x + 0.5 * (width - self.out_widths)
+        matrix[:, 1, 2] = y + 0.5 * (height - self.out_heights)
+        self.transform(matrix)
+        if self.before_lens is not None and self.lens_sizes is None:
+            self.lens_sizes = self.out_heights, self.out_widths
+        if self.blur_variance is not None:
+            self.blur_variance = self.blur_variance / (scale_x * scale_y)
         self.out_heights = np.full(self.num, out_heights, np.int64)
         self.out_widths = np.full(self.num, out_widths, np.int64)
 
-    def pad(self, x: Float, y: Float, width: Int, height: Int) -> None:
+    def pad(self, x: Float, y: Float, width: Sides, height: Sides) -> None:
         """As `crop`, of a rectangle that reaches outside, and is not resized."""
         resized = (self.crop_width != self.out_widths) | (self.crop_height != self.out_heights)
+        resized &= not self.is_mapped
         self.crop(x, y, width, height, height, width)
         self.is_edge_sharp = self.is_edge_sharp | resized
 
     def transform(self, matrix: Float) -> None:
         """Change the image by an (n, 2, 2) or (n, 3, 3) map of `gpu_ops.image.affine`."""
+        self.is_mapped = True
         if self.before_lens is None:
             self.after_lens = affine.compose(self.after_lens, matrix)
         else:
@@ -90,6 +121,7 @@ class Frame:
         assert self.before_lens is None, "a recipe is checked to hold one lens a view"
         assert not self.is_projective, "a recipe is checked to hold no perspective before a lens"
         self.lens = coefficients
+        self.is_mapped = True
         self.before_lens = affine.identity(len(coefficients))
 
     def blur(self, sigma_px: Float) -> None:

@@ -28,7 +28,6 @@ ANSWERS = {
         "ops.Perspective() or ops.LensDistortion(): no op here bends an image freely",
     ),
     # colours and levels
-    "brightnesscontrast": "ops.ColorJitter(brightness=0.2, contrast=0.2)",
     "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
     "huesaturationvalue": "ops.Hue(), ops.Saturation() and ops.Brightness()",
     "adjustsharpness": "ops.Sharpness()",

@@ -62,7 +62,7 @@ class Erase(Op):
         return f"a rectangle of {low:.0%} to {high:.0%} of the area, and its place"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        heights, widths = frame.out_heights, frame.out_widths
+        heights, widths = frame.final_heights, frame.final_widths
         chosen = np.zeros((len(words), 2), np.int64)
         for attempt in range(NUM_TRIES):
             area = words.uniform(5 + 2 * attempt, *self.scale) * heights * widths

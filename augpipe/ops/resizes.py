@@ -42,7 +42,8 @@ class ResizeShortest(Op):
 
     def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
         short, long = np.minimum(heights, widths), np.maximum(heights, widths)
-        new_short, new_long = self.size, self.size * long // short
+        new_short: Any = self.size
+        new_long = self.size * long // short
         if self.max_size is not None:
             is_long = new_long > self.max_size
             shrunk = np.maximum(self.max_size * self.size // new_long, 1)
@@ -153,7 +154,7 @@ class Letterbox(SizedCrop):
         _resize(frame, heights, widths)
         x = _before(width - widths, self.position, "right")
         y = _before(height - heights, self.position, "bottom")
-        frame.pad(-x, -y, np.full(frame.num, width), np.full(frame.num, height))
+        frame.pad(-x, -y, width, height)
 
 
 def _resize(frame: Frame, heights: Any, widths: Any) -> None:

@@ -185,8 +185,8 @@ def _plan_view(
     frame = Frame(sizes[:, 0], sizes[:, 1])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    # crops first, wherever they stand: what others do may depend on the size of their output
-    for key, op in sorted(view.keyed_ops, key=lambda keyed: not keyed[1].is_crop):
+    frame.final_heights, frame.final_widths = _final_sides(view.crops, frame)
+    for key, op in view.acting_ops:
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
         if op.num_words:
@@ -213,6 +213,13 @@ def _plan_view(
     return rows
 
 
+def _final_sides(crops: Sequence[Op], frame: Frame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    heights, widths = frame.heights, frame.widths
+    for op in crops:
+        heights, widths = op.sides(heights, widths)
+    return np.full(frame.num, heights, np.int64), np.full(frame.num, widths, np.int64)
+
+
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:
     """Fill records, or some of their `rows`, with what was drawn, that of ops within ops, too."""
     for name, values in drawn.items():
@@ -234,8 +241,8 @@ def _compose(rows: Rows, frame: Frame) -> None:
     crop = rows["crop"]
     crop[:, 0], crop[:, 1] = frame.crop_x, frame.crop_y
     crop[:, 2], crop[:, 3] = frame.crop_x + frame.crop_width, frame.crop_y + frame.crop_height
-    corner = 0.5 * np.hypot(frame.out_heights, frame.out_widths)
-    scale = np.stack([frame.crop_width / frame.out_widths, frame.crop_height / frame.out_heights], axis=1)
+    corner = 0.5 * np.hypot(*(frame.lens_sizes or (frame.out_heights, frame.out_widths)))
+    scale = np.stack([frame.crop_width / frame.kept_widths, frame.crop_height / frame.kept_heights], axis=1)
     after_map, before_map = frame.maps
     linear = scale[:, :, None] * after_map[:, :2, :2]
     centre = crop[:, :2] + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)

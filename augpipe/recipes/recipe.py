@@ -22,7 +22,7 @@ from augpipe.validation.written import written
 
 logger = logging.getLogger("augpipe")
 
-PIXELS = 1
+PIXELS = 2
 """Which pixels, draws and order this release makes of a recipe, a seed and an epoch. A release that changes any of them
 raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
 without it is of 1."""
@@ -35,7 +35,8 @@ class View(Checked):
     """One crop of an image, or several alike, with ops of its own."""
 
     ops: Ops = ()
-    """In order; crops, resizes and paddings act first wherever they stand, geometry then, tone last."""
+    """In order: crops and geometry as they are listed, tone last in its order. With a MultiResolutionCrop among them,
+    crops act before all else, as in the papers."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
 
@@ -56,8 +57,9 @@ class View(Checked):
                 f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
                 f"Put {lenses[0]} first."
             )
-        if len(found := {op.op: op.beyond for op in self.ops if op.beyond}) > 1 and len(set(found.values())) > 1:
-            texts = (f"{name} shows {_border_text(beyond)}" for name, beyond in found.items())
+        borders = {key: op.beyond for key, op in keyed(self.ops) if op.beyond}
+        if len(set(borders.values())) > 1:
+            texts = (f"{name} shows {_border_text(beyond)}" for name, beyond in borders.items())
             raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
@@ -97,6 +99,13 @@ class View(Checked):
     def keyed_ops(self) -> tuple[tuple[str, Op], ...]:
         """Each op under a name that is unique in the view: its kind, and from the second of a kind on its place."""
         return keyed(self.ops)
+
+    @cached_property
+    def acting_ops(self) -> tuple[tuple[str, Op], ...]:
+        """`keyed_ops` in the order in which they act: as they are listed, or with the crops first."""
+        if any(op.acts_first for op in self.crops):
+            return tuple(sorted(self.keyed_ops, key=lambda keyed: not keyed[1].is_crop))
+        return self.keyed_ops
 
     @cached_property
     def drawn_dtype(self) -> np.dtype[np.void]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Float = npt.NDArray[np.float64]
+Side = Fraction | int
 LookUp = Callable[[Float, Float], tuple[Float, Float]]
 SCIPY_MODES = {"context": "reflect", "reflect": "reflect", "edge": "nearest", "constant": "grid-constant"}
 NUMPY_MODES = {"context": "symmetric", "reflect": "symmetric", "edge": "edge", "constant": "constant"}
@@ -34,6 +35,10 @@ class Expected:
     """The border and the fill that an op asks for."""
     is_edge_sharp: bool = False
     """Whether the image was padded after it was resized: each pixel is the image's, or the fill."""
+    kept: tuple[int, int] | None = None
+    """Height and width of the crop in pixels of the frame that the first look-up leads to."""
+    is_mapped: bool = False
+    """Whether an op of geometry stood before, applied or not: from then on a crop is a look-up, and no border moves."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
@@ -50,15 +55,32 @@ class Expected:
         self.out_height, self.out_width = self.height, self.width
         self.crop = (Fraction(0), Fraction(0), Fraction(self.width), Fraction(self.height))
 
-    def keep(self, x: Fraction | int, y: Fraction | int, width: Fraction | int, height: Fraction | int) -> None:
-        """Keep a rectangle of what is there, in its pixels; its size in pixels is the caller's to say."""
+    def keep(self, x: Side, y: Side, width: Side, height: Side, out_height: int, out_width: int) -> None:
+        """Keep a rectangle of what is there, in its pixels, at a size in pixels."""
+        self.is_edge_sharp &= (height, width) == (out_height, out_width)
+        if self.is_mapped:
+            self._look_up(*map(float, (x, y, width, height)), out_height, out_width)
+            return
         left, top, whole_width, whole_height = self.crop
         across, down = whole_width / self.out_width, whole_height / self.out_height
         self.crop = (left + x * across, top + y * down, width * across, height * down)
+        self.out_height, self.out_width = out_height, out_width
+
+    def _look_up(self, left: float, top: float, width: float, height: float, out_height: int, out_width: int) -> None:
+        frame_height, frame_width = self.out_height, self.out_width
+        self.kept = self.kept or (frame_height, frame_width)
+
+        def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+            x, y = left + (x / out_width + 0.5) * width, top + (y / out_height + 0.5) * height
+            return x - frame_width / 2, y - frame_height / 2
+
+        self.look_ups.append(look_up)
+        self.blur_variance *= out_width / width * (out_height / height)
+        self.out_height, self.out_width = out_height, out_width
 
     def sharpen(self) -> None:
         """What is there is about to be padded."""
-        self.is_edge_sharp |= self.crop[2:] != (self.out_width, self.out_height)
+        self.is_edge_sharp |= not self.is_mapped and self.crop[2:] != (self.out_width, self.out_height)
 
     @property
     def corner(self) -> float:
@@ -75,7 +97,8 @@ class Expected:
         for look_up in reversed(self.look_ups):
             x, y = look_up(x, y)
         left, top, width, height = (float(value) for value in self.crop)
-        return left + (x / self.out_width + 0.5) * width, top + (y / self.out_height + 0.5) * height
+        kept_height, kept_width = self.kept or (self.out_height, self.out_width)
+        return left + (x / kept_width + 0.5) * width, top + (y / kept_height + 0.5) * height
 
     def support(self) -> tuple[float, float]:
         """How many source pixels an output pixel covers at the frame's centre, along x and y of the image."""

@@ -28,9 +28,7 @@ def _crop_of_resized(expected: Expected, scale: int | None, x: float, y: float, 
     short = min(height, width)
     across = Fraction(width, width * scale // short) if scale else Fraction(1)
     down = Fraction(height, height * scale // short) if scale else Fraction(1)
-    expected.keep(Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down)
-    expected.is_edge_sharp &= scale is None
-    expected.out_height, expected.out_width = size
+    expected.keep(Fraction(x) * across, Fraction(y) * down, size[1] * across, size[0] * down, *size)
 
 
 def _center_crop(expected: Expected, op: ops.CenterCrop, drawn: Any) -> None:
@@ -47,10 +45,8 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
-    rectangle = [Fraction(float(drawn[name])) for name in ("x", "y", "width", "height")]
-    expected.keep(*rectangle)
-    expected.is_edge_sharp &= tuple(rectangle[:1:-1]) == _pair(op.size)
-    expected.out_height, expected.out_width = _pair(op.size)
+    x, y, width, height = (Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
+    expected.keep(x, y, width, height, *_pair(op.size))
 
 
 def _seen_beyond(expected: Expected, border: str, fill: tuple[float, ...]) -> None:
@@ -66,8 +62,7 @@ def _random_crop(expected: Expected, op: ops.RandomCrop, drawn: Any) -> None:
 
 
 def _resize_to(expected: Expected, height: int, width: int) -> None:
-    expected.is_edge_sharp &= (height, width) == (expected.out_height, expected.out_width)
-    expected.out_height, expected.out_width = height, width
+    expected.keep(0, 0, expected.out_width, expected.out_height, height, width)
 
 
 def _resize(expected: Expected, op: ops.Resize, drawn: Any) -> None:
@@ -91,8 +86,7 @@ def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> No
 def _padded(expected: Expected, left: int, top: int, right: int, bottom: int) -> None:
     height, width = expected.out_height + top + bottom, expected.out_width + left + right
     expected.sharpen()
-    expected.keep(-left, -top, width, height)
-    expected.out_height, expected.out_width = height, width
+    expected.keep(-left, -top, width, height, height, width)
 
 
 def _pad(expected: Expected, op: ops.Pad, drawn: Any) -> None:
@@ -258,6 +252,11 @@ def _contrast(expected: Expected, op: ops.Contrast, drawn: Any) -> None:
     expected.tones.append(lambda levels, radius: np.clip(127.5 + factor * (levels - 127.5), 0, 255))
 
 
+def _brightness_contrast(expected: Expected, op: ops.BrightnessContrast, drawn: Any) -> None:
+    gain, added = 1 + float(drawn["contrast"]), 255 * float(drawn["brightness"])
+    expected.tones.append(lambda levels, radius: np.clip(gain * levels + added, 0, 255))
+
+
 def _saturated(levels: Float, factor: float) -> Float:
     gray = 0.299 * levels[:, :, :1] + 0.587 * levels[:, :, 1:2] + 0.114 * levels[:, :, 2:]
     return np.clip(gray + factor * (levels - gray), 0, 255)
@@ -370,6 +369,7 @@ def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
 ROWS: dict[type[ops.Op], Row] = {
     ops.AllOf: _group,
     ops.Brightness: _brightness,
+    ops.BrightnessContrast: _brightness_contrast,
     ops.ChannelDropout: _channel_dropout,
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
@@ -409,6 +409,12 @@ ROWS: dict[type[ops.Op], Row] = {
 }
 
 
+GEOMETRY = (
+    *(ops.BrownConrady, ops.Flip, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
+    *(ops.Stretch, ops.Translate, ops.Zoom),
+)
+
+
 def described(plan: Plan, position: int, view: int = 0) -> Expected:
     """What the recipe's ops should do to one image, given what was drawn for it."""
     row, chosen = plan.views[view][position], plan.recipe.all_views[view]
@@ -418,8 +424,11 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
     for op in chosen.ops:
         seen[op.op] += 1
         keyed.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
-    for key, op in sorted(keyed, key=lambda item: not item[1].is_crop):
+    if any(isinstance(op, ops.MultiResolutionCrop) for op in chosen.ops):  # as in the papers
+        keyed.sort(key=lambda item: not item[1].is_crop)
+    for key, op in keyed:
         ROWS[type(op)](expected, op, row["drawn"][key] if op.record.names else None)
+        expected.is_mapped |= any(isinstance(inner, GEOMETRY) for inner in op.flat)
     return expected
 
 
@@ -457,6 +466,30 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Rotate(max_deg=40),
     ),
     "random_resized_crop of a letterbox": (ops.Letterbox(size=90), ops.RandomResizedCrop(size=45, scale=(0.3, 0.9))),
+    "rotate, random_resized_crop, rotate": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.RandomResizedCrop(size=(40, 51), scale=(0.2, 0.8)),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+    "lens, crop, shear about the corner": (
+        TANGENTIAL,
+        ops.CenterCrop(size=(50, 41)),
+        ops.Shear(about="corner"),
+    ),
+    "blur, perspective, resize, translate, pad": (
+        ops.Blur(sigma_px=(1.0, 2.0), p=1.0),
+        ops.Perspective(distortion=0.3),
+        ops.Resize(size=(40, 30)),
+        ops.Translate(),
+        ops.Pad(px=(5, 9), fill=(3.0, 9.0, 250.0)),
+    ),
+    "flip, lens, random_crop, perspective": (
+        ops.Flip(p=1.0),
+        ops.LensDistortion(),
+        ops.RandomCrop(size=55, padding=6, border="reflect"),
+        ops.Perspective(distortion=0.3),
+    ),
+    "letterbox, turned, cropped": (ops.Letterbox(size=90), ops.Rotate(max_deg=40, step=None), ops.RandomCrop(size=60)),
     "flip": (ops.Flip(p=1.0),),
     "flip vertical": (ops.Flip(p=1.0, direction="vertical"),),
     "rotate": (ops.Rotate(),),

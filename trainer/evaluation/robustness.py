@@ -162,8 +162,8 @@ def ops_of(recipe: Recipe) -> dict[str, Op]:
 def with_op(recipe: Recipe, op: Op) -> Recipe:
     """A run's evaluation with one more op, on the cropped image."""
     own = recipe.all_views[0].ops
-    crops, others = ([one for one in own if one.is_crop is wanted] for wanted in (True, False))
-    view = View.model_validate({"ops": (*crops, op, *others)})
+    last = max((place for place, one in enumerate(own, start=1) if one.is_crop), default=0)
+    view = View.model_validate({"ops": (*own[:last], op, *own[last:])})
     return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=(view,))
 
 

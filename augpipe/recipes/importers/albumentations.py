@@ -164,13 +164,11 @@ def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one.get("brightness_by_max", True):
+        raise ValueError("brightness_by_max=False is not mapped; set it to True")
     bright, contrast = _limits(one, "brightness_limit"), _limits(one, "contrast_limit")
-    made = (
-        ops.Contrast(factor=(1.0 + contrast[0], 1.0 + contrast[1])),
-        ops.Brightness(factor=(1.0 + bright[0], 1.0 + bright[1])),
-    )
-    note = "brightness multiplies levels instead of adding to them, and contrast keeps mid-grey instead of black."
-    found.add("RandomBrightnessContrast", ops.AllOf(ops=made, p=one["p"]), note=note)
+    made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
+    found.add("RandomBrightnessContrast", made)
 
 
 def _blur(found: Findings, one: Mapping[str, Any]) -> None:

@@ -13,12 +13,15 @@ from augpipe.ops.op import Beyond
 from augpipe.validation.models import FieldError
 
 POINTWISE = (
-    *(ops.Flip, ops.Identity, ops.Brightness, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
+    *(ops.Brightness, ops.BrightnessContrast, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
-"""Ops that do the same before a crop as after it."""
-SYMMETRIC = (ops.Flip, ops.Identity)
-"""Ops that do the same before padding as after it."""
+"""Ops of pixels alone: the same before a crop as after it."""
+GEOMETRY = (
+    *(ops.Flip, ops.Identity, ops.QuarterTurn, ops.Rotate, ops.Shear, ops.Stretch, ops.Translate, ops.Zoom),
+    *(ops.Perspective, ops.LensDistortion, ops.BrownConrady, ops.Blur),
+)
+"""Ops that act where they stand among crops and paddings."""
 
 
 @dataclass(kw_only=True)
@@ -85,9 +88,9 @@ class Findings:
         crops = [op for op in self.ops if op.is_crop]
         for place, op in enumerate(self.ops):
             later = [one for one in self.ops[place:] if one.is_crop]
-            alike = SYMMETRIC if any(one.beyond for one in later) else POINTWISE
+            alike = GEOMETRY if any(one.beyond for one in later) else (*GEOMETRY, *POINTWISE)
             if later and not op.is_crop and not all(isinstance(inner, alike) for inner in op.flat):
-                self.note(f"{op.op}: stands before the {later[0].op}, and here crops, resizes and paddings act first.")
+                self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")

@@ -6,7 +6,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, channels, erase
+from augpipe.recipes.importers.findings import Findings, channels, erase, levels
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -124,7 +124,7 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
         except ValueError as error:
             found.refuse("auto_augment", str(error))
         else:
-            found.borders.append(("constant", tuple(float(min(255, round(255 * x))) for x in given["mean"])))
+            found.borders.append(("constant", levels([min(255, round(255 * x)) for x in given["mean"]])))
             found.add("auto_augment", *read.ops())
             for note in read.notes:
                 found.note(f"auto_augment: {note}")

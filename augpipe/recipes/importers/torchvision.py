@@ -50,7 +50,7 @@ def _held(transform: Any) -> list[Any]:
 
 
 def _resize(found: Findings, one: Any) -> None:
-    longest = getattr(one, "max_size", None)
+    longest: Any = getattr(one, "max_size", None)
     if one.size is None:
         found.add("Resize", ops.ResizeLongest(size=longest), note=_kernel(one))
     elif len(size := _sides(one.size)) == 2:

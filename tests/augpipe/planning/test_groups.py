@@ -101,6 +101,14 @@ def test_a_part_of_a_frame_changes_its_images_alone() -> None:
 def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
     """So an attribute that is added to frames alone is noticed."""
     part = PartOfFrame(Frame(np.full(5, 30), np.full(5, 40)), np.array([1]))
-    known = {"crop_x", "crop_y", "crop_width", "crop_height", "is_edge_sharp", "mean", "std"}  # of ops that groups do not hold
+    known = {
+        "crop_x",
+        "crop_y",
+        "crop_width",
+        "crop_height",
+        "is_edge_sharp",
+        "mean",
+        "std",
+    }  # of ops that groups do not hold
     for name in vars(part.whole):
         assert hasattr(part, name) != (name in known), name

@@ -25,7 +25,7 @@ def test_toml_is_written_with_every_field() -> None:
     recipe = Recipe(name="mine", ops=(ops.ColorCast(), ops.Rotate(step=None), ops.CenterCrop(), ops.Stretch()))
     assert tomllib.loads(recipe.to_toml()) == {
         "name": "mine",
-        "pixels": 1,
+        "pixels": 2,
         "border": "context",
         "fill": [0.0, 0.0, 0.0],
         "channels": 3,
@@ -42,12 +42,12 @@ def test_a_recipe_of_another_releases_pixels_is_told_and_gets_this_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = Recipe(ops=(ops.CenterCrop(),)).to_toml()
-    assert load(text, tmp_path) == load(text.replace("pixels = 1\n", ""), tmp_path)
+    assert load(text, tmp_path) == load(text.replace("pixels = 2\n", ""), tmp_path)
     assert caplog.messages == []
-    monkeypatch.setattr("augpipe.recipes.recipe.PIXELS", 2)
+    monkeypatch.setattr("augpipe.recipes.recipe.PIXELS", 3)
     loaded = load(text, tmp_path)
-    assert (loaded.pixels, len(caplog.messages)) == (2, 1)
-    assert caplog.messages[0].startswith("the recipe says pixels = 1, and this augpipe makes pixels = 2: the same seed")
+    assert (loaded.pixels, len(caplog.messages)) == (3, 1)
+    assert caplog.messages[0].startswith("the recipe says pixels = 2, and this augpipe makes pixels = 3: the same seed")
     assert load(loaded.to_toml(), tmp_path) == loaded and len(caplog.messages) == 1
 
 

@@ -68,14 +68,15 @@ def test_a_run_of_another_releases_pixels_is_refused(tmp_path: Path) -> None:
     photos, kept = write_photos(tmp_path, 8), tmp_path / "run/data.json"
     run(config(tmp_path / "run", photos, max_steps=1))
     text = kept.read_text()
-    kept.write_text(text.replace("pixels = 1", "pixels = 2"))
+    kept.write_text(text.replace("pixels = 2", "pixels = 3"))
     with pytest.raises(
-        ValueError, match=r"/run was begun with pixels = 2, and this augpipe makes pixels = 1: .* out\."
+        ValueError, match=r"/run was begun with pixels = 3, and this augpipe makes pixels = 2: .* out\."
     ):
         run(config(tmp_path / "run", photos, max_steps=2))
-    kept.write_text(text.replace("pixels = 1\\n", ""))  # as by releases that did not say
+    kept.write_text(text.replace("pixels = 2\\n", ""))  # as by releases that did not say
     assert "pixels" not in kept.read_text()
-    assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
+    with pytest.raises(ValueError, match=r"/run was begun with pixels = 1, and this augpipe makes pixels = 2: "):
+        run(config(tmp_path / "run", photos, max_steps=2))
 
 
 def test_another_evaluation_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
