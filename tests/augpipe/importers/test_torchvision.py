@@ -164,7 +164,7 @@ def test_padding_and_geometry_share_a_border() -> None:
     assert (same.recipe.border, same.notes) == ("constant", ())
     jitter = make("ColorJitter", brightness=(0.5, 1.5), contrast=None, saturation=None, hue=None)
     assert importers.from_torchvision(compose(jitter, crop)).notes == (
-        "color_jitter: stands before the random_crop, and here crops, resizes and paddings act first.",
+        "color_jitter: stands before the random_crop, and acts after it here.",
     )
 
 
@@ -255,11 +255,13 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
 
 
 def test_an_op_before_the_crop_is_noted() -> None:
-    rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
-    assert importers.from_torchvision(compose(rotation, CROP)).notes == (
-        "rotate: stands before the random_resized_crop, and here crops, resizes and paddings act first.",
+    erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=0)
+    assert importers.from_torchvision(compose(erasing, CROP)).notes == (
+        "erase: stands before the random_resized_crop, and acts after it here.",
     )
-    assert importers.from_torchvision(compose(make("RandomHorizontalFlip", p=0.5), CROP)).notes == ()
+    rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
+    for one in (make("RandomHorizontalFlip", p=0.5), make("RandomGrayscale", p=0.5), rotation):
+        assert importers.from_torchvision(compose(one, CROP)).notes == ()
 
 
 def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
