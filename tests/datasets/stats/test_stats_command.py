@@ -144,6 +144,6 @@ def test_label_names_what_is_not_there(folder: Path) -> None:
         "x,,y": "--label x,,y has an empty name. Write the columns' names with a comma between: --label x,y.",
     }.items():
         ended = CliRunner().invoke(app, ["stats", "list.csv", "--label", given])
-        assert ended.exit_code == 1 and answer in " ".join(ended.output.split()), ended.output
+        assert ended.exit_code == 2 and answer in " ".join(ended.output.split()), ended.output
     ended = CliRunner().invoke(app, ["stats", "photos", "--label", "x"])
-    assert ended.exit_code == 1 and "a FolderSource takes no label=.... Leave it out." in ended.output
+    assert ended.exit_code == 2 and "a FolderSource takes no label=.... Leave it out." in ended.output
