@@ -86,10 +86,12 @@ class FileListSource(FileSource):
             raise ValueError(f"labels={labels!r} is one text. Give the columns' names: labels=[{labels!r}].")
         if label is not None and len(labels):
             raise ValueError(f"label={label!r} and labels={list(labels)!r} are two answers to one question. Give one.")
-        if label and not isinstance(label, str):
-            label, labels = None, label
+        if label is None or label is False or isinstance(label, str):
+            one, several = label, tuple(labels)
+        else:
+            one, several = None, tuple(label)
         further_names = column_names(columns)
-        listing = _Lines(text, base, Wanted(image, label, tuple(labels), further_names))
+        listing = _Lines(text, base, Wanted(image, one, several, further_names))
         names, lines, column, rows = NameTable(), array("q"), None, None
         further = {title: NameTable() for title in further_names}
         for line, name, cells, texts in listing:
