@@ -18,7 +18,7 @@ ANSWERS = {
     **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
-    **dict.fromkeys(("rotate90", "rot90", "transpose", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
+    **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
     **dict.fromkeys(
         ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
     ),

@@ -148,6 +148,11 @@ def _quarter_turn(expected: Expected, op: ops.QuarterTurn, drawn: Any) -> None:
     expected.look_ups.append(quarters[int(drawn["turns"])])
 
 
+def _transpose(expected: Expected, op: ops.Transpose, drawn: Any) -> None:
+    if drawn["applied"]:
+        expected.look_ups.append(lambda x, y: (y, x))
+
+
 def _zoom(expected: Expected, op: ops.Zoom, drawn: Any) -> None:
     expected.look_ups.append(lambda x, y: (x / drawn["factor"], y / drawn["factor"]))
 
@@ -404,6 +409,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Shear: _shear,
     ops.Stretch: _stretch,
     ops.Translate: _translate,
+    ops.Transpose: _transpose,
     ops.Vignette: _vignette,
     ops.Zoom: _zoom,
 }
@@ -411,7 +417,7 @@ ROWS: dict[type[ops.Op], Row] = {
 
 GEOMETRY = (
     *(ops.BrownConrady, ops.Flip, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
-    *(ops.Stretch, ops.Translate, ops.Zoom),
+    *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
 
@@ -671,7 +677,8 @@ for _kind in ROWS:  # a case of its own for each op that has none above
             CASES[_name] = (_op,)
 
 OF_THE_OUTPUT = (
-    *(ops.Brightness, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter, ops.Contrast, ops.Erase),
+    *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter),
+    *(ops.Contrast, ops.Erase),
     *(ops.Grayscale, ops.Hue, ops.Identity, ops.Lighting, ops.Noise, ops.Normalize, ops.Saturation, ops.Vignette),
 )
 """Ops that look at no other pixel than their own: no border shows."""

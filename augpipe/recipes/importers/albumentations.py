@@ -171,6 +171,45 @@ def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("RandomBrightnessContrast", made)
 
 
+def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
+    """What newer versions made one transform, of the older ones that change brightness or contrast alone."""
+    found.add(
+        _name(one),
+        ops.BrightnessContrast.model_validate(
+            {"brightness": (0, 0), "contrast": (0, 0), "p": one["p"]} | {name: _limits(one, "limit")}
+        ),
+    )
+
+
+def _noise(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one.get("per_channel", True) or any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
+        raise ValueError("noise that channels share, or whose mean is not 0, is not mapped")
+    if "std_range" in one:  # parts of the full level, in newer versions
+        std, note = [255.0 * part for part in _twice(one["std_range"])], ""
+    else:
+        limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
+        std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
+    found.add("GaussNoise", ops.Noise.model_validate({"std": std, "p": one["p"]}), note=note)
+
+
+def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
+    limits = {_limits(one, f"{channel}_shift_limit") for channel in "rgb"}
+    low, high = limits.pop()
+    if limits or low != -high:
+        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    levels_of_one = 255.0 if high <= 1.0 else 1.0  # parts of the full level, in newer versions
+    found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
+
+
+def _flip(found: Findings, one: Mapping[str, Any]) -> None:
+    across, down = ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0)
+    found.add("Flip", ops.OneOf(ops=(across, down, ops.AllOf(ops=(across, down))), p=one["p"]))
+
+
+def _d4(found: Findings, one: Mapping[str, Any]) -> None:
+    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]))
+
+
 def _blur(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = _limits(one, "sigma_limit")
     if high <= 0.0:
@@ -236,6 +275,14 @@ MADE: dict[str, Maker] = {
     "ShiftScaleRotate": _shift_scale_rotate,
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
+    "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
+    "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "RGBShift": _rgb_shift,
+    "GaussNoise": _noise,
+    "Flip": _flip,
+    "D4": _d4,
+    "SquareSymmetry": _d4,
+    "Transpose": same(ops.Transpose, note="a frame that is not square keeps its shape."),
     "RandomGamma": same(
         ops.Gamma,
         gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
@@ -253,6 +300,7 @@ MADE: dict[str, Maker] = {
     ),
     "GaussianBlur": _blur,
     "Normalize": _normalize,
+    "ToTensor": _nothing,
     "ToTensorV2": _nothing,
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,

@@ -18,7 +18,17 @@ POINTWISE = (
 )
 """Ops of pixels alone: the same before a crop as after it."""
 GEOMETRY = (
-    *(ops.Flip, ops.Identity, ops.QuarterTurn, ops.Rotate, ops.Shear, ops.Stretch, ops.Translate, ops.Zoom),
+    *(
+        ops.Flip,
+        ops.Identity,
+        ops.QuarterTurn,
+        ops.Rotate,
+        ops.Shear,
+        ops.Stretch,
+        ops.Translate,
+        ops.Transpose,
+        ops.Zoom,
+    ),
     *(ops.Perspective, ops.LensDistortion, ops.BrownConrady, ops.Blur),
 )
 """Ops that act where they stand among crops and paddings."""

@@ -129,6 +129,44 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         assert importers.from_albumentations(compose(*transforms)).recipe.ops == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), p=1)),
+        ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), p=1)),
+        ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
+        ("RandomBrightness", {"limit": 0.3}, ops.BrightnessContrast(brightness=(-0.3, 0.3), contrast=(0, 0), p=1)),
+        ("RandomContrast", {"limit": [0.1, 0.2]}, ops.BrightnessContrast(brightness=(0, 0), contrast=(0.1, 0.2), p=1)),
+        (
+            "RGBShift",
+            {f"{channel}_shift_limit": [-20, 20] for channel in "rgb"},
+            ops.ColorCast(max_shift=20, step=None, channel_p=1, p=1),
+        ),
+        ("Transpose", {}, ops.Transpose(p=1)),
+        ("D4", {}, ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()))),
+    ],
+)
+def test_a_transform_is_an_op(name: str, fields: dict[str, Any], expected: ops.Op) -> None:
+    assert importers.from_albumentations(compose(one(name, **fields))).recipe.ops == (expected,)
+
+
+def test_flip_mirrors_along_one_axis_or_both() -> None:
+    (found,) = importers.from_albumentations(compose(one("Flip"))).recipe.ops
+    assert isinstance(found, ops.OneOf) and len(found.ops) == 3 and found.weights is None
+
+
+def test_fields_of_transforms_that_are_not_mapped() -> None:
+    limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
+    data = compose(
+        one("GaussNoise", var_limit=9.0, per_channel=False),
+        one("GaussNoise", var_limit=9.0, mean=3),
+        one("RGBShift", **limits),
+        one("RandomBrightnessContrast", brightness_limit=0.1, contrast_limit=0.1, brightness_by_max=False),
+    )
+    with pytest.raises(ValueError, match="4 of albumentations's transforms"):
+        importers.from_albumentations(data)
+
+
 def test_resizes_and_paddings_that_are_not_mapped() -> None:
     data = compose(
         one("SmallestMaxSize", max_size=[200, 256]),
