@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
-from augpipe.gpu_ops.image.program_rows import FILL, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.ops.colour_program import ColourStep
 
 Float = npt.NDArray[np.float64]
@@ -151,6 +151,10 @@ class Frame:
     def combine_channels(self, matrices: Float, applied: Bool) -> None:
         """Make each channel a sum over R, G, B and 1, by (n, 3, 4) `matrices`, kept within 0..255."""
         self.steps.append(ColourStep.of(MATRIX, matrices.reshape(-1, 12), applied))
+
+    def shift_hsv(self, turns: Float, saturations: Float, values: Float, applied: Bool) -> None:
+        """Add (n,) parts of a turn to the hue of HSV, parts of 1 to its saturation, and levels to its value."""
+        self.steps.append(ColourStep.of(HSV, np.stack([6.0 * turns, saturations, values], axis=1), applied))
 
     def look_up_levels(self, tables: npt.NDArray[np.uint8], applied: Bool) -> None:
         """Replace the nearest level of each channel by that of (m, 256) `tables`, for the m images it is applied to."""

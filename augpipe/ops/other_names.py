@@ -29,7 +29,7 @@ ANSWERS = {
     ),
     # colours and levels
     "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
-    "huesaturationvalue": "ops.Hue(), ops.Saturation() and ops.Brightness()",
+    "hsv": "ops.HueSaturationValue()",
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),
     **dict.fromkeys(("fancypca", "pcajitter"), "ops.Lighting()"),

@@ -159,8 +159,15 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {name: _limits(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
-    made = ops.ColorJitter.model_validate({**fields, "hue": _limits(one, "hue"), "p": one["p"]})
-    found.add("ColorJitter", made, note="contrast moves about mid-grey instead of the mean, hue turns in YIQ, not HSV.")
+    fields |= {"hue": _limits(one, "hue"), "about": "mean", "space": "hsv", "p": one["p"]}
+    found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
+
+
+def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
+    hue = tuple(limit / 180.0 for limit in _limits(one, "hue_shift_limit"))
+    fields = {"saturation": _limits(one, "sat_shift_limit"), "value": _limits(one, "val_shift_limit"), "p": one["p"]}
+    made = ops.HueSaturationValue.model_validate({"hue": hue, **fields})
+    found.add("HueSaturationValue", made, note="OpenCV's HSV is whole numbers, 180 hues; here it is not rounded.")
 
 
 def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
@@ -277,6 +284,7 @@ MADE: dict[str, Maker] = {
     "RandomBrightnessContrast": _brightness_contrast,
     "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
     "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "HueSaturationValue": _hue_saturation_value,
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
     "Flip": _flip,

@@ -13,7 +13,16 @@ from augpipe.ops.op import Beyond
 from augpipe.validation.models import FieldError
 
 POINTWISE = (
-    *(ops.Brightness, ops.BrightnessContrast, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
+    *(
+        ops.Brightness,
+        ops.BrightnessContrast,
+        ops.Saturation,
+        ops.Hue,
+        ops.HueSaturationValue,
+        ops.Grayscale,
+        ops.Invert,
+        ops.Posterize,
+    ),
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops of pixels alone: the same before a crop as after it."""
