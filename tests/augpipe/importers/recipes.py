@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ NODES = (
     *(ast.UnaryOp, ast.USub, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Load),
 )
 """What a recipe is written of."""
+
+ORDINALS = ("1st", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th", "9th")
+"""How arguments without a keyword are called in the table."""
+NOT_OPS = {"int", "tensor"}
+"""What makes an argument: no op."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,3 +62,23 @@ def calls(tree: ast.expr) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func).rpartition(".")[2], node
+
+
+def counted(entries: list[Published]) -> list[str]:
+    """Rows of a table: each op by library, in how many recipes it is, how often called, with which arguments."""
+    recipes, times = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    arguments: dict[tuple[str, str], Counter[str]] = {}
+    for entry in entries:
+        found = [((name, entry.library), call) for name, call in calls(entry.tree) if name not in NOT_OPS]
+        recipes.update({op for op, _ in found})
+        for op, call in found:
+            times[op] += 1
+            given = [ORDINALS[i] for i in range(len(call.args))] + [str(keyword.arg) for keyword in call.keywords]
+            arguments.setdefault(op, Counter()).update(given)
+    rows = []
+    for (name, library), n in sorted(recipes.items(), key=lambda item: (-item[1], item[0])):
+        op = (name, library)
+        given = sorted(arguments[op].items(), key=lambda item: (item[0] not in ORDINALS, -item[1], item[0]))
+        told = ", ".join(f"{argument} {k}" for argument, k in given)
+        rows.append(f"| {name} | {library} | {n} | {times[op]} |{f' {told}' if told else ''} |")
+    return rows

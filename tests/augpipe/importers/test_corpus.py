@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.augpipe.importers.recipes import HELD_OUT, SEEN, Published, calls, published
+from tests.augpipe.importers.recipes import CORPUS, HELD_OUT, SEEN, Published, calls, counted, published
 
 HELD_OUT_SHA256 = "fe138fa679c3254c302b63019569f640f98788f96fd0fb146bf832f8769c7e5e"
 FILES = [pytest.param(path, id=path.stem) for path in (SEEN, HELD_OUT)]
@@ -40,6 +40,11 @@ def test_each_lies_in_the_file_that_its_digest_says(path: Path) -> None:
 
 def test_what_is_held_out_stays_as_it_is() -> None:
     assert hashlib.sha256(HELD_OUT.read_bytes()).hexdigest() == HELD_OUT_SHA256
+
+
+def test_the_readme_counts_what_may_be_seen() -> None:
+    rows = (CORPUS / "README.md").read_text(encoding="utf-8").partition("| Calls |")[2].splitlines()[2:]
+    assert rows == counted(published(SEEN))
 
 
 @pytest.mark.parametrize(
