@@ -47,7 +47,7 @@ class ColourStep:
 
     def of_rows(self, rows: npt.NDArray[np.int64]) -> "ColourStep":
         """What it does to some of its images."""
-        kept = {name: None if values is None else values[rows] for name, values in vars(self).items()}
+        kept: dict[str, Any] = {name: None if one is None else one[rows] for name, one in vars(self).items()}
         return ColourStep(**kept)
 
     def put(self, rows: npt.NDArray[np.int64], step: "ColourStep") -> None:

@@ -43,7 +43,8 @@ ANSWERS = {
     **dict.fromkeys(
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
-    **dict.fromkeys(("erasing", "coarsedropout", "cutout", "griddropout", "mask"), "ops.Erase()"),
+    **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
+    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout(num=(1, 1), height=(16, 16), width=(16, 16))"),
     **dict.fromkeys(("sharpen", "unsharpmask", "emboss"), "ops.Sharpness(factor=(1.0, 2.0))"),
     **dict.fromkeys(
         ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),

@@ -375,6 +375,18 @@ def _erase(expected: Expected, op: ops.Erase, drawn: Any) -> None:
     expected.tones.append(fill)
 
 
+def _coarse_dropout(expected: Expected, op: ops.CoarseDropout, drawn: Any) -> None:
+    edges = drawn["edges"].copy()
+
+    def fill(levels: Float, radius: Float) -> Float:
+        filled = levels.copy()
+        for left, top, right, bottom in edges:
+            filled[top:bottom, left:right] = op.fill
+        return filled
+
+    expected.tones.append(fill)
+
+
 def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     std, speckle = float(drawn["std"]), float(drawn["speckle"])
     key = tuple(int(word) for word in drawn["key"])
@@ -397,6 +409,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ChannelDropout: _channel_dropout,
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
+    ops.CoarseDropout: _coarse_dropout,
     ops.Erase: _erase,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
@@ -559,6 +572,10 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "erase": (ops.Erase(p=1.0, fill=(3.0, 99.0, 250.0)),),
     "erase to the mean": (ops.Erase(p=1.0, fill="mean"),),
     "erase to noise": (ops.Erase(p=1.0),),
+    "coarse_dropout": (ops.CoarseDropout(fill=(3.0, 99.0, 250.0), p=1.0),),
+    "coarse_dropout, fractions": (
+        ops.CoarseDropout(num=(2, 4), height=(0.1, 0.5), width=(0.0, 0.2), unit="fraction", p=1.0),
+    ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
@@ -702,7 +719,7 @@ for _kind in ROWS:  # a case of its own for each op that has none above
 
 OF_THE_OUTPUT = (
     *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter),
-    *(ops.Contrast, ops.Erase),
+    *(ops.CoarseDropout, ops.Contrast, ops.Erase),
     *(
         ops.Grayscale,
         ops.Hue,

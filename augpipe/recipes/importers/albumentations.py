@@ -199,6 +199,32 @@ def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("GaussNoise", ops.Noise.model_validate({"std": std, "p": one["p"]}), note=note)
 
 
+def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    if "num_holes_range" in one:  # newer versions
+        fields = {"num": one["num_holes_range"], "height": one["hole_height_range"], "width": one["hole_width_range"]}
+    else:
+        fields = {
+            name: (one[f"max_{of}"] if one.get(f"min_{of}") is None else one[f"min_{of}"], one[f"max_{of}"])
+            for name, of in (("num", "holes"), ("height", "height"), ("width", "width"))
+        }
+    _holes(found, one, fields)
+
+
+def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
+    num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
+    _holes(found, one, {"num": (num, num), "height": (height, height), "width": (width, width)})
+
+
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any]) -> None:
+    fill = one.get("fill", one.get("fill_value", 0))
+    if isinstance(fill, str) or one.get("mask_fill_value") is not None:
+        raise ValueError(f"fill={fill!r}, or a fill of masks, is not mapped; levels are")
+    is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
+    unit = "fraction" if is_fraction else "px"
+    made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})
+    found.add(_name(one), made)
+
+
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
     limits = {_limits(one, f"{channel}_shift_limit") for channel in "rgb"}
     low, high = limits.pop()
@@ -285,6 +311,8 @@ MADE: dict[str, Maker] = {
     "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
     "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
     "HueSaturationValue": _hue_saturation_value,
+    "CoarseDropout": _coarse_dropout,
+    "Cutout": _cutout,
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
     "Flip": _flip,
