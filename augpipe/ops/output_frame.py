@@ -62,7 +62,7 @@ class Erase(Op):
         return f"a rectangle of {low:.0%} to {high:.0%} of the area, and its place"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        heights, widths = frame.final_heights, frame.final_widths
+        heights, widths = frame.final_sides
         chosen = np.zeros((len(words), 2), np.int64)
         for attempt in range(NUM_TRIES):
             area = words.uniform(5 + 2 * attempt, *self.scale) * heights * widths
@@ -135,8 +135,9 @@ class CoarseDropout(Op):
         num = np.where(words.happens(0, self.p), fewest + words.integer(1, most - fewest + 1), 0)
         nested = words.nested("rectangles", 4 * most, slice(None))
         edges = np.zeros((len(words), most, 4), np.int32)
+        heights, widths = frame.final_sides
         for nth in range(most):
-            for axis, limits, sides in ((0, self.width, frame.final_widths), (1, self.height, frame.final_heights)):
+            for axis, limits, sides in ((0, self.width, widths), (1, self.height, heights)):
                 unit = sides if self.unit == "fraction" else 1.0
                 drawn = nested.uniform(4 * nth + axis, limits[0], limits[1] + (1.0 if self.unit == "px" else 0.0))
                 length = np.minimum((drawn * unit).astype(np.int64), sides)

@@ -186,10 +186,9 @@ def _plan_view(
 ) -> Rows:
     sampled = "" if positions is None else ":sampled"
     drawn_by = (ids if positions is None else positions).astype(np.uint32)
-    frame = Frame(sizes[:, 0], sizes[:, 1])
+    frame = Frame(sizes[:, 0], sizes[:, 1], view.crops)
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    frame.final_heights, frame.final_widths = _final_sides(view.crops, frame)
     for key, op in view.acting_ops:
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
@@ -215,13 +214,6 @@ def _plan_view(
         rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     return rows
-
-
-def _final_sides(crops: Sequence[Op], frame: Frame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    heights, widths = frame.heights, frame.widths
-    for op in crops:
-        heights, widths = op.sides(heights, widths)
-    return np.full(frame.num, heights, np.int64), np.full(frame.num, widths, np.int64)
 
 
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:
