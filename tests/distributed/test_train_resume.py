@@ -46,7 +46,7 @@ RESIZED: dict[str, dict[str, Any]] = {
     "8-bit": LAZY,
     "hybrid": PLAIN_LAZY | {"ema": {"decay": 0.9}, "model": MLP, "parallel": {"layers": ["2", "5"]}},
 }
-RESIZED_STAGES = ((4, 2, 1), (2, 2, 2), (3, 3, 3))
+RESIZED_STAGES = ((4, 2, 1), (2, 1, 2), (3, 3, 3))
 """(Ranks, ranks among which hybrid splits its layers, the step after which all stop): amid an epoch, since a run
 that goes on at an epoch's end saves that checkpoint again."""
 
