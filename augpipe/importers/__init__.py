@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from augpipe.recipes.imported import Imported, from_albumentations, from_timm, from_torchvision
+from augpipe.recipes.imported import Imported, from_albumentations, from_kornia, from_timm, from_torchvision
 
-__all__ = ["Imported", "from_albumentations", "from_timm", "from_torchvision"]
+__all__ = ["Imported", "from_albumentations", "from_kornia", "from_timm", "from_torchvision"]
 
 
 if not TYPE_CHECKING:  # a type checker says itself which names there are not

@@ -1,4 +1,4 @@
-"""Transforms of torchvision, albumentations and timm as recipes."""
+"""Transforms of torchvision, albumentations, timm and kornia as recipes."""
 
 import logging
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from augpipe.recipes.importers import albumentations, timm, torchvision
+from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.recipe import Recipe
 
@@ -55,6 +55,15 @@ def from_albumentations(data: Mapping[str, Any] | str) -> Imported:
         ValueError: it is none, or something cannot be mapped; lists all of it.
     """
     return _imported(albumentations.found_in(data))
+
+
+def from_kornia(module: Any) -> Imported:
+    """A recipe of a `kornia.augmentation` module, mostly an `AugmentationSequential`; images are in 0..1, as there.
+
+    Raises:
+        ValueError: something cannot be mapped; lists all of it.
+    """
+    return _imported(kornia.found_in(module))
 
 
 def from_timm(**arguments: Any) -> Imported:

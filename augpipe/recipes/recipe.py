@@ -277,6 +277,13 @@ class Recipe(TomlFile):
         return from_albumentations(data).logged()
 
     @classmethod
+    def from_kornia(cls, module: Any) -> "Recipe":
+        """The recipe of a `kornia.augmentation` module, as `from_torchvision`; images are in 0..1, as kornia's."""
+        from augpipe.recipes.imported import from_kornia
+
+        return from_kornia(module).logged()
+
+    @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """JSON Schema of the TOML file, for editors that complete and check as one types."""
         return cls.model_json_schema()
@@ -339,7 +346,7 @@ def _what(given: object) -> str:
     if library in ("albumentations", "albumentationsx"):
         return f"a {name} of albumentations. Write Recipe.from_albumentations(A.to_dict(transform))."
     if library == "kornia":
-        return f"a {name} of kornia, which is not imported. Write a Recipe(ops=[...]); augpipe.ops has them."
+        return f"a {name} of kornia. Write Recipe.from_kornia(module)."
     if isinstance(given, Op):
         return f"an op. Write Recipe(ops=[ops.{type(given).__name__}(...)])."
     if isinstance(given, list | tuple):

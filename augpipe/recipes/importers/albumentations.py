@@ -7,7 +7,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, levels, same
+from augpipe.recipes.importers.findings import Findings, Maker, channels, floored_centre, levels, same
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
 """OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
@@ -134,7 +134,7 @@ def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    found.add("CenterCrop", ops.CenterCrop(size=_size(one)))
+    found.add("CenterCrop", floored_centre(_size(one)))
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:

@@ -137,6 +137,11 @@ def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) ->
     return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
 
 
+def floored_centre(size: Any) -> Op:
+    """The centre where half a pixel is cut off: `CenterCrop` rounds it, as torchvision does."""
+    return ops.RandomCrop(size=tuple(size), p=0.0)
+
+
 def levels(value: Any) -> tuple[float, float, float]:
     """R, G, B of a fill that is given as a number, a sequence or None."""
     if value is None:

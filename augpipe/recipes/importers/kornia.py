@@ -1,0 +1,200 @@
+"""Augmentations of kornia as ops: told by class name; ranges are read from the distributions that they sample."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, floored_centre, levels, same
+
+HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
+SHRINKS = "shrinking averages, where kornia's bilinear skips pixels."
+BORDERS = {"zeros": "constant", "constant": "constant", "border": "edge", "replicate": "edge", "reflection": "reflect"}
+"""What kornia calls a border; its reflection leaves the outermost pixel out."""
+
+
+def found_in(module: Any) -> Findings:
+    """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
+    found = Findings(source="kornia", name_of=_name, read=_read)
+    for one in _flattened(found, module):
+        if hasattr(one, "p"):
+            found.add_by(MADE, one)
+        else:
+            found.refuse(
+                _name(one), f"of {type(one).__module__} is not an augmentation; take that of kornia.augmentation"
+            )
+    if found.ops and not any(op.op == "normalize" for op in found.ops):
+        found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))  # its images are in 0..1
+    return found
+
+
+def _name(module: Any) -> str:
+    return type(module).__name__
+
+
+def _read(module: Any, name: str) -> Any:
+    if name == "p" and getattr(module, "p_batch", 1.0) != 1.0:
+        raise ValueError(f"p_batch={module.p_batch} applies it to whole batches; give p")
+    return getattr(module, name)
+
+
+def _flattened(found: Findings, module: Any) -> Iterable[Any]:
+    if _name(module) not in HOLDERS:
+        yield module
+        return
+    if getattr(module, "random_apply", False):
+        found.refuse(_name(module), f"random_apply={module.random_apply} is not mapped; write an ops.SomeOf")
+    if getattr(module, "_same_on_batch", False):
+        found.note(f"{_name(module)}: same_on_batch=True, and here each image draws numbers of its own.")
+    for inner in module.children():
+        yield from _flattened(found, inner)
+
+
+def _range(one: Any, name: str) -> tuple[float, float]:
+    """Smallest and largest of what is sampled under a name; its numbers are float32."""
+    sampled = one._param_generator
+    sampler = getattr(sampled, f"{name}_sampler", None) or sampled.sampler_dict[name]
+    return round(float(sampler.low), 6), round(float(sampler.high), 6)
+
+
+def _always(one: Any) -> None:
+    if one.p != 1.0:
+        raise ValueError(f"p={one.p}: images would differ in size; set p=1")
+
+
+def _less_one(limits: tuple[float, float]) -> tuple[float, float]:
+    return round(limits[0] - 1.0, 6), round(limits[1] - 1.0, 6)
+
+
+def _border(mode: Any) -> str:
+    name = str(getattr(mode, "name", mode)).lower()
+    if name not in BORDERS:
+        raise ValueError(f"padding_mode={name} is not mapped")
+    return BORDERS[name]
+
+
+def _resize(found: Findings, one: Any) -> None:
+    _always(one)
+    size, side = one.flags["size"], one.flags["side"]
+    if not isinstance(size, int):
+        found.add("Resize", ops.Resize(size=tuple(size)), note=SHRINKS)
+    elif side in ("short", "long"):
+        made = ops.ResizeShortest(size=size) if side == "short" else ops.ResizeLongest(size=size)
+        found.add("Resize", made, note=SHRINKS)
+    else:
+        raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
+
+
+def _random_resized_crop(found: Findings, one: Any) -> None:
+    _always(one)
+    given = one._param_generator
+    made = ops.RandomResizedCrop(size=tuple(one.flags["size"]), scale=tuple(given.scale), ratio=tuple(given.ratio))
+    found.add("RandomResizedCrop", made, note=SHRINKS)
+
+
+def _random_crop(found: Findings, one: Any) -> None:
+    _always(one)
+    padding = one.flags["padding"] or 0
+    border, fill = _border(one.flags["padding_mode"]), levels(255.0 * one.flags["fill"])
+    made: dict[str, Any] = {"size": one.flags["size"], "pad_if_needed": one.flags["pad_if_needed"], "border": border}
+    if isinstance(padding, int):
+        made["padding"] = padding
+    else:
+        found.ops.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
+    found.add("RandomCrop", ops.RandomCrop.model_validate(made | {"fill": fill}))
+
+
+def _center_crop(found: Findings, one: Any) -> None:
+    _always(one)
+    found.add("CenterCrop", floored_centre(one.flags["size"]))
+
+
+def _rotation(found: Findings, one: Any) -> None:
+    found.borders.append(("constant", levels(0)))
+    found.add("RandomRotation", ops.Rotate(max_deg=_range(one, "degrees"), step=None, p=_read(one, "p")))
+
+
+def _affine(found: Findings, one: Any) -> None:
+    given = one._param_generator
+    if given.scale_4_sampler is not None:
+        raise ValueError("scale of four numbers is not mapped; give two")
+    made: list[Op] = []
+    if given.scale is not None:
+        made.append(ops.Zoom(factor=_range(one, "scale_2")))
+    if given.shear is not None:
+        made.append(ops.Shear(horizontal_deg=_range(one, "shear_x"), vertical_deg=_range(one, "shear_y")))
+    low, high = _range(one, "degree")
+    made.append(ops.Rotate(max_deg=(-high, -low), step=None))  # clockwise, where RandomRotation turns the other way
+    if given.translate is not None:
+        made.append(ops.Translate(horizontal=_range(one, "translate_x"), vertical=_range(one, "translate_y")))
+    found.borders.append((_border(one.flags["padding_mode"]), levels(0)))
+    sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
+    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared)
+
+
+def _perspective(found: Findings, one: Any) -> None:
+    found.borders.append(("constant", levels(0)))
+    distortion = float(one._param_generator.distortion_scale)
+    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")))
+
+
+def _jitter(found: Findings, one: Any) -> None:
+    names = ("brightness", "contrast", "saturation", "hue")
+    fields: dict[str, Any] = {name: _range(one, name) for name in names}
+    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": _read(one, "p")})
+    found.add("ColorJitter", made)
+
+
+def _erasing(found: Findings, one: Any) -> None:
+    given = one._param_generator
+    normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+    if normalised is not None and given.value:
+        raise ValueError(f"value={given.value} behind Normalize is not mapped; 0 is")
+    fill = levels(255.0 * given.value) if normalised is None else "mean"
+    note = "a ratio above 1 is as likely as one below."
+    found.add("RandomErasing", erase(_read(one, "p"), given.scale, given.ratio, fill, normalised), note=note)
+
+
+def _noise(found: Findings, one: Any) -> None:
+    given = one._param_generator
+    if given.mean:
+        raise ValueError(f"mean={given.mean} is not mapped; 0 is")
+    found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=_read(one, "p")))
+
+
+MADE: dict[str, Maker] = {
+    "Resize": _resize,
+    "SmallestMaxSize": _resize,
+    "LongestMaxSize": _resize,
+    "RandomResizedCrop": _random_resized_crop,
+    "RandomCrop": _random_crop,
+    "CenterCrop": _center_crop,
+    "RandomHorizontalFlip": same(ops.Flip),
+    "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
+    "RandomRotation": _rotation,
+    "RandomAffine": _affine,
+    "RandomPerspective": _perspective,
+    "ColorJitter": _jitter,
+    "RandomBrightness": same(
+        ops.BrightnessContrast, brightness=lambda one: _less_one(_range(one, "brightness_factor")), contrast=(0.0, 0.0)
+    ),
+    "RandomContrast": same(
+        ops.BrightnessContrast, contrast=lambda one: _less_one(_range(one, "contrast_factor")), brightness=(0.0, 0.0)
+    ),
+    "RandomHue": same(ops.Hue, turns=lambda one: _range(one, "hue_factor"), space="hsv"),
+    "RandomGrayscale": same(ops.Grayscale),
+    "RandomSharpness": same(ops.Sharpness, factor=lambda one: _range(one, "sharpness")),
+    "RandomInvert": same(ops.Invert),
+    "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
+    "RandomGaussianBlur": same(
+        ops.Blur,
+        sigma_px=lambda one: _range(one, "sigma"),
+        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
+    ),
+    "RandomGaussianNoise": _noise,
+    "RandomErasing": _erasing,
+    "Normalize": lambda found, one: found.add(
+        "Normalize", ops.Normalize(mean=channels(one.flags["mean"]), std=channels(one.flags["std"]))
+    ),
+}
+"""The name of an augmentation -> what makes ops of it."""

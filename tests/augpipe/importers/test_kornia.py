@@ -1,0 +1,152 @@
+"""Augmentations of kornia as recipes: by stand-ins of the same names and attributes, and by the real ones."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from augpipe import Recipe, importers, ops
+
+
+def between(low: float, high: float) -> Any:
+    return SimpleNamespace(low=torch.tensor(low), high=torch.tensor(high))
+
+
+def make(name: str, *children: Any, p: float = 1.0, flags: Any = None, **sampled: Any) -> Any:
+    """An object of a class of that name, with what kornia keeps of its arguments."""
+    made = type(name, (), {"children": lambda self: iter(children)})()
+    made.p, made.p_batch, made.flags = p, 1.0, flags or {}
+    made._param_generator = SimpleNamespace(**sampled)
+    return made
+
+
+CROP = make("RandomResizedCrop", flags={"size": (64, 48)}, scale=(0.2, 1.0), ratio=(0.75, 1.5))
+JITTER = {
+    "brightness_sampler": between(0.6, 1.4),
+    "contrast_sampler": between(0.7, 1.3),
+    "saturation_sampler": between(1.0, 1.0),
+    "hue_sampler": between(-0.1, 0.1),
+}
+AFFINE: dict[str, Any] = {
+    "scale": (0.8, 1.2),
+    "scale_2_sampler": between(0.8, 1.2),
+    "scale_4_sampler": None,
+    "shear": None,
+    "degree_sampler": between(-5.0, 15.0),
+    "translate": (0.1, 0.2),
+    "translate_x_sampler": between(-0.1, 0.1),
+    "translate_y_sampler": between(-0.2, 0.2),
+}
+
+
+def test_a_sequence_of_augmentations() -> None:
+    module = make(
+        "AugmentationSequential",
+        CROP,
+        make("RandomHorizontalFlip", p=0.3),
+        make("Sequential", make("RandomVerticalFlip", p=0.2), make("RandomGrayscale", p=0.1)),
+        make("ColorJitter", p=0.8, **JITTER),
+        make("RandomAffine", p=0.5, flags={"padding_mode": "zeros"}, **AFFINE),
+        make("RandomRotation", p=0.7, sampler_dict={"degrees": between(-30.0, 30.0)}),
+        make("RandomContrast", p=0.5, sampler_dict={"contrast_factor": between(0.8, 1.2)}),
+        make("RandomGaussianNoise", p=0.5, mean=0.0, std=0.1),
+        make("Normalize", flags={"mean": torch.tensor([0.5]), "std": torch.tensor([0.25, 0.25, 0.25])}),
+    )
+    found = importers.from_kornia(module)
+    assert found.recipe.ops == (
+        ops.RandomResizedCrop(size=(64, 48), scale=(0.2, 1.0), ratio=(0.75, 1.5)),
+        ops.Flip(p=0.3),
+        ops.Flip(direction="vertical", p=0.2),
+        ops.Grayscale(p=0.1),
+        ops.ColorJitter(
+            brightness=(0.6, 1.4),
+            contrast=(0.7, 1.3),
+            saturation=(1.0, 1.0),
+            hue=(-0.1, 0.1),
+            about="mean",
+            space="hsv",
+            p=0.8,
+        ),
+        ops.AllOf(
+            ops=[
+                ops.Zoom(factor=(0.8, 1.2)),
+                ops.Rotate(max_deg=(-15, 5), step=None),
+                ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2)),
+            ],
+            p=0.5,
+        ),
+        ops.Rotate(max_deg=(-30, 30), step=None, p=0.7),
+        ops.BrightnessContrast(brightness=(0, 0), contrast=(-0.2, 0.2), p=0.5),
+        ops.Noise(std=(25.5, 25.5), p=0.5),
+        ops.Normalize(mean=0.5, std=0.25),
+    )
+    assert found.recipe.border == "constant"
+    assert found.notes == ("RandomResizedCrop: shrinking averages, where kornia's bilinear skips pixels.",)
+
+
+def test_images_are_in_0_to_1() -> None:
+    assert Recipe.from_kornia(make("RandomHorizontalFlip", p=0.5)).ops == (ops.Flip(), ops.Normalize(mean=0.0, std=1.0))
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (make("Resize", flags={"size": (30, 40), "side": "short"}), ops.Resize(size=(30, 40))),
+        (make("Resize", flags={"size": 30, "side": "short"}), ops.ResizeShortest(size=30)),
+        (make("Resize", flags={"size": 30, "side": "long"}), ops.ResizeLongest(size=30)),
+        (make("CenterCrop", flags={"size": (30, 40)}), ops.RandomCrop(size=(30, 40), p=0)),
+        (
+            make(
+                "RandomCrop",
+                flags={"size": (8, 9), "padding": 4, "pad_if_needed": False, "fill": 1, "padding_mode": "constant"},
+            ),
+            ops.RandomCrop(size=(8, 9), padding=4, fill=255),
+        ),
+        (
+            make("RandomErasing", p=0.4, scale=(0.02, 0.2), ratio=(0.3, 3.3), value=0.0),
+            ops.Erase(p=0.4, scale=(0.02, 0.2), ratio=(0.3, 3.3), fill=(0, 0, 0)),
+        ),
+    ],
+)
+def test_an_augmentation_is_an_op(module: Any, expected: ops.Op) -> None:
+    assert importers.from_kornia(module).recipe.ops[0] == expected
+
+
+def test_all_that_cannot_be_mapped_is_listed() -> None:
+    batch = make("RandomHorizontalFlip")
+    batch.p_batch = 0.5
+    holder = make("AugmentationSequential", batch, make("RandomMosaic"), make("RandomGaussianNoise", mean=0.5, std=0.1))
+    holder.random_apply = 2
+    holder._same_on_batch = True
+    with pytest.raises(ValueError, match="4 of kornia's transforms cannot be imported"):
+        importers.from_kornia(holder)
+    with pytest.raises(ValueError, match="p=0.5: images would differ in size"):
+        importers.from_kornia(make("Resize", p=0.5, flags={"size": 30, "side": "short"}))
+
+
+def test_the_real_ones() -> None:
+    augmentation = pytest.importorskip("kornia.augmentation")
+    made = importers.from_kornia(
+        augmentation.AugmentationSequential(
+            augmentation.RandomResizedCrop((64, 64), scale=(0.2, 1.0)),
+            augmentation.RandomHorizontalFlip(p=0.3),
+            augmentation.ColorJitter(0.1, 0.2, 0.3, 0.4, p=0.8),
+            augmentation.RandomAffine(15, (0.1, 0.2), (0.8, 1.2), 5, p=0.5),
+            augmentation.RandomRotation(30.0, p=0.7),
+            augmentation.RandomBrightness((0.8, 1.2)),
+            augmentation.RandomHue((-0.1, 0.1), p=0.5),
+            augmentation.RandomSharpness(0.5, p=0.5),
+            augmentation.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5),
+            augmentation.RandomErasing(p=0.2),
+            augmentation.RandomPerspective(0.3),
+            augmentation.RandomGaussianNoise(0.0, 0.1),
+            augmentation.Normalize(mean=torch.tensor([0.5, 0.5, 0.5]), std=torch.tensor([0.5, 0.5, 0.5])),
+        )
+    ).recipe.ops
+    assert made[0] == ops.RandomResizedCrop(size=(64, 64), scale=(0.2, 1.0), ratio=(0.75, 4 / 3))
+    assert made[2] == ops.ColorJitter(
+        brightness=(0.9, 1.1), contrast=(0.8, 1.2), saturation=(0.7, 1.3), hue=0.4, about="mean", space="hsv", p=0.8
+    ).model_copy(update={"hue": (-0.4, 0.4)})
+    assert made[5] == ops.BrightnessContrast(brightness=(-0.2, 0.2), contrast=(0, 0), p=1)
+    assert made[7] == ops.Sharpness(factor=(0, 0.5), p=0.5)
