@@ -36,8 +36,10 @@ class Frame:
         self.kept_heights = heights
         """The size in pixels, before any map, of the rectangle of the image."""
         self.kept_widths = widths
+        self.mirrored = np.zeros((num, 2), np.bool_)
+        """Along x and y; mirroring alone keeps a crop a rectangle of the image."""
         self.is_mapped = False
-        """Whether a map or a lens acted: from then on a crop is a map, too."""
+        """Whether another map or a lens acted: from then on a crop is a map, too."""
         self.lens_sizes: tuple[Int, Int] | None = None
         """Heights and widths of the frames that the lens acted on, where they were cropped since."""
         self.crops = crops
@@ -74,6 +76,8 @@ class Frame:
         if self.is_mapped:
             self._crop_mapped(x, y, width, height, out_heights, out_widths)
             return
+        x = np.where(self.mirrored[:, 0], self.out_widths - x - width, x)
+        y = np.where(self.mirrored[:, 1], self.out_heights - y - height, y)
         if self.is_cropped:
             scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
             x, y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
@@ -105,6 +109,13 @@ class Frame:
         resized &= not self.is_mapped
         self.crop(x, y, width, height, height, width)
         self.is_edge_sharp = self.is_edge_sharp | resized
+
+    def mirror(self, across: Bool, down: Bool) -> None:
+        """Mirror images left to right where `across` says so, and top to bottom where `down` does, each (n,)."""
+        is_mapped = self.is_mapped
+        self.transform(affine.magnification(np.where(across, -1.0, 1.0), np.where(down, -1.0, 1.0)))
+        self.is_mapped = is_mapped
+        self.mirrored = self.mirrored ^ np.stack([across, down], axis=1)
 
     def transform(self, matrix: Float) -> None:
         """Change the image by an (n, 2, 2) or (n, 3, 3) map of `gpu_ops.image.affine`."""

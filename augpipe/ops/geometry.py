@@ -60,10 +60,9 @@ class Flip(Op):
         return {"flipped": ~flipped if self.alternate and words.epoch % 2 else flipped}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        sign = np.where(drawn["flipped"], -1.0, 1.0)
-        ones = np.ones(len(sign))
+        flipped, not_flipped = drawn["flipped"], np.zeros(frame.num, np.bool_)
         across = self.direction == "horizontal"
-        frame.transform(affine.magnification(sign if across else ones, ones if across else sign))
+        frame.mirror(flipped if across else not_flipped, not_flipped if across else flipped)
 
 
 class Rotate(Op):
@@ -80,6 +79,7 @@ class Rotate(Op):
     p: Probability = 1.0
     """How often the image is turned."""
 
+    is_geometry = True
     draws = (Draw("degrees", neutral=0.0, scaled=("max_deg", "step")),)
     formula = "a turn about the centre; `max_deg = [0, 360]` names both ends"
     caption_text = "rotated {degrees:+.3g}°"
@@ -133,6 +133,7 @@ class QuarterTurn(Op):
     p: Probability = 1.0
     """How often one is chosen."""
 
+    is_geometry = True
     draws = (Draw("turns", np.int8, neutral=0),)
     formula = "whole pixels move; of a frame that is no square, its middle"
 
@@ -166,6 +167,7 @@ class Transpose(SwitchOp):
 
     op: Literal["transpose"] = "transpose"
 
+    is_geometry = True
     formula = "shows at (x, y) what stood at (y, x); of a frame that is not square, its middle"
     caption_text = "transposed"
 
@@ -184,6 +186,7 @@ class Zoom(FactorOp):
     factor: Magnification = (0.8, 1.25)
     """Smallest and largest factor; above 1 enlarges what is seen."""
 
+    is_geometry = True
     formula = "both axes alike; above 1 enlarges"
     inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}{steps}"
 
@@ -204,6 +207,7 @@ class Stretch(Op):
     p: Probability = 1.0
     """How often the image is stretched."""
 
+    is_geometry = True
     draws = (Number("horizontal", step="step", neutral=1.0), Number("vertical", step="step", neutral=1.0))
     formula = "above 1 widens (or heightens) what is seen"
     inspect_text = (
@@ -236,6 +240,7 @@ class Shear(Op):
     p: Probability = 1.0
     """How often the image is sheared."""
 
+    is_geometry = True
     draws = (Number("horizontal_deg", step="step"), Number("vertical_deg", step="step"))
     formula = (
         "shows at (x, y) what stood at (x + tan(a) y', y'), where y' = y + tan(b) x, for columns slanted by a "
@@ -295,6 +300,7 @@ class Translate(Op):
     p: Probability = 1.0
     """How often the image is moved."""
 
+    is_geometry = True
     draws = (Number("horizontal", step="step"), Number("vertical", step="step"))
     formula = "in fractions of the output's sides, or its pixels; positive is right and down"
 

@@ -43,7 +43,7 @@ class LensDistortion(Op):
     p: Probability = 1.0
     """How often the image is distorted."""
 
-    is_lens = True
+    is_geometry = is_lens = True
     draws = (Draw("kind", np.int8), Number("strength", of="max_strength"))
     formula = "barrel and pincushion look radius r up at r (1 ± s r²), stretches magnify by 1 + s"
 
@@ -111,7 +111,7 @@ class BrownConrady(Op):
     p: Probability = 1.0
     """How often the image is distorted."""
 
-    is_lens = True
+    is_geometry = is_lens = True
     draws = tuple(Number(name) for name in COEFFICIENTS)
     formula = "OpenCV's: x (1 + k1 r² + k2 r⁴ + k3 r⁶) + 2 p1 x y + p2 (r² + 2 x²), y alike"
 

@@ -75,6 +75,8 @@ class Op(Checked):
     """A template of what was drawn, for preview sheets; without one, the kind and the numbers."""
     is_crop: ClassVar[bool] = False
     """Whether it decides what is seen, and in how many pixels."""
+    is_geometry: ClassVar[bool] = False
+    """Whether it moves what is seen, other than by mirroring it."""
     acts_first: ClassVar[bool] = False
     """Whether a view's crops act before its other ops, wherever they stand: as in the papers."""
     fixes_size: ClassVar[bool] = False

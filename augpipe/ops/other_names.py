@@ -44,7 +44,7 @@ ANSWERS = {
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
-    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout(num=(1, 1), height=(16, 16), width=(16, 16))"),
+    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout()"),
     **dict.fromkeys(("sharpen", "unsharpmask", "emboss"), "ops.Sharpness(factor=(1.0, 2.0))"),
     **dict.fromkeys(
         ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),

@@ -133,16 +133,17 @@ class CoarseDropout(Op):
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         fewest, most = self.num
         num = np.where(words.happens(0, self.p), fewest + words.integer(1, most - fewest + 1), 0)
-        nested = words.nested("rectangles", 4 * most, slice(None))
+        nested, places = words.nested("rectangles", 4 * most, slice(None)), 4 * np.arange(most)
         edges = np.zeros((len(words), most, 4), np.int32)
         heights, widths = frame.final_sides
-        for nth in range(most):
-            for axis, limits, sides in ((0, self.width, widths), (1, self.height, heights)):
-                unit = sides if self.unit == "fraction" else 1.0
-                drawn = nested.uniform(4 * nth + axis, limits[0], limits[1] + (1.0 if self.unit == "px" else 0.0))
-                length = np.minimum((drawn * unit).astype(np.int64), sides)
-                first = nested.integer(4 * nth + 2 + axis, sides - length + 1)
-                edges[:, nth, axis], edges[:, nth, 2 + axis] = first, first + length
+        for axis, (low, high), sides in ((0, self.width, widths[:, None]), (1, self.height, heights[:, None])):
+            if self.unit == "px":
+                drawn = nested.uniform(places + axis, low, high + 1.0)
+            else:
+                drawn = nested.uniform(places + axis, low, high) * sides
+            lengths = np.minimum(drawn.astype(np.int64), sides)
+            edges[:, :, axis] = first = nested.integer(places + 2 + axis, sides - lengths + 1)
+            edges[:, :, 2 + axis] = first + lengths
         return {"edges": np.where((np.arange(most) < num[:, None])[:, :, None], edges, 0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

@@ -35,7 +35,7 @@ class Perspective(Op):
     p: Probability = 1.0
     """How often the image is seen from a side."""
 
-    is_projective = True
+    is_geometry = is_projective = True
     draws = (Draw("moved", shape=(4, 2), num_words=8, neutral=0.0, scaled=("distortion",)),)
     formula = "the projective map that takes the frame's corners to the drawn ones"
     inspect_text = "for each corner, 0 to {distortion:.3g} of half the width and half the height inwards"

@@ -96,14 +96,14 @@ class RandomWords:
         happens: npt.NDArray[np.bool_] = self.uniform(position, 0.0, 1.0) < probability
         return happens
 
-    def uniform(self, position: int, low: float, high: float) -> Float:
-        """(n,) evenly distributed in low..high."""
+    def uniform(self, position: int | Int, low: float, high: float) -> Float:
+        """(n,) evenly distributed in low..high; (n, k) of k positions."""
         # `philox.uniform` without its check
         numbers: Float = low + (high - low) * (self.words[:, position].astype(np.float64) * 2.0**-32)
         return numbers
 
-    def integer(self, position: int, num: Any) -> npt.NDArray[np.int64]:
-        """(n,) one of 0..num - 1, where `num` is a number or an (n,) array, from 1 on."""
+    def integer(self, position: int | Int, num: Any) -> npt.NDArray[np.int64]:
+        """(n,) one of 0..num - 1, where `num` is a number or an (n,) array, from 1 on; (n, k) of k positions."""
         # `philox.integers` without its checks, which take several times as long
         counts = np.asarray(num).astype(np.uint64)
         return ((self.words[:, position].astype(np.uint64) * counts) >> SHIFT_32).astype(np.int64)

@@ -61,6 +61,15 @@ class View(Checked):
         if len(set(borders.values())) > 1:
             texts = (f"{name} shows {_border_text(beyond)}" for name, beyond in borders.items())
             raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
+        acting = [op for _, op in self.acting_ops]
+        geometry = [place for place, op in enumerate(acting) if any(inner.is_geometry for inner in op.flat)]
+        padding = [place for place, op in enumerate(acting) if op.beyond]
+        if geometry and padding and padding[-1] > geometry[0]:
+            pads, moves = acting[padding[-1]].op, acting[geometry[0]].op
+            raise ValueError(
+                f"{pads} stands behind {moves}, and one look-up would show there what {moves} moved out of the frame "
+                f"instead of padding. Put {pads} before {moves}."
+            )
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:

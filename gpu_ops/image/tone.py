@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from augpipe.gpu_ops.image.sampling import floor
 from augpipe.gpu_ops.jit import leaf
 
 ZERO = np.float32(0.0)
@@ -85,8 +84,10 @@ def saturation_of(value, chroma, added):
 @leaf
 def of_hue(place, hue, value, chroma):
     """A channel of HSV, from its `place`, as `RED_AT`, and a hue in sixths of a turn."""
-    sixths = place + hue
-    sixths = sixths - SIX * floor(sixths / SIX)
+    sixths = place + hue  # -3..13 with a hue turned by up to half a turn
+    sixths = sixths + SIX if sixths < ZERO else sixths
+    sixths = sixths - SIX if sixths >= SIX else sixths
+    sixths = sixths - SIX if sixths >= SIX else sixths
     return value - chroma * min(max(min(sixths, FOUR - sixths), ZERO), ONE)
 
 

@@ -46,6 +46,7 @@ ARGUMENTS = {
     "sampling.reflect": [
         (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n)) for low in (-5, 3) for n in (1, 7)
     ],
+    "sampling.sharp_gain": [*numbers((0.1, 2), (0, 2)), (F(1), F(0.5)), (F(1), F(0))],
     "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
     "sampling.is_inside": [(F(t), F(-2), F(3)) for t in range(-5, 7)],
     "tone.channel": [(np.uint32(RNG.integers(0, 2**32)), shift) for shift in (0, 8, 16) for _ in range(30)],
@@ -55,6 +56,9 @@ ARGUMENTS = {
     "tone.kept_within": numbers((-300, 600)),
     "tone.combined": numbers(*[(0, 255)] * 3, *[(-1, 2)] * 3, (-200, 200)),
     "tone.gray": numbers(*[(0, 255)] * 3),
+    "tone.hue_of": [(*p, max(p), max(p) - min(p)) for p in (*numbers(*[(0, 255)] * 3), (F(9), F(9), F(9)))],
+    "tone.saturation_of": [*numbers((1, 255), (0, 255), (-1, 1)), (F(0), F(0), F(0.5))],
+    "tone.of_hue": [(F(place), *rest) for place in (1, 3, 5) for rest in numbers((-4, 8), (0, 255), (0, 255))],
     "tone.nearest_level": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515))],
     "tone.away_from": numbers((0, 255), (0, 255), (0, 3)),
     "tone.noisy": numbers((0, 255), (-5, 5), (0, 50), (0, 1)),

@@ -39,6 +39,8 @@ class Expected:
     """Height and width of the crop in pixels of the frame that the first look-up leads to."""
     is_mapped: bool = False
     """Whether an op of geometry stood before, applied or not: from then on a crop is a look-up, and no border moves."""
+    mirrored: int = 0
+    """Whether the image was only mirrored so far: 1 along x, 2 along y."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
     blur_variance: float = 0.0
@@ -61,6 +63,10 @@ class Expected:
         if self.is_mapped:
             self._look_up(*map(float, (x, y, width, height)), out_height, out_width)
             return
+        if self.mirrored & 1:
+            x = self.out_width - x - width
+        if self.mirrored & 2:
+            y = self.out_height - y - height
         left, top, whole_width, whole_height = self.crop
         across, down = whole_width / self.out_width, whole_height / self.out_height
         self.crop = (left + x * across, top + y * down, width * across, height * down)

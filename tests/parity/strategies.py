@@ -1,5 +1,6 @@
 """Hypothesis strategies for ops and recipes, over every field."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -164,15 +165,23 @@ RESIZES = st.one_of(
 """What may stand before a crop; where one pads, all of a recipe have one border."""
 CROP_CHAINS = st.tuples(st.lists(RESIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
 """Some of them and a crop of one size."""
+DROPOUTS = _built(
+    ops.CoarseDropout,
+    num=st.tuples(st.integers(1, 2), st.integers(2, 5)),
+    height=ranges(0.0, 30.0),
+    width=ranges(0.0, 30.0),
+    fill=st.tuples(*[st.floats(0, 255)] * 3),
+    p=PROBABILITIES,
+)
 BY_HAND = {
-    *(ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
+    *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
     *(ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""
-COLOURS = st.one_of(ERASES, *(of_kind(kind) for kind in KINDS.values() if kind not in BY_HAND))
+COLOURS = st.one_of(ERASES, DROPOUTS, *(of_kind(kind) for kind in KINDS.values() if kind not in BY_HAND))
 AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
 ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
 
@@ -189,7 +198,14 @@ def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) ->
     bending = [i for i, op in enumerate(ordered) if op.is_lens or op.is_projective]
     if len(bending) == 2 and ordered[bending[1]].is_lens:
         ordered[bending[0]], ordered[bending[1]] = ordered[bending[1]], ordered[bending[0]]
-    return tuple(ordered)
+    return padded_first(ordered)
+
+
+def padded_first(chain: Sequence[ops.Op]) -> tuple[ops.Op, ...]:
+    """Ops of a view, with its crops in front where any of them pads: padding stands before geometry."""
+    if any(op.beyond for op in chain):
+        return tuple(sorted(chain, key=lambda op: not op.is_crop))
+    return tuple(chain)
 
 
 def _groups(members: st.SearchStrategy[ops.Op]) -> st.SearchStrategy[ops.Op]:
@@ -217,7 +233,7 @@ def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...
             chain.insert(draw(st.integers(0, len(chain))), op)
     for op in draw(CROP_CHAINS):
         chain.insert(draw(st.integers(0, len(chain))), op)
-    return tuple(chain)
+    return padded_first(chain)
 
 
 @st.composite

@@ -120,6 +120,8 @@ def _letterbox(expected: Expected, op: ops.Letterbox, drawn: Any) -> None:
 
 
 def _flip(expected: Expected, op: ops.Flip, drawn: Any) -> None:
+    if drawn["flipped"] and not expected.is_mapped:
+        expected.mirrored ^= {"horizontal": 1, "vertical": 2}[op.direction]
     if drawn["flipped"]:
         expected.look_ups.append(lambda x, y: (-x, y) if op.direction == "horizontal" else (x, -y))
 
@@ -449,7 +451,7 @@ ROWS: dict[type[ops.Op], Row] = {
 
 
 GEOMETRY = (
-    *(ops.BrownConrady, ops.Flip, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
+    *(ops.BrownConrady, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
     *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
@@ -515,18 +517,26 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.CenterCrop(size=(50, 41)),
         ops.Shear(about="corner"),
     ),
-    "blur, perspective, resize, translate, pad": (
+    "blur, perspective, resize, translate": (
         ops.Blur(sigma_px=(1.0, 2.0), p=1.0),
         ops.Perspective(distortion=0.3),
         ops.Resize(size=(40, 30)),
         ops.Translate(),
-        ops.Pad(px=(5, 9), fill=(3.0, 9.0, 250.0)),
     ),
-    "flip, lens, random_crop, perspective": (
+    "flip, padded crop, lens, crop, perspective": (
         ops.Flip(p=1.0),
-        ops.LensDistortion(),
         ops.RandomCrop(size=55, padding=6, border="reflect"),
+        ops.LensDistortion(),
+        ops.RandomCrop(size=41),
         ops.Perspective(distortion=0.3),
+    ),
+    "flips, crop, flip, pad, crop": (
+        ops.Flip(),
+        ops.Flip(direction="vertical"),
+        ops.RandomResizedCrop(size=(40, 51), scale=(0.2, 0.8)),
+        ops.Flip(),
+        ops.Pad(px=(3, 9, 14, 0), fill=200.0),
+        ops.RandomCrop(size=(39, 50)),
     ),
     "letterbox, turned, cropped": (ops.Letterbox(size=90), ops.Rotate(max_deg=40, step=None), ops.RandomCrop(size=60)),
     "flip": (ops.Flip(p=1.0),),

@@ -27,7 +27,7 @@ def recipes_of_views(draw: st.DrawFn) -> Recipe:
     for _ in range(draw(st.integers(1, 3))):
         chain = [op for op in draw(strategies.chains()) if not op.is_crop]
         place = draw(st.integers(0, len(chain)))
-        chains.append((*chain[:place], *draw(strategies.CROP_CHAINS), *chain[place:]))
+        chains.append(strategies.padded_first([*chain[:place], *draw(strategies.CROP_CHAINS), *chain[place:]]))
         views.append(View(ops=chains[-1], count=draw(st.integers(1, 2))))
     return Recipe(views=views, **draw(strategies.borders_of(*chains)))
 

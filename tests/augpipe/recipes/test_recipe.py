@@ -237,6 +237,10 @@ REFUSED = [
         r"the recipe's border is edge, and its padding shows constant \[0\.0, .*; a view has one border",
     ),
     (
+        '[[ops]]\nop = "rotate"\n[[ops]]\nop = "center_crop"\n[[ops]]\nop = "pad"\npx = 3',
+        r"pad stands behind rotate, and one look-up would show there what rotate moved out .* Put pad before rotate\.",
+    ),
+    (
         'channels = 1\n[[ops]]\nop = "normalize"',
         r"channels=1 keeps one number a pixel, and normalize has three, mean=.* Give one for all, as Normalize",
     ),
