@@ -73,10 +73,8 @@ def saturated(factors: Float) -> Float:
 
 
 def make_gray(frame: Frame) -> None:
-    """Make each channel the gray level, unless that is what came last."""
-    last = frame.steps[-1] if frame.steps else None
-    if last is None or (last.kinds != MATRIX).any() or np.ptp(last.numbers.reshape(-1, 3, 4), axis=1).any():
-        frame.combine_channels(saturated(np.zeros(frame.num)), np.ones(frame.num, np.bool_))
+    """Make each channel the gray level."""
+    frame.combine_channels(saturated(np.zeros(frame.num)), np.ones(frame.num, np.bool_))
 
 
 def turned(turns: Float) -> Float:

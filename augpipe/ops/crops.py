@@ -48,7 +48,7 @@ class SizedCrop(Op):
     """Output height and width, in pixels; one number for a square."""
 
     is_crop = True
-    fixes_size = True
+    cuts = True
     sides_px: ClassVar[tuple[str, ...]] = ("size",)
 
     def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
@@ -210,7 +210,7 @@ class RandomCrop(SizedCrop):
 
     @property
     def centred(self) -> Op:
-        return self if self.pad_if_needed else CenterCrop(size=self.size)
+        return self.model_copy(update={"p": 0.0}) if self.beyond else CenterCrop(size=self.size)
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         height, width = pair(self.size)
@@ -233,10 +233,10 @@ class RandomCrop(SizedCrop):
         need = pair(self.size)
         if self.pad_if_needed or min(height - need[0], width - need[1]) + 2 * self.padding >= 0:
             return None
-        padded = f" with {self.padding} pixels of padding" if self.padding else ""
+        padded = f" and {self.padding} pixels of padding" if self.padding else ""
         return (
-            f"the photograph is {height}x{width} pixels{padded}, smaller than the crop of {need[0]}x{need[1]}. Put a "
-            "ResizeShortest before random_crop, or set pad_if_needed."
+            f"random_crop gets {height}x{width} pixels{padded}, fewer than its {need[0]}x{need[1]}. Put a "
+            "ResizeShortest before it, or set pad_if_needed."
         )
 
 

@@ -49,6 +49,8 @@ class Frame:
         self.crop_y = np.zeros(num)
         self.crop_width = widths.astype(np.float64)
         self.crop_height = heights.astype(np.float64)
+        self.padded: tuple[Float, Float, Float, Float] | None = None
+        """Left, top, right and bottom of the rectangle that was padded, in pixels of the image."""
         self.is_edge_sharp = np.zeros(num, np.bool_)
         """Whether an image was padded after it was resized: its edge is not resampled then."""
         self.after_lens = affine.identity(num)
@@ -71,6 +73,8 @@ class Frame:
 
         It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
         """
+        if self.blur_variance is not None:
+            self.blur_variance = self.blur_variance * (out_widths / width) * (out_heights / height)
         if self.is_cropped or self.is_mapped:
             self.is_edge_sharp = self.is_edge_sharp & (width == out_widths) & (height == out_heights)
         if self.is_mapped:
@@ -98,15 +102,15 @@ class Frame:
         self.transform(matrix)
         if self.before_lens is not None and self.lens_sizes is None:
             self.lens_sizes = self.out_heights, self.out_widths
-        if self.blur_variance is not None:
-            self.blur_variance = self.blur_variance / (scale_x * scale_y)
         self.out_heights = np.full(self.num, out_heights, np.int64)
         self.out_widths = np.full(self.num, out_widths, np.int64)
 
     def pad(self, x: Float, y: Float, width: Sides, height: Sides) -> None:
         """As `crop`, of a rectangle that reaches outside, and is not resized."""
+        assert not self.is_mapped, "a recipe is checked to pad before geometry"
+        if self.padded is None:
+            self.padded = self.seen
         resized = (self.crop_width != self.out_widths) | (self.crop_height != self.out_heights)
-        resized &= not self.is_mapped
         self.crop(x, y, width, height, height, width)
         self.is_edge_sharp = self.is_edge_sharp | resized
 
@@ -130,6 +134,13 @@ class Frame:
         assert not self.is_projective, "a recipe is checked to hold one perspective a view"
         self.is_projective = True
         self.transform(matrix)
+
+    @property
+    def seen(self) -> tuple[Float, Float, Float, Float]:
+        """Left, top, right and bottom of the rectangle of the image that crops keep, without padding."""
+        if self.padded is not None:
+            return self.padded
+        return self.crop_x, self.crop_y, self.crop_x + self.crop_width, self.crop_y + self.crop_height
 
     @property
     def final_sides(self) -> tuple[Int, Int]:

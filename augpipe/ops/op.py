@@ -79,8 +79,8 @@ class Op(Checked):
     """Whether it moves what is seen, other than by mirroring it."""
     acts_first: ClassVar[bool] = False
     """Whether a view's crops act before its other ops, wherever they stand: as in the papers."""
-    fixes_size: ClassVar[bool] = False
-    """Whether its output has its `size`, whatever comes in."""
+    cuts: ClassVar[bool] = False
+    """Whether it may leave out a part of what is there."""
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_lens: ClassVar[bool] = False

@@ -21,6 +21,7 @@ class Resize(SizedCrop):
 
     op: Literal["resize"] = "resize"
 
+    cuts = False
     formula = "torchvision's `Resize((h, w))`"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
@@ -79,7 +80,10 @@ class Pad(Op):
     op: Literal["pad"] = "pad"
     px: Annotated[
         Amount | tuple[Amount, Amount] | tuple[Amount, Amount, Amount, Amount],
-        told("must be whole pixels for all sides, [left and right, top and bottom], or [left, top, right, bottom]"),
+        told(
+            f"must be whole pixels in 0..{MAX_SIDE_PX} for all sides, [left and right, top and bottom], or [left, top, "
+            "right, bottom]"
+        ),
     ] = 0
     """Pixels to add: one number for all sides, (left and right, top and bottom), or (left, top, right, bottom)."""
     size: Size | None = None
@@ -139,6 +143,7 @@ class Letterbox(SizedCrop):
     fill: Fill = (114.0, 114.0, 114.0)
     """R, G, B of a constant border, in 0..255, or one number for all; YOLO's gray by default."""
 
+    cuts = False
     formula = "scaled by min(h / H, w / W), and padded"
 
     @property

@@ -98,7 +98,8 @@ class OutputFormat:
     def wrap(self, flat: npt.NDArray[np.generic], num: int, height: int, width: int) -> Any:
         """The batch's images around (num * height * width * 3,) memory, not copied. One channel moves to the front."""
         if self.channels == 1:  # all three are the same
-            rendered = flat.reshape(num, 3, -1)[:, 0] if self.planar else flat.reshape(num, -1, 3)[:, :, 0]
+            area = height * width
+            rendered = flat.reshape(num, 3, area)[:, 0] if self.planar else flat.reshape(num, area, 3)[:, :, 0]
             flat = flat[: rendered.size]
             flat.reshape(rendered.shape)[:] = rendered
         shape = (num, self.channels, height, width) if self.planar else (num, height, width, self.channels)

@@ -199,7 +199,7 @@ def _plan_view(
             op.apply(frame, all_drawn[key])
         else:
             op.apply(frame, {})
-    if recipe.channels == 1:
+    if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
     rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps, mixes=bool(recipe.mixing)))
     if recipe.mixing:
@@ -207,8 +207,6 @@ def _plan_view(
     _write_drawn(rows["drawn"], all_drawn)
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
     border, fill = view.beyond or (recipe.border, recipe.fill)
-    if view.beyond and border == "reflect":
-        border = "context"  # padding mirrors the image, and not the part of it that a crop keeps
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
         rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
@@ -234,14 +232,14 @@ def _compose(rows: Rows, frame: Frame) -> None:
     """Bring the frame's maps into the form that the kernel evaluates."""
     rows["height"], rows["width"] = frame.heights, frame.widths
     rows["out_height"], rows["out_width"] = frame.out_heights, frame.out_widths
-    crop = rows["crop"]
-    crop[:, 0], crop[:, 1] = frame.crop_x, frame.crop_y
-    crop[:, 2], crop[:, 3] = frame.crop_x + frame.crop_width, frame.crop_y + frame.crop_height
+    for edge, seen in enumerate(frame.seen):
+        rows["crop"][:, edge] = seen
     corner = 0.5 * np.hypot(*(frame.lens_sizes or (frame.out_heights, frame.out_widths)))
     scale = np.stack([frame.crop_width / frame.kept_widths, frame.crop_height / frame.kept_heights], axis=1)
     after_map, before_map = frame.maps
     linear = scale[:, :, None] * after_map[:, :2, :2]
-    centre = crop[:, :2] + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)
+    corner_px = np.stack([frame.crop_x, frame.crop_y], axis=1)
+    centre = corner_px + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)
     origin = np.floor(centre / MAX_DCT_FACTOR) * MAX_DCT_FACTOR
     rows["origin"] = origin
     after = rows["after"]

@@ -21,7 +21,7 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     # the output image
     ("out_height", np.int32),
     ("out_width", np.int32),
-    # left, top, right, bottom of the crop, in source pixels
+    # left, top, right, bottom of what the crops keep of the image, without padding, in source pixels
     ("crop", np.float64, (4,)),
     # x, y of the source pixel that `after` counts from; a multiple of 8
     ("origin", np.int32, (2,)),

@@ -166,7 +166,8 @@ def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
     (view,) = recipe.all_views
     ops: list[Op] = [op.centred for op in view.crops]
     if scale is not None and view.out_size is not None:
-        ops = [CenterCrop(size=view.out_size, scale=scale)]
+        height, width = view.out_size
+        ops = [CenterCrop(size=height if height == width else (height, width), scale=scale)]
     ops += [op for op in view.ops if isinstance(op, Normalize)]
     name = f"evaluation of {recipe.name or 'unnamed'}"
     return Recipe.model_validate({"name": name, "channels": recipe.channels, "ops": ops})
@@ -179,7 +180,7 @@ def resized(recipe: Recipe, size: int) -> Recipe:
     are.
 
     Raises:
-        ValueError: a view has no crop.
+        ValueError: a view has no size of its own, or its crops do not add up to `size` pixels.
     """
     first = recipe.all_views[0].out_size
     if first is None or any(view.out_size is None for view in recipe.all_views):
@@ -193,7 +194,13 @@ def resized(recipe: Recipe, size: int) -> Recipe:
         return _changed(op, fields) if fields else op
 
     views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
-    return _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+    made = _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+    if max(found := made.all_views[0].out_size or (0, 0)) != size:
+        raise ValueError(
+            f"resized({recipe.name or 'unnamed'!r}, {size}): crops and paddings in proportion make "
+            f"{found[0]}x{found[1]}. Give a size at which all are whole pixels, or end with a Resize."
+        )
+    return made
 
 
 def _scaled(pixels: Any, factor: float) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from augpipe.ops import Normalize, Op
+from augpipe.ops import Grayscale, Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -29,6 +29,8 @@ without it is of 1."""
 
 Border = Literal["context", "reflect", "edge", "constant"]
 Model = TypeVar("Model", bound=BaseModel)
+UNLIKE_SIZES = ((1, 1), (1, 60_000), (60_000, 1), (375, 500), (4_001, 2_999))
+"""Heights and widths of images: a view's output has one size if it has for all of these."""
 
 
 class View(Checked):
@@ -64,6 +66,13 @@ class View(Checked):
         acting = [op for _, op in self.acting_ops]
         geometry = [place for place, op in enumerate(acting) if any(inner.is_geometry for inner in op.flat)]
         padding = [place for place, op in enumerate(acting) if op.beyond]
+        cutting = [place for place in range(len(acting)) if acting[place].cuts]
+        if padding and any(padding[0] <= place < padding[-1] for place in cutting):
+            cut = next(acting[place].op for place in cutting if padding[0] <= place < padding[-1])
+            raise ValueError(
+                f"{acting[padding[-1]].op} pads what {cut} has cut out of a padded image, and one look-up would show "
+                "the image there. Pad once, before the crop."
+            )
         if geometry and padding and padding[-1] > geometry[0]:
             pads, moves = acting[padding[-1]].op, acting[geometry[0]].op
             raise ValueError(
@@ -87,12 +96,17 @@ class View(Checked):
     @cached_property
     def out_size(self) -> tuple[int, int] | None:
         """(height, width) of the output in pixels; None where it depends on the image."""
-        size: tuple[int, int] | None = None
+        sides = np.array(UNLIKE_SIZES).T
         for op in self.crops:
-            if size is not None or op.fixes_size:
-                height, width = op.sides(*(size or (1, 1)))
-                size = int(height), int(width)
-        return size
+            sides = np.stack(np.broadcast_arrays(*op.sides(*sides), sides[0])[:2])
+        height, width = (int(side) for side in sides[:, 0])
+        return (height, width) if (sides == sides[:, :1]).all() else None
+
+    @cached_property
+    def ends_gray(self) -> bool:
+        """Whether its last op that changes levels is a Grayscale of every image."""
+        levels = [op for op in self.ops if not (op.is_crop or op.is_geometry or op.op in ("flip", "normalize", "blur"))]
+        return bool(levels) and isinstance(levels[-1], Grayscale) and levels[-1].p == 1.0
 
     @cached_property
     def beyond(self) -> Beyond | None:

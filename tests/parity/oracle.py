@@ -33,6 +33,8 @@ class Expected:
     """x, y, width, height in pixels of the image; it may reach outside."""
     beyond: tuple[str, tuple[float, ...]] | None = None
     """The border and the fill that an op asks for."""
+    padded: tuple[Fraction, Fraction, Fraction, Fraction] | None = None
+    """What was there before it was padded, as `crop`."""
     is_edge_sharp: bool = False
     """Whether the image was padded after it was resized: each pixel is the image's, or the fill."""
     kept: tuple[int, int] | None = None
@@ -63,6 +65,7 @@ class Expected:
         if self.is_mapped:
             self._look_up(*map(float, (x, y, width, height)), out_height, out_width)
             return
+        self.blur_variance *= out_width / width * (out_height / height)
         if self.mirrored & 1:
             x = self.out_width - x - width
         if self.mirrored & 2:
@@ -86,6 +89,7 @@ class Expected:
 
     def sharpen(self) -> None:
         """What is there is about to be padded."""
+        self.padded = self.padded or self.crop
         self.is_edge_sharp |= not self.is_mapped and self.crop[2:] != (self.out_width, self.out_height)
 
     @property
@@ -125,7 +129,7 @@ class Expected:
         x, y = x / factor - 0.5, y / factor - 0.5
         pixels = image.astype(np.float64)
         if border != "context":
-            left, top, width, height = (value / factor for value in self.crop)
+            left, top, width, height = (value / factor for value in self.padded or self.crop)
             first_y = min(max(floor(top), 0), pixels.shape[0] - 1)
             first_x = min(max(floor(left), 0), pixels.shape[1] - 1)
             pixels = pixels[

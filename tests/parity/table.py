@@ -51,7 +51,7 @@ def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: A
 
 
 def _seen_beyond(expected: Expected, border: str, fill: tuple[float, ...]) -> None:
-    expected.beyond = "context" if border == "reflect" else border, fill  # the image is mirrored, not the crop
+    expected.beyond = border, fill
 
 
 def _random_crop(expected: Expected, op: ops.RandomCrop, drawn: Any) -> None:
@@ -530,6 +530,11 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.RandomCrop(size=41),
         ops.Perspective(distortion=0.3),
     ),
+    "center_crop, pad": (ops.CenterCrop(size=40), ops.Pad(px=(9, 4), fill=(1.0, 99.0, 250.0))),
+    "center_crop, pad, edge": (ops.CenterCrop(size=40, scale=70), ops.Pad(px=9, border="edge")),
+    "random_crop, letterbox": (ops.RandomCrop(size=(40, 50)), ops.Letterbox(size=(90, 60), border="reflect")),
+    "random_crop, random_crop padded": (ops.RandomCrop(size=50), ops.RandomCrop(size=48, padding=8, border="reflect")),
+    "blur, resize": (ops.Blur(sigma_px=(1.0, 2.0), p=1.0), ops.Resize(size=(30, 40))),
     "flips, crop, flip, pad, crop": (
         ops.Flip(),
         ops.Flip(direction="vertical"),

@@ -73,7 +73,8 @@ class DataConfig(Section):
     """What makes the images for evaluation: a recipe's name, as evaluation, or a TOML file; left out: the centre, of
     recipe's size, normalised alike."""
     eval_scale: int | None = Field(default=None, ge=1)
-    """Short side for evaluation without eval_recipe, in pixels; left out: 8/7 of recipe's size, as 256 for 224."""
+    """Short side for evaluation without eval_recipe, in pixels; left out: 8/7 of recipe's size, as 256 for 224, or what
+    a recipe with a chain of crops resizes to."""
     batch_size: int = Field(default=64, ge=1)
     """Images in a batch of one rank."""
     eval_batch_size: int | None = Field(default=None, ge=1)

@@ -79,8 +79,8 @@ class DenseConvNet(nn.Module):
 
     def check_scale(self, scale: int) -> None:
         """Raise ValueError where images with a short side of `scale` pixels are too small."""
-        example = next(self.network.parameters())
-        images = torch.zeros((1, 3, scale, scale), device=example.device, dtype=example.dtype)
+        example = next(self.network.parameters())  # of the first convolution, (out, in, height, width)
+        images = torch.zeros((1, example.shape[1], scale, scale), device=example.device, dtype=example.dtype)
         self._check_fits(self._features(images), images)
 
     def _check_fits(self, features: Tensor, images: Tensor) -> None:
@@ -112,7 +112,9 @@ class DenseConvNet(nn.Module):
 
     def _map_of(self, height: int, width: int) -> tuple[int, int]:
         example: Any = next(self.network.parameters())
-        features = self._features(torch.zeros((1, 3, height, width), device=example.device, dtype=example.dtype))
+        features = self._features(
+            torch.zeros((1, example.shape[1], height, width), device=example.device, dtype=example.dtype)
+        )
         return features.shape[2], features.shape[3]
 
     @torch.no_grad()

@@ -110,7 +110,7 @@ class ShownNetwork:
         self._views = views
         self._size = output_size(run.recipe)
         model = run.load_network()
-        check_input(model, run.config.model.name, *self._size, run.world.device)
+        check_input(model, run.config.model.name, *self._size, run.world.device, channels=run.recipe.channels)
         if views.dense:
             model = DenseConvNet(model, *self._size).eval()
             for scale in sorted(views.scales):
@@ -119,7 +119,7 @@ class ShownNetwork:
 
     def memory(self, limit_mb: int) -> Memory:
         """What images of the network's size take in it."""
-        images = torch.zeros((1, 3, *self._size), device=self._run.world.device)
+        images = torch.zeros((1, self._run.recipe.channels, *self._size), device=self._run.world.device)
         return as_memory(self._model, images, limit_mb, self._run.config.data.prefetch)
 
     def batch_size(self, group: Group, memory: Memory) -> int:

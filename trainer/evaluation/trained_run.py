@@ -22,7 +22,14 @@ from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import load_config
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.loop.data import evaluation_recipe, hold_out, load_evaluation_recipe, open_sources, output_size
+from augpipe.trainer.loop.data import (
+    evaluation_recipe,
+    hold_out,
+    load_evaluation_recipe,
+    model_options,
+    open_sources,
+    output_size,
+)
 from augpipe.trainer.loop.run_data import RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.loop.run_network import place
@@ -66,7 +73,7 @@ class TrainedRun:
         """
         wanted = self.config.model
         with torch.random.fork_rng(devices=[]):
-            model = build(wanted.name, num_classes=self.num_outputs, **wanted.options)
+            model = build(wanted.name, num_classes=self.num_outputs, **model_options(self.config))
         entry, prefix = ("ema", "module.") if self.averages else ("model", "")
         saved = self.checkpoint.common_tensors(entry)
         state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}

@@ -10,7 +10,7 @@ import numpy as np
 from augpipe import Loader, Recipe, Schedule, recipes, sources
 from augpipe.datasets.open import open_source
 from augpipe.native.workers import num_usable_cores
-from augpipe.ops import Normalize
+from augpipe.ops import CenterCrop, MultiResolutionCrop, Normalize, RandomResizedCrop
 from augpipe.recipes.names import RECIPE_NAMES, load_recipe
 from augpipe.sources import Subset
 from augpipe.sources.protocol import Ints, Source, labels_of, require_classes
@@ -91,7 +91,11 @@ def evaluation_recipe(config: DataConfig) -> Recipe:
         size = max(output_size(training_recipe(config))) if named else None
         return load_evaluation_recipe("data.eval_recipe", config.eval_recipe, size)
     training = training_recipe(config)
-    return recipes.evaluation_of(training, config.eval_scale or recipes.usual_scale(max(output_size(training))))
+    scale = config.eval_scale
+    crops = training.all_views[0].crops
+    if scale is None and len(crops) == 1 and isinstance(crops[0], CenterCrop | MultiResolutionCrop | RandomResizedCrop):
+        scale = recipes.usual_scale(max(output_size(training)))
+    return recipes.evaluation_of(training, scale)
 
 
 def load_evaluation_recipe(field: str, text: str, size: int | None) -> Recipe:
@@ -111,6 +115,13 @@ def load_evaluation_recipe(field: str, text: str, size: int | None) -> Recipe:
             f"{field}={text!r} mixes samples, and evaluation counts one class an image. Leave its mixing out."
         )
     return recipe
+
+
+def model_options(config: RunConfig) -> dict[str, Any]:
+    """The options of the run's network, with the channels of its images where these are not three."""
+    channels = training_recipe(config.data).channels
+    name = "in_chans" if config.model.name.startswith("timm:") else "in_channels"
+    return config.model.options if channels == 3 else {name: channels} | config.model.options
 
 
 def output_size(recipe: Recipe) -> tuple[int, int]:

@@ -77,7 +77,7 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
     for used in (loader, eval_loader):
         if used is not None:
             for recipe in used.schedule.recipes:
-                check_input(model, config.model.name, *output_size(recipe), world.device)
+                check_input(model, config.model.name, *output_size(recipe), world.device, channels=recipe.channels)
     synced = strategy(
         config.sync.strategy,
         model,

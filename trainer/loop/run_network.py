@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from augpipe.trainer.config.tables import EmaConfig, ModelConfig, RunConfig
+from augpipe.trainer.loop.data import model_options
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.models import build
 from augpipe.trainer.parallel import Split, SplitLogits, build_split
@@ -58,7 +59,7 @@ def build_network(config: RunConfig, num_classes: int, world: World, *, tells: b
             "statistics are averaged over ranks for evaluation in any case."
         )
     torch.manual_seed(config.seed)
-    make = partial(build, wanted.name, num_classes=wanted.num_classes or num_classes, **wanted.options)
+    make = partial(build, wanted.name, num_classes=wanted.num_classes or num_classes, **model_options(config))
     found: Split | None = None
     if world.mesh is None:
         model = make()
@@ -110,7 +111,9 @@ def _prepare(model: nn.Module, config: ModelConfig, tells: bool) -> None:
         set_dropout(model, config.dropout)
 
 
-def check_input(model: nn.Module, name: str, height: int, width: int, device: torch.device) -> None:
+def check_input(
+    model: nn.Module, name: str, height: int, width: int, device: torch.device, *, channels: int = 3
+) -> None:
     """Try the network on black images, before anything is begun; where torch is to be deterministic, backward as well.
 
     Raises:
@@ -121,10 +124,10 @@ def check_input(model: nn.Module, name: str, height: int, width: int, device: to
     model.eval()
     try:
         with torch.set_grad_enabled(goes_back):
-            logits = model(torch.zeros((1, 3, height, width), device=device))
+            logits = model(torch.zeros((1, channels, height, width), device=device))
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"model.name={name} does not take pictures of 3 x {height} x {width}: {error}. "
+            f"model.name={name} does not take pictures of {channels} x {height} x {width}: {error}. "
             "Change data.size, or the network's options."
         ) from error
     finally:

@@ -56,7 +56,8 @@ def _run(config: RunConfig, world: World, held: ExitStack) -> Result:
     path = open_folder(config, world, held)
     data = check_data(config, source, held_out, world, resumes=path is not None)
     model = build_network(config, len(source.classes), world, tells=path is None).model
-    check_input(model, config.model.name, *output_size(training_recipe(config.data)), world.device)
+    recipe = training_recipe(config.data)
+    check_input(model, config.model.name, *output_size(recipe), world.device, channels=recipe.channels)
     specs = make_specs(config, source, model)
     evaluator = Worker(replace(specs.worker, error_feedback=False), model, _NoBatches())
     plateau = Plateau(config.schedule)

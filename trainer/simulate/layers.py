@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from augpipe.trainer.config.tables import RunConfig
-from augpipe.trainer.loop.data import output_size, training_recipe
+from augpipe.trainer.loop.data import model_options, output_size, training_recipe
 from augpipe.trainer.models.finetune import trainable
 from augpipe.trainer.models.registry import build
 from augpipe.trainer.parallel.layouts import Hop
@@ -98,10 +98,11 @@ def network_of(config: RunConfig, flop_per_s: float) -> tuple[nn.Module, dict[nn
             "model.num_classes is left out, and no source is read here. Add it, as --set model.num_classes=1000."
         )
     with torch.device("meta"):
-        model = build(config.model.name, num_classes=config.model.num_classes, **config.model.options)
+        model = build(config.model.name, num_classes=config.model.num_classes, **model_options(config))
     trainable(model, config.model.trainable)
     parameters = {one: name for name, one in model.named_parameters() if one.requires_grad}
-    shape = (config.data.batch_size, 3, *output_size(training_recipe(config.data)))
+    recipe = training_recipe(config.data)
+    shape = (config.data.batch_size, recipe.channels, *output_size(recipe))
     return model, parameters, layers_of(model, parameters, shape, flop_per_s)
 
 

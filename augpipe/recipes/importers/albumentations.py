@@ -88,6 +88,7 @@ def _border(one: Mapping[str, Any]) -> tuple[str, tuple[float, float, float], st
     return BORDERS[mode], levels(fill), note
 
 
+KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
 SKIPS = "shrinking averages, where OpenCV's bilinear skips pixels."
 
 
@@ -119,10 +120,14 @@ def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}), note=note)
 
 
-def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    _always(one)
+def _without_padding(one: Mapping[str, Any]) -> None:
     if one.get("pad_if_needed"):
         raise ValueError("pad_if_needed is not mapped; put PadIfNeeded before it")
+
+
+def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    _without_padding(one)
     found.add("RandomCrop", ops.RandomCrop(size=_size(one)))
 
 
@@ -134,6 +139,7 @@ def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
+    _without_padding(one)
     found.add("CenterCrop", floored_centre(_size(one)))
 
 
@@ -188,7 +194,15 @@ def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
     )
 
 
+def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("method", "weighted_average") != "weighted_average" or one.get("num_output_channels", 3) != 3:
+        raise ValueError("only the weighted average in three channels is mapped; Recipe(channels=1) keeps one")
+    found.add("ToGray", ops.Grayscale(p=one["p"]))
+
+
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("noise_scale_factor", 1.0) != 1.0:
+        raise ValueError("noise_scale_factor is not mapped; set it to 1")
     if not one.get("per_channel", True) or any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise that channels share, or whose mean is not 0, is not mapped")
     if "std_range" in one:  # parts of the full level, in newer versions
@@ -212,17 +226,18 @@ def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
     num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
-    _holes(found, one, {"num": (num, num), "height": (height, height), "width": (width, width)})
+    fields = {"num": (num, num), "height": (height, height), "width": (width, width)}
+    _holes(found, one, fields, note="rectangles lie whole within the image, where Cutout's are cut off at its edges.")
 
 
-def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any]) -> None:
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
     fill = one.get("fill", one.get("fill_value", 0))
     if isinstance(fill, str) or one.get("mask_fill_value") is not None:
         raise ValueError(f"fill={fill!r}, or a fill of masks, is not mapped; levels are")
     is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})
-    found.add(_name(one), made)
+    found.add(_name(one), made, note=note)
 
 
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
@@ -230,7 +245,8 @@ def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = limits.pop()
     if limits or low != -high:
         raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
-    levels_of_one = 255.0 if high <= 1.0 else 1.0  # parts of the full level, in newer versions
+    is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in _twice(one["r_shift_limit"]))
+    levels_of_one = 255.0 if is_part else 1.0  # parts of the full level, in newer versions
     found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
 
 
@@ -240,7 +256,7 @@ def _flip(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _d4(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]))
+    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]), note=KEEPS_SHAPE)
 
 
 def _blur(found: Findings, one: Mapping[str, Any]) -> None:
@@ -303,7 +319,7 @@ MADE: dict[str, Maker] = {
     "RandomCrop": _random_crop,
     "HorizontalFlip": same(ops.Flip),
     "VerticalFlip": same(ops.Flip, direction="vertical"),
-    "RandomRotate90": same(ops.QuarterTurn),
+    "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "ColorJitter": _jitter,
@@ -318,13 +334,13 @@ MADE: dict[str, Maker] = {
     "Flip": _flip,
     "D4": _d4,
     "SquareSymmetry": _d4,
-    "Transpose": same(ops.Transpose, note="a frame that is not square keeps its shape."),
+    "Transpose": same(ops.Transpose, note=KEEPS_SHAPE),
     "RandomGamma": same(
         ops.Gamma,
         gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
         note="the power's logarithm is drawn evenly instead of the power.",
     ),
-    "ToGray": same(ops.Grayscale),
+    "ToGray": _to_gray,
     "InvertImg": same(ops.Invert),
     "Equalize": same(ops.Equalize, note="by Pillow's formula, each channel on its own."),
     "Posterize": same(ops.Posterize, bits=lambda one: _twice(one["num_bits"])),

@@ -43,6 +43,13 @@ GEOMETRY = (
 """Ops that act where they stand among crops and paddings."""
 
 
+KEEPS_BLACK = (
+    *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
+    *(ops.ChannelDropout, ops.Posterize),
+)
+"""Ops that leave a black border black."""
+
+
 @dataclass(kw_only=True)
 class Findings:
     """What was found so far."""
@@ -110,6 +117,14 @@ class Findings:
             alike = GEOMETRY if any(one.beyond for one in later) else (*GEOMETRY, *POINTWISE)
             if later and not op.is_crop and not all(isinstance(inner, alike) for inner in op.flat):
                 self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
+        if any(border == "constant" for border, _ in self.borders):
+            fills = set(self.borders)
+            unchanged: tuple[type[Op], ...] = KEEPS_BLACK if fills == {("constant", (0.0, 0.0, 0.0))} else ()
+            moves = [place for place, op in enumerate(self.ops) if any(one.is_geometry for one in op.flat)]
+            for op in self.ops[: moves[-1]] if moves else ():
+                is_tone = not op.is_crop and not any(isinstance(inner, GEOMETRY) for inner in op.flat)
+                if is_tone and not all(isinstance(inner, unchanged) for inner in op.flat):
+                    self.note(f"{op.op}: stands before {self.ops[moves[-1]].op}, whose fill it changes, too.")
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")

@@ -10,7 +10,7 @@ from augpipe.policies.magnitudes import solarize
 from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, levels, same
 
 SILENT = {
-    *("Identity", "PILToTensor", "RGB", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
+    *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
 }
 """Transforms that change the container alone."""
 
@@ -144,9 +144,12 @@ def _jitter(found: Findings, one: Any) -> None:
 
 
 def _grayscale(found: Findings, one: Any) -> None:
-    if one.num_output_channels == 1:
-        found.channels = 1
+    found.channels = 1 if one.num_output_channels == 1 else 3
     found.add("Grayscale", ops.Grayscale(p=1.0))
+
+
+def _rgb(found: Findings, one: Any) -> None:
+    found.channels = 3
 
 
 def _perspective(found: Findings, one: Any) -> None:
@@ -203,6 +206,7 @@ MADE: dict[str, Maker] = {
     "ColorJitter": _jitter,
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
+    "RGB": _rgb,
     "GaussianBlur": same(
         ops.Blur,
         sigma_px=lambda one: tuple(one.sigma),

@@ -82,7 +82,10 @@ def test_a_sequence_of_augmentations() -> None:
         ops.Normalize(mean=0.5, std=0.25),
     )
     assert found.recipe.border == "constant"
-    assert found.notes == ("RandomResizedCrop: shrinking averages, where kornia's bilinear skips pixels.",)
+    assert found.notes == (
+        "RandomResizedCrop: shrinking averages, where kornia's bilinear skips pixels.",
+        "color_jitter: stands before rotate, whose fill it changes, too.",
+    )
 
 
 def test_images_are_in_0_to_1() -> None:

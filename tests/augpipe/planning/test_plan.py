@@ -124,6 +124,16 @@ def test_golden_streams() -> None:
     ]
 
 
+@pytest.mark.parametrize("chosen", [(), (ops.Brightness(),), (ops.Grayscale(p=0.5),), (ops.Grayscale(p=1.0),)])
+def test_a_plan_of_one_channel_can_be_saved_whatever_was_drawn(chosen: tuple[ops.Op, ...], tmp_path: Path) -> None:
+    recipe = Recipe(channels=1, ops=(ops.Resize(size=28), *chosen))
+    for num in (1, 5):
+        made = plan(recipe, range(num), sizes=[(30, 40)] * num)
+        made.save(tmp_path / "plan.npz")
+        loaded = Plan.load(tmp_path / "plan.npz")
+        assert loaded.recipe == recipe and loaded.rows.tobytes() == made.rows.tobytes()
+
+
 def test_plans_in_words() -> None:
     deep_image = plan(recipes.deep_image(), GOLDEN_IDS[:2], sizes=SIZES[:2], seed=2024, epoch=3)
     assert str(deep_image) == (

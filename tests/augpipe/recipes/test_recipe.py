@@ -241,10 +241,14 @@ REFUSED = [
         r"pad stands behind rotate, and one look-up would show there what rotate moved out .* Put pad before rotate\.",
     ),
     (
+        '[[ops]]\nop = "random_crop"\nsize = 32\npadding = 4\n[[ops]]\nop = "pad"\npx = 3',
+        r"pad pads what random_crop has cut out of a padded image, .* Pad once, before the crop\.",
+    ),
+    (
         'channels = 1\n[[ops]]\nop = "normalize"',
         r"channels=1 keeps one number a pixel, and normalize has three, mean=.* Give one for all, as Normalize",
     ),
-    ('[[ops]]\nop = "pad"\npx = [1, 2, 3]', r"px=\[1, 2, 3\] must be whole pixels for all sides, \[left and right, "),
+    ('[[ops]]\nop = "pad"\npx = [1, 2, 3]', r"px=\[1, 2, 3\] must be whole pixels in 0\.\.65535 for all sides, \[left"),
     (
         '[[ops]]\nop = "flip"\n[[views]]',
         "a recipe holds either ops or views, and this one has both. Move the ops into a",
@@ -326,7 +330,9 @@ def test_the_size_of_the_output() -> None:
     assert View(ops=(ops.RandomResizedCrop(size=(30, 40)),)).out_size == (30, 40)
     assert View(ops=(ops.ResizeShortest(size=30),)).out_size is None
     assert View(ops=(ops.Resize(size=(20, 30)), ops.Pad(px=(1, 2)), ops.ResizeShortest(size=48))).out_size == (48, 64)
-    assert View(ops=(ops.Pad(multiple=32), ops.RandomCrop(size=9), ops.Pad(multiple=32))).out_size == (32, 32)
+    assert View(ops=(ops.ResizeLongest(size=64), ops.Pad(size=64))).out_size == (64, 64)
+    assert View(ops=(ops.ResizeLongest(size=64), ops.Pad(size=60))).out_size is None
+    assert View(ops=(ops.RandomCrop(size=9), ops.Pad(multiple=32))).out_size == (32, 32)
     assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
     assert not Recipe(ops=(ops.Flip(),)).normalises
     assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises

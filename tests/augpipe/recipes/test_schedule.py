@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from augpipe import Recipe, Schedule, View, recipes
+from augpipe import Recipe, Schedule, View, ops, recipes
 from augpipe.ops import CenterCrop, ColorCast, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop, Rotate
 
 SMALL, LARGE = recipes.deep_image(128, (146, 293)), recipes.deep_image()
@@ -100,3 +100,12 @@ def test_a_ramp_is_a_straight_line_in_steps() -> None:
     for wrong in ({"begin": 3, "end": 3}, {"begin": -1, "end": 3}, {"begin": 0, "end": 3, "step": 0}):
         with pytest.raises(ValueError, match="sizes and step are at least 1, and begin is from 0 on and below end"):
             recipes.ramp(128, 224, **wrong)
+
+
+def test_chains_of_crops_change_in_proportion_or_say_that_they_cannot() -> None:
+    chain = Recipe(ops=(ops.ResizeShortest(size=64), ops.RandomCrop(size=56, padding=4)))
+    assert recipes.resized(chain, 28).ops == (ops.ResizeShortest(size=32), ops.RandomCrop(size=28, padding=2))
+    with pytest.raises(
+        ValueError, match=r"resized\('unnamed', 40\): .* make 39x39\. Give a size at which all are whole"
+    ):
+        recipes.resized(Recipe(ops=(ops.Resize(size=28), ops.Pad(px=2))), 40)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augpipe import MixedLabels, Recipe, Schedule, View, loader, recipes
+from augpipe import MixedLabels, Recipe, Schedule, View, loader, ops, recipes
 from augpipe.datasets.open import open_source
 from augpipe.ops import CenterCrop, Flip, MixUp, MultiResolutionCrop, Normalize, RandomResizedCrop
 from augpipe.trainer.config import make_config
 from augpipe.trainer.config.tables import DataConfig
+from augpipe.trainer.evaluation import Views, evaluate_runs
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.data import (
     evaluation_loader,
@@ -93,6 +94,28 @@ def test_size_and_normalisation_are_those_of_the_training_recipe(tmp_path: Path)
     path = toml(tmp_path / "mine.toml", Flip(), RandomResizedCrop(size=(56, 112)), UNIT)
     found = evaluation_recipe(DataConfig(source="photos", recipe=path))
     assert found.ops == (CenterCrop(size=(56, 112), scale=128), UNIT)
+
+
+def test_a_chain_of_crops_is_evaluated_at_its_centre(tmp_path: Path) -> None:
+    for chosen, expected in (
+        ((ops.RandomCrop(size=32, padding=4), ops.Flip()), ops.RandomCrop(size=32, padding=4, p=0.0)),
+        ((ops.Resize(size=28), ops.Flip()), ops.Resize(size=28)),
+        ((ops.Letterbox(size=64),), ops.Letterbox(size=64)),
+    ):
+        Recipe(ops=chosen).dump(tmp_path / "recipe.toml")
+        data = DataConfig(source="x", recipe=str(tmp_path / "recipe.toml"))
+        assert evaluation_recipe(data).ops == (expected,)
+        scaled = evaluation_recipe(data.model_copy(update={"eval_scale": 99})).ops[0]
+        assert isinstance(scaled, ops.CenterCrop) and scaled.scale == 99
+
+
+def test_a_network_takes_the_channels_of_the_recipe(tmp_path: Path) -> None:
+    Recipe(channels=1, ops=(ops.Resize(size=16), ops.Normalize(mean=0.5, std=0.5))).dump(tmp_path / "recipe.toml")
+    data = {"recipe": str(tmp_path / "recipe.toml"), "eval_fraction": 0.25}
+    result = run(config(tmp_path / "run", write_photos(tmp_path, 8), max_steps=1, data=data))
+    assert result.step == 1
+    (found,) = evaluate_runs(tmp_path / "run", Views(scales=(16, 24), dense=True)).results
+    assert found.metrics is not None
 
 
 def test_a_recipe_for_evaluation_is_taken_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
