@@ -202,10 +202,12 @@ def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) ->
 
 
 def padded_first(chain: Sequence[ops.Op]) -> tuple[ops.Op, ...]:
-    """Ops of a view, with its crops in front where any of them pads: padding stands before geometry."""
-    if any(op.beyond for op in chain):
-        return tuple(sorted(chain, key=lambda op: not op.is_crop))
-    return tuple(chain)
+    """Ops of a view, with its crops in front where any of them pads, and one padded crop before those that cut."""
+    if not any(op.beyond for op in chain):
+        return tuple(chain)
+    crops = sorted((op for op in chain if op.is_crop), key=lambda op: (op.cuts, op.beyond is None))
+    padded = [op for op in crops if op.cuts and op.beyond]
+    return tuple(op for op in crops if op not in padded[1:]) + tuple(op for op in chain if not op.is_crop)
 
 
 def _groups(members: st.SearchStrategy[ops.Op]) -> st.SearchStrategy[ops.Op]:

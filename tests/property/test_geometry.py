@@ -108,7 +108,7 @@ def test_a_flipped_image_gives_the_flipped_image(
 def test_where_an_image_begins_makes_no_difference(size: tuple[int, int], left: int, top: int, sample_id: int) -> None:
     """A crop's surroundings look the same when more image is added beyond them."""
     photograph = noise(150 + 2 * size[0], 150 + 2 * size[1])  # even, so that no half is rounded
-    chosen = [ops.Rotate(), ops.LensDistortion(), ops.Flip(), ops.CenterCrop(size=40)]
+    chosen = [ops.CenterCrop(size=40), ops.Rotate(), ops.LensDistortion(), ops.Flip()]
     image = augmented(photograph, chosen, sample_id)
     # as much on either side, so that the crop stays where it was
     wider = np.pad(photograph, ((top, top), (left, left), (0, 0)), mode="edge")

@@ -73,7 +73,7 @@ class TrainedRun:
         """
         wanted = self.config.model
         with torch.random.fork_rng(devices=[]):
-            model = build(wanted.name, num_classes=self.num_outputs, **model_options(self.config))
+            model = build(wanted.name, num_classes=self.num_outputs, **model_options(wanted, self.recipe.channels))
         entry, prefix = ("ema", "module.") if self.averages else ("model", "")
         saved = self.checkpoint.common_tensors(entry)
         state = {name.removeprefix(prefix): saved[name] for name in saved if name.startswith(prefix)}

@@ -14,7 +14,7 @@ from augpipe.ops import CenterCrop, MultiResolutionCrop, Normalize, RandomResize
 from augpipe.recipes.names import RECIPE_NAMES, load_recipe
 from augpipe.sources import Subset
 from augpipe.sources.protocol import Ints, Source, labels_of, require_classes
-from augpipe.trainer.config.tables import DataConfig, RunConfig
+from augpipe.trainer.config.tables import DataConfig, ModelConfig, RunConfig
 from augpipe.trainer.loop.sampler import training_sampler
 from augpipe.trainer.loop.world import World
 from augpipe.validation.plural import count
@@ -117,11 +117,10 @@ def load_evaluation_recipe(field: str, text: str, size: int | None) -> Recipe:
     return recipe
 
 
-def model_options(config: RunConfig) -> dict[str, Any]:
-    """The options of the run's network, with the channels of its images where these are not three."""
-    channels = training_recipe(config.data).channels
-    name = "in_chans" if config.model.name.startswith("timm:") else "in_channels"
-    return config.model.options if channels == 3 else {name: channels} | config.model.options
+def model_options(config: ModelConfig, channels: int) -> dict[str, Any]:
+    """The options of a run's network, with the channels of its images where these are not three."""
+    name = "in_chans" if config.name.startswith("timm:") else "in_channels"
+    return config.options if channels == 3 else {name: channels} | config.options
 
 
 def output_size(recipe: Recipe) -> tuple[int, int]:

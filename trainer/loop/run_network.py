@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from augpipe.trainer.config.tables import EmaConfig, ModelConfig, RunConfig
-from augpipe.trainer.loop.data import model_options
+from augpipe.trainer.loop.data import model_options, training_recipe
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.models import build
 from augpipe.trainer.parallel import Split, SplitLogits, build_split
@@ -59,7 +59,8 @@ def build_network(config: RunConfig, num_classes: int, world: World, *, tells: b
             "statistics are averaged over ranks for evaluation in any case."
         )
     torch.manual_seed(config.seed)
-    make = partial(build, wanted.name, num_classes=wanted.num_classes or num_classes, **model_options(config))
+    channels = training_recipe(config.data).channels
+    make = partial(build, wanted.name, num_classes=wanted.num_classes or num_classes, **model_options(wanted, channels))
     found: Split | None = None
     if world.mesh is None:
         model = make()

@@ -97,11 +97,12 @@ def network_of(config: RunConfig, flop_per_s: float) -> tuple[nn.Module, dict[nn
         raise ValueError(
             "model.num_classes is left out, and no source is read here. Add it, as --set model.num_classes=1000."
         )
+    recipe = training_recipe(config.data)
     with torch.device("meta"):
-        model = build(config.model.name, num_classes=config.model.num_classes, **model_options(config))
+        options = model_options(config.model, recipe.channels)
+        model = build(config.model.name, num_classes=config.model.num_classes, **options)
     trainable(model, config.model.trainable)
     parameters = {one: name for name, one in model.named_parameters() if one.requires_grad}
-    recipe = training_recipe(config.data)
     shape = (config.data.batch_size, recipe.channels, *output_size(recipe))
     return model, parameters, layers_of(model, parameters, shape, flop_per_s)
 

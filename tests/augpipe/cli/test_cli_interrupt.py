@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 WAITS_FOR_ITS_SOURCE = """
 import time, pathlib
 import augpipe.datasets.open as room
-def wait(path):
+def wait(path, **options):
     pathlib.Path("started").touch()
     time.sleep(60)
 room.open_source = wait
