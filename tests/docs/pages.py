@@ -384,7 +384,7 @@ crop = {"__class_fullname__": "RandomResizedCrop", "size": [224, 224], "scale": 
 given["transform"] = {"transform": {"__class_fullname__": "Compose", "transforms": [crop], "p": 1.0}}
 given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
 """,
-            "recipe = Recipe.from_kornia": "given['module'] = type('RandomEqualize', (), {'p': 0.5})()\n",
+            "recipe = Recipe.from_kornia": "given['module'] = type('Resize', (), {'p': 1.0, 'flags': {'size': (224, 224)}})()\n",
         },
         instead=AN_EDITED_CONFIG | {"--seconds 5": "--seconds 0.3"},
         needs={"pip install": "the network"},

@@ -75,7 +75,7 @@ def _border(mode: Any) -> str:
 
 def _resize(found: Findings, one: Any) -> None:
     _always(one)
-    size, side = one.flags["size"], one.flags["side"]
+    size, side = one.flags["size"], one.flags.get("side")
     if not isinstance(size, int):
         found.add("Resize", ops.Resize(size=tuple(size)), note=SHRINKS)
     elif side in ("short", "long"):
