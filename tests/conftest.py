@@ -32,9 +32,11 @@ _AUDIT = Path(__file__).parent / "unpickling"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_AUDIT), *filter(None, [os.environ.get("PYTHONPATH")])])
 runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
-settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
+settings.register_profile("augpipe", deadline=None, max_examples=50)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
-settings.load_profile("ci" if os.environ.get("CI") else "augpipe")
+PROFILE = "ci" if os.environ.get("CI") else "augpipe"
+settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=500)
+settings.load_profile(PROFILE)
 
 
 ROOT = Path(__file__).parent
@@ -48,6 +50,8 @@ SLOW = (
     "augpipe/cli/test_cli.py",
     "augpipe/cli/test_cli_interrupt.py",
     "augpipe/cli/test_demo.py",
+    "augpipe/cuda/test_in_flight.py",
+    "augpipe/cuda/test_stream_order.py",
     "augpipe/dali/",
     "augpipe/loader/test_buffers.py",
     "augpipe/loader/test_cold_start.py",
@@ -61,6 +65,8 @@ SLOW = (
     "trainer/models/",
     "trainer/servers/test_ray.py",
     "trainer/servers/test_ray_driver.py",
+    "trainer/servers/test_servers_replay.py",
+    "trainer/simulate/test_server_run.py",
 )
 """Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
 first in `make test`, whose last minutes would else be one worker's."""
@@ -74,7 +80,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if is_deep(config):
+        settings.load_profile("deep")
     config.pluginmanager.register(MessagesPlugin(config))
+
+
+def is_deep(config: pytest.Config) -> bool:
+    """Whether the deep tests are asked for, and nothing else."""
+    return bool(config.option.markexpr == "deep")
 
 
 def belongs_to_run(path: Path) -> bool:
@@ -86,6 +99,20 @@ def belongs_to_run(path: Path) -> bool:
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out what is another session's; None leaves the rest to pytest's own rules."""
     return None if belongs_to_run(collection_path) else True
+
+
+def mark_thinned(items: list[pytest.Item]) -> None:
+    """Leave to every run the cases in which the parameters' places add up to a multiple of what `thinned` says."""
+    places: dict[tuple[Path, str, int], dict[str, int]] = {}
+    for item in items:
+        if (mark := item.get_closest_marker("thinned")) is None:
+            continue
+        total = 0
+        for level, name in enumerate(item.callspec._idlist):  # type: ignore[attr-defined]
+            seen = places.setdefault((item.path, item.originalname, level), {})  # type: ignore[attr-defined]
+            total += seen.setdefault(name, len(seen))
+        if total % mark.args[0]:
+            item.add_marker(pytest.mark.deep)
 
 
 @pytest.hookimpl(tryfirst=True)  # -m chooses by the marks that are set here
@@ -103,6 +130,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (slow if is_slow else quick).append(item)
     for item in slow:
         item.add_marker(pytest.mark.slow)
+    for item in slow if is_deep(config) else ():
+        if item.path.is_relative_to(ROOT / "property"):
+            item.add_marker(pytest.mark.deep)  # with ten times as many examples
+    if IS_SIMULATED:
+        mark_thinned(items)
     items[:] = slow + quick
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:

@@ -281,6 +281,7 @@ PAGES = {
     "docs/performance.md": Page(),
     "docs/prepare.md": Page(
         files=(photos(24), flowers),
+        instead={name: f"--workers 1 {name}" for name in ("--card flowers102 flowers/", "--keep photos/")},
         then={
             "augpipe prepare photos/": (
                 "there('OUT/manifest.json', 'OUT/rejects.csv', 'OUT/report.html')",
@@ -384,10 +385,12 @@ crop = {"__class_fullname__": "RandomResizedCrop", "size": [224, 224], "scale": 
 given["transform"] = {"transform": {"__class_fullname__": "Compose", "transforms": [crop], "p": 1.0}}
 given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
 """,
-            "recipe = Recipe.from_kornia": "given['module'] = type('Resize', (), {'p': 1.0, 'flags': {'size': (224, 224)}})()\n",
+            "recipe = Recipe.from_kornia": (
+                "given['module'] = type('Resize', (), {'p': 1.0, 'flags': {'size': (224, 224)}})()\n"
+            ),
         },
         instead=AN_EDITED_CONFIG | {"--seconds 5": "--seconds 0.3"},
-        needs={"pip install": "the network"},
+        needs={"pip install": "the network", "augpipe doctor": "ten seconds; test_doctor.py runs it"},
         then={
             "augpipe stats": ("there('sheet.png')", "'loader, from disk' in output"),
             "from augpipe import Loader, recipes": (
