@@ -42,7 +42,7 @@ test: .venv/.installed ## Run the tests, then those in numba's CUDA simulator; P
 	@$(call RUN_BOTH,not deep,$(PYTEST_ARGS))
 
 .PHONY: test-deep
-test-deep: .venv/.installed ## Run the tests that take minutes and that `make test` leaves out
+test-deep: .venv/.installed .venv-docs/.installed ## Run the tests that take minutes and that `make test` leaves out
 	@$(call RUN_BOTH,deep,deep)
 
 .PHONY: test-fast
@@ -131,7 +131,7 @@ endef
 export MISSING
 
 # .venv/.demo is the part of .venv/.installed that the demo uses: `make test` adds the rest to the same environment.
-first = torch==2.13.0
+torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 .venv/.demo: extras = torch,plots
 .venv/.demo: size = , 1.3 GB
 .venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
@@ -139,7 +139,7 @@ first = torch==2.13.0
 .venv-bench/.installed: extras = bench,torch,dali,cudatools
 .venv-docs/.installed: extras = docs
 .venv-docs/.installed: size = , 0.5 GB
-.venv-docs/.installed: first = setuptools
+.venv-docs/.installed: torch =
 .venv/.demo .venv/.installed .venv-bench/.installed .venv-docs/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "augpipe needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
@@ -148,7 +148,7 @@ first = torch==2.13.0
 	@$(PYTHON) -m venv "$(@D)"
 	@# torch comes first and alone: its pin decides which build is taken; the docs do without it
 	@{ $(@D)/bin/python $(INSTALL) --upgrade pip setuptools && \
-		$(@D)/bin/python $(INSTALL) $(first) && \
+		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
 		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
 	@touch "$@"

@@ -64,7 +64,7 @@ def pages() -> dict[str, str | bytes]:
                 made[f"gallery/images/{name}.webp"] = webp(image)
                 figures.append(figure(name, label, op))
             sections.append(section(op, figures))
-            shown = f"{op.op}-{min(2, len(figures) - 1)}" if len(figures) > 1 else "before"
+            shown = f"{op.op}-{len(figures) - 1}" if len(figures) > 1 else "before"
             name = type(op).__name__
             cards.append(f"[![](images/{shown}.webp){{ loading=lazy }} {name}]({family}.md#{name.lower()})")
         made[f"gallery/{family}.md"] = "\n".join(sections)

@@ -61,7 +61,7 @@ def module_page(module: str) -> str:
     names = [f"{module}.{name}" for name in public_names(module)]
     links = [f"- [{name}]({pages[name]})" for name in names if name in pages]
     entries = [f"::: {name}" for name in names if name not in pages]
-    text = f"::: {module}\n    options:\n      members: false\n      heading_level: 1\n      show_root_full_path: true"
+    text = f"# {module}\n\n::: {module}\n    options: {{members: false, show_root_heading: false}}"
     return "\n\n".join([text, "\n".join(links), *entries])
 
 
@@ -107,7 +107,9 @@ def command_sections(command: Any, name: str) -> Iterator[str]:
     for param in command.get_params(context):
         if not getattr(param, "hidden", False) and param.name != "help":
             is_option = param.param_type_name == "option"
-            spelled = ", ".join([*param.opts, *param.secondary_opts]) if is_option else (param.metavar or param.name.upper())
+            spelled = (
+                ", ".join([*param.opts, *param.secondary_opts]) if is_option else (param.metavar or param.name.upper())
+            )
             rows.append((f"`{spelled}`", plain(getattr(param, "help", "") or ""), default_text(param, context)))
     yield f"## {name}\n\n```text\n{usage}\n```\n\n{plain(command.help or '')}\n"
     if rows:

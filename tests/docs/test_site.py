@@ -1,0 +1,77 @@
+"""The site has a place for every public name, and builds without a warning or anything from elsewhere."""
+
+import json
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+import augpipe
+from augpipe import ops
+from augpipe.cli.app import app
+from augpipe.trainer.config import RunConfig
+from docs.site import gallery, reference
+from tests.docs.blocks import ROOT
+
+PYTHON = ROOT / ".venv-docs/bin/python"
+
+
+@cache
+def gallery_pages() -> dict[str, str | bytes]:
+    return gallery.pages()
+
+
+def texts(pages: dict[str, str | bytes]) -> str:
+    return "\n".join(page for page in pages.values() if isinstance(page, str))
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = texts(reference.pages())
+    for name in augpipe.__all__:
+        assert f"::: augpipe.{name}\n" in text or f"- [augpipe.{name}](" in text, name
+
+
+def test_every_op_is_in_the_gallery_with_what_it_does() -> None:
+    text = texts(gallery_pages())
+    for name in set(ops.__all__) - {"Op"}:
+        (section,) = re.findall(rf"^## {name}$(.*?)(?=^## |\Z)", text, re.M | re.S)
+        assert f"ops.{name}(" in section and 'op = "' in section
+        assert ("images/before.webp" in section) == (name not in ("Identity", "Normalize")), "a picture that differs"
+
+
+def test_every_picture_is_there() -> None:
+    pages = gallery_pages()
+    for picture in set(re.findall(r"\((images/\S+\.webp)\)", texts(pages))):
+        assert bytes(pages[f"gallery/{picture}"])[8:12] == b"WEBP", picture
+
+
+def test_every_command_and_every_table_of_the_config_is_in_the_reference() -> None:
+    pages = reference.pages()
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"\n## augpipe {name}\n" in str(pages["reference/cli.md"])
+    for name, field in RunConfig.model_fields.items():
+        assert f"`{name}`" in str(pages["reference/config.md"])
+        if field.annotation is not None and field.annotation.__name__.endswith("Config"):
+            assert f"\n## [{name}]\n" in str(pages["reference/config.md"])
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not PYTHON.exists(), reason="make docs has not set up .venv-docs")
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    pages = {str(path.relative_to(tmp_path)): path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}
+    for name, page in pages.items():
+        assert re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?(?:https?:)?//[^\">]*", page) == [], name
+    assert all('id="' + name.lower() + '"' in "".join(pages.values()) for name in ops.__all__ if name != "Op")
+    assert all(f'id="augpipe.{name}"' in pages["reference/augpipe.html"] for name in ("Loader", "Recipe", "Plan"))
+    found = {entry["location"] for entry in json.loads((tmp_path / "search/search_index.json").read_text())["docs"]}
+    assert {"start.html", "gallery/levels.html#gamma", "reference/cli.html#augpipe-preview"} <= found
