@@ -69,7 +69,7 @@ docs: .venv-docs/.installed ## Build the documentation's site into build/site (a
 QUICK = $(addprefix pipeline.,loader kernel planning sampling jpeg_regions prepare memory startup) \
 	trainer.codec_speed trainer.evaluate gpu.resources
 BENCHES = $(subst /,.,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*/*.py)))
-SLOW = $(filter-out $(QUICK) gpu.check pipeline.compare papers.evidence,$(BENCHES))
+SLOW = $(filter-out $(QUICK) gpu.check pipeline.compare trainer.checkpoints papers.evidence,$(BENCHES))
 
 .PHONY: bench
 bench: .venv-bench/.installed ## Run the quick benchmarks beside the peers they compare with (an environment of their own)

@@ -27,6 +27,7 @@ from augpipe.datasets.formats.pairs import (
 from augpipe.datasets.formats.parquet.parquet_source import ParquetSource
 from augpipe.datasets.formats.remote_folder import RemoteFolderSource
 from augpipe.datasets.formats.tar.tar_source import TarSource
+from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.patterns import is_remote_pattern
@@ -83,6 +84,7 @@ def open_source(
     holdout: float | None = None,
     split_seed: int = 0,
     columns: Sequence[str] | None = None,
+    label: LabelArgument = None,
 ) -> Source:
     """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
@@ -100,6 +102,8 @@ def open_source(
         split_seed: another one, 0..2^64 - 1, draws other samples.
         columns: further columns, by their names, for a kind of source that has them: what goes along as
             `Batch.columns`. Of a list those that its header names, and of a folder "path".
+        label: which column, field or feature is the label, or which several, for a kind of source that takes it, as
+            `label` of its own; False to read none.
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
@@ -107,13 +111,14 @@ def open_source(
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if holdout is not None:
-        return _part(open_source(path_or_source, classes=classes, columns=columns), split, holdout, split_seed)
+        whole = open_source(path_or_source, classes=classes, columns=columns, label=label)
+        return _part(whole, split, holdout, split_seed)
     if split_seed:
         raise ValueError(
             f'split_seed={split_seed} draws a split, and none is drawn. Give split="train", holdout=0.1, too.'
         )
     further = list(column_names(columns or ())) or None
-    options = {"classes": classes, "split": split, "columns": further}
+    options = {"classes": classes, "split": split, "columns": further, "label": label}
     if isinstance(classes, str):
         raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
     source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)

@@ -42,6 +42,14 @@ BAR = 24
 def stats(
     source: SourceArgument,
     json: JsonOption = False,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="The column, field or feature that is the label, where its name does not tell; several columns of "
+            "numbers with a comma between: x,y.",
+        ),
+    ] = None,
     plots: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write sizes.png, classes.png and duplicates.png there; needs matplotlib."),
@@ -72,7 +80,7 @@ def stats(
     on_error = with_skip_bad(on_error, skip_bad)
     if plots is not None:
         _check_plots(plots)
-    opened = open_source(source)
+    opened = open_source(source, label=None if label is None else _label_names(label))
     url = as_url(source)
     with _progress_bar() as progress:
         found = collect_statistics(
@@ -271,6 +279,16 @@ def _progress_bar() -> "Iterator[Progress]":
     with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+def _label_names(text: str) -> str | list[str]:
+    """The name that --label gives, or the several."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(
+            f"--label {text} has an empty name. Write the columns' names with a comma between: --label x,y."
+        )
+    return names if names[1:] else names[0]
 
 
 def _check_plots(folder: Path) -> None:

@@ -21,7 +21,7 @@ from augpipe.gpu_ops.compiled.folder import (
     cache_place,
     host_level,
     kernels_name,
-    why_not_writable,
+    why_not_kept,
 )
 from augpipe.native.control_groups import cpu_quota, memory_limit
 from augpipe.native.workers import num_usable_cores
@@ -104,7 +104,7 @@ def kernel_cache(place: Callable[[], Path] = lambda: cache_place(kernels_name())
     """Which kernels are compiled: those of the wheel, those of this machine, and which are missing."""
     try:
         folder = place()
-        problem = why_not_writable(folder)
+        problem = why_not_kept(folder)
     except RuntimeError as error:  # the user has no home
         folder, problem = Path("~/.cache"), str(error)
     places = Counter(found[1] if (found := find_kernel(one)) else "missing" for one in overloads())

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from augpipe.gpu_ops.image.program_rows import CONTRAST, MATRIX
+from augpipe.gpu_ops.image.program_rows import CONTRAST, HSV, MATRIX
+from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.common_ops import FactorOp, Factors, SwitchOp
 from augpipe.ops.draws import Draw, Limits, Number, Within
 from augpipe.ops.frame import Frame
@@ -25,6 +26,7 @@ __all__ = [
     "Contrast",
     "Grayscale",
     "Hue",
+    "HueSaturationValue",
     "Lighting",
     "Saturation",
 ]
@@ -36,6 +38,8 @@ LUMA = np.array([0.299, 0.587, 0.114])
 MID_GREY = 127.5
 TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 PERMUTATIONS = np.array(list(permutations(range(3))))
+About = Literal["mid_grey", "mean"]
+Space = Literal["yiq", "hsv"]
 HALF_A_TURN = Within(-0.5, 0.5, ", half a turn either way. Choose a range within it.")
 
 PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
@@ -101,7 +105,7 @@ class Contrast(FactorOp):
     """Move the levels away from mid-grey, or from the image's mean brightness."""
 
     op: Literal["contrast"] = "contrast"
-    about: Literal["mid_grey", "mean"] = "mid_grey"
+    about: About = "mid_grey"
     """mid_grey is level 127.5, and costs nothing; mean is the rendered image's, as in torchvision and Pillow, and
     takes a second pass over it."""
 
@@ -147,9 +151,9 @@ class Saturation(FactorOp):
 
 
 class Hue(Op):
-    """Turn the colours about the gray axis, in YIQ.
+    """Turn the colours about the gray axis, in YIQ or in HSV.
 
-    Brightness stays as it is, where a hue of HSV keeps the largest channel: the two are alike for small turns.
+    In YIQ brightness stays as it is, in HSV the largest channel: the two are alike for small turns.
     """
 
     op: Literal["hue"] = "hue"
@@ -157,18 +161,45 @@ class Hue(Op):
     """Smallest and largest part of a whole turn, within -0.5..0.5 as in torchvision."""
     step: float | None = None
     """From one turn to the next; None for any."""
+    space: Space = "yiq"
+    """What colours turn in: yiq, or hsv as in torchvision."""
     p: Probability = 1.0
     """How often the op is applied."""
 
     draws = (Number("turn", of="turns", step="step"),)
-    formula = "chroma turned in YIQ, brightness kept"
+    formula = "chroma turned in YIQ, brightness kept; or the hue of HSV"
     inspect_text = "{turns[0]:g} to {turns[1]:g} of a turn of the hue"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.combine_channels(turned(drawn["turn"]), self.changes(drawn))
+        if self.space == "hsv":
+            nothing = np.zeros(frame.num)
+            frame.shift_hsv(drawn["turn"], nothing, nothing, self.changes(drawn))
+        else:
+            frame.combine_channels(turned(drawn["turn"]), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"hue {360 * drawn['turn']:+.0f}°" if drawn["turn"] else ""
+
+
+class HueSaturationValue(Op):
+    """Shift hue, saturation and value of HSV, as albumentations does."""
+
+    op: Literal["hue_saturation_value"] = "hue_saturation_value"
+    hue: Annotated[Range, HALF_A_TURN] = (-0.1, 0.1)
+    """Smallest and largest part of a turn that is added to the hue; 20 of OpenCV's 180 are 0.11."""
+    saturation: Annotated[Range, Within(-255.0, 255.0)] = (-30.0, 30.0)
+    """Smallest and largest number that is added to the saturation, which is in 0..255 here."""
+    value: Annotated[Range, Within(-255.0, 255.0)] = (-20.0, 20.0)
+    """Smallest and largest number of levels that are added to the value, the largest of a pixel's channels."""
+    p: Probability = 0.5
+    """How often the op is applied."""
+
+    draws = (Number("hue"), Number("saturation"), Number("value"))
+    formula = "HSV's hue, saturation and value, each with what is drawn added and kept in its range"
+    caption_text = "HSV {hue:+.2f}, {saturation:+.0f}, {value:+.0f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.shift_hsv(drawn["hue"], drawn["saturation"] / 255.0, drawn["value"], self.changes(drawn))
 
 
 class Grayscale(SwitchOp):
@@ -282,7 +313,7 @@ Strength = Annotated[
 class ColorJitter(Op):
     """Change brightness, contrast, saturation and hue in a drawn order, with torchvision's arguments.
 
-    Contrast moves away from mid-grey, and hue turns in YIQ; torchvision's move away from the mean and turn in HSV.
+    With `about="mean"` and `space="hsv"` it does what torchvision's does; the defaults take one pass less.
     """
 
     op: Literal["color_jitter"] = "color_jitter"
@@ -300,6 +331,10 @@ class ColorJitter(Op):
         HALF_A_TURN,
     ] = 0.0
     """The part of a turn is drawn from minus this to this, or from a range within -0.5..0.5."""
+    about: About = "mid_grey"
+    """What contrast moves away from; see `Contrast`."""
+    space: Space = "yiq"
+    """What hue turns in; see `Hue`."""
     p: Probability = 1.0
     """How often the op is applied."""
 
@@ -327,8 +362,17 @@ class ColorJitter(Op):
         matrices = np.stack([make(values[:, i]) for i, make in enumerate(made)], axis=1)
         changed = values != (1.0, 1.0, 1.0, 0.0)
         rows, orders = np.arange(len(values)), JITTER_ORDERS[drawn["order"]]
+        apart = {}
+        if self.about == "mean":
+            apart[1] = ColourStep.of(CONTRAST, values[:, 1:2], changed[:, 1])
+        if self.space == "hsv":
+            apart[3] = ColourStep.of(HSV, 6.0 * values[:, 3:], changed[:, 3])
         for place in range(len(made)):
-            frame.combine_channels(matrices[rows, orders[:, place]], changed[rows, orders[:, place]])
+            which = orders[:, place]
+            step = ColourStep.of(MATRIX, matrices[rows, which].reshape(-1, 12), changed[rows, which])
+            for nth, other in apart.items():
+                step.put(own := np.flatnonzero(which == nth), other.of_rows(own))
+            frame.steps.append(step)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         factors = ("brightness", "contrast", "saturation")

@@ -45,6 +45,11 @@ class ColourStep:
         """A step that does nothing to any of `num` images."""
         return cls(kinds=np.full(num, NONE, np.int32), numbers=np.zeros((num, 12)))
 
+    def of_rows(self, rows: npt.NDArray[np.int64]) -> "ColourStep":
+        """What it does to some of its images."""
+        kept: dict[str, Any] = {name: None if one is None else one[rows] for name, one in vars(self).items()}
+        return ColourStep(**kept)
+
     def put(self, rows: npt.NDArray[np.int64], step: "ColourStep") -> None:
         """Make this step another one's for some of its images, `rows`, which are all of the other one's."""
         for name, theirs in vars(step).items():

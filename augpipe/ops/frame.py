@@ -4,12 +4,18 @@ An op changes the frame by calling one of its methods; nothing here draws anythi
 order in which they are called, each on the frame as it is by then, counted from its centre; tone comes last.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
-from augpipe.gpu_ops.image.program_rows import FILL, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.ops.colour_program import ColourStep
+
+if TYPE_CHECKING:
+    from augpipe.ops.op import Op
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -21,15 +27,12 @@ Lengths = Float | Sides
 class Frame:
     """What is known of n images' output so far; arrays are (n,) or (n, k)."""
 
-    def __init__(self, heights: Int, widths: Int) -> None:
+    def __init__(self, heights: Int, widths: Int, crops: "Sequence[Op]" = ()) -> None:
         self.num = num = len(heights)
         self.heights = heights
         self.widths = widths
         self.out_heights = heights
         self.out_widths = widths
-        self.final_heights = heights
-        """Of the output, when all crops have acted; known before, for what is drawn within it."""
-        self.final_widths = widths
         self.kept_heights = heights
         """The size in pixels, before any map, of the rectangle of the image."""
         self.kept_widths = widths
@@ -37,7 +40,10 @@ class Frame:
         """Whether a map or a lens acted: from then on a crop is a map, too."""
         self.lens_sizes: tuple[Int, Int] | None = None
         """Heights and widths of the frames that the lens acted on, where they were cropped since."""
-        self.crop_x = np.zeros(num)
+        self.crops = crops
+        """The crops that act on it, for the size that it will have."""
+        self.is_cropped = False
+        self.crop_x: Float = np.zeros(num)
         self.crop_y = np.zeros(num)
         self.crop_width = widths.astype(np.float64)
         self.crop_height = heights.astype(np.float64)
@@ -63,13 +69,18 @@ class Frame:
 
         It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
         """
-        self.is_edge_sharp = self.is_edge_sharp & (width == out_widths) & (height == out_heights)
+        if self.is_cropped or self.is_mapped:
+            self.is_edge_sharp = self.is_edge_sharp & (width == out_widths) & (height == out_heights)
         if self.is_mapped:
             self._crop_mapped(x, y, width, height, out_heights, out_widths)
             return
-        scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
-        self.crop_x, self.crop_y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
-        self.crop_width, self.crop_height = width * scale_x, height * scale_y
+        if self.is_cropped:
+            scale_x, scale_y = self.crop_width / self.out_widths, self.crop_height / self.out_heights
+            x, y = self.crop_x + x * scale_x, self.crop_y + y * scale_y
+            width, height = width * scale_x, height * scale_y
+        self.is_cropped = True
+        self.crop_x, self.crop_y = x, y
+        self.crop_width, self.crop_height = (np.broadcast_to(one, (self.num,)) for one in (width, height))
         self.kept_heights = self.out_heights = np.full(self.num, out_heights, np.int64)
         self.kept_widths = self.out_widths = np.full(self.num, out_widths, np.int64)
 
@@ -108,6 +119,14 @@ class Frame:
         assert not self.is_projective, "a recipe is checked to hold one perspective a view"
         self.is_projective = True
         self.transform(matrix)
+
+    @property
+    def final_sides(self) -> tuple[Int, Int]:
+        """Heights and widths of the output, when all crops have acted; known before, for what is drawn within it."""
+        heights, widths = self.heights, self.widths
+        for op in self.crops:
+            heights, widths = op.sides(heights, widths)
+        return np.full(self.num, heights, np.int64), np.full(self.num, widths, np.int64)
 
     @property
     def maps(self) -> tuple[Float, Float | None]:
@@ -151,6 +170,10 @@ class Frame:
     def combine_channels(self, matrices: Float, applied: Bool) -> None:
         """Make each channel a sum over R, G, B and 1, by (n, 3, 4) `matrices`, kept within 0..255."""
         self.steps.append(ColourStep.of(MATRIX, matrices.reshape(-1, 12), applied))
+
+    def shift_hsv(self, turns: Float, saturations: Float, values: Float, applied: Bool) -> None:
+        """Add (n,) parts of a turn to the hue of HSV, parts of 1 to its saturation, and levels to its value."""
+        self.steps.append(ColourStep.of(HSV, np.stack([6.0 * turns, saturations, values], axis=1), applied))
 
     def look_up_levels(self, tables: npt.NDArray[np.uint8], applied: Bool) -> None:
         """Replace the nearest level of each channel by that of (m, 256) `tables`, for the m images it is applied to."""

@@ -8,14 +8,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
-from augpipe.ops.common_ops import FactorOp
+from augpipe.ops.common_ops import FactorOp, SwitchOp
 from augpipe.ops.draws import Applied, Draw, FactorsWithin, Limits, Number, Scale, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
 
-__all__ = ["Flip", "QuarterTurn", "Rotate", "Shear", "Stretch", "Translate", "Zoom"]
+__all__ = ["Flip", "QuarterTurn", "Rotate", "Shear", "Stretch", "Translate", "Transpose", "Zoom"]
 
 MAX_SHEAR_DEG = 75.0
 """The most that a shear slants an axis; its tangent is 3.7."""
@@ -159,6 +159,19 @@ class QuarterTurn(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
+
+
+class Transpose(SwitchOp):
+    """Swap rows and columns about the centre, pixel by pixel; the frame keeps its shape."""
+
+    op: Literal["transpose"] = "transpose"
+
+    formula = "shows at (x, y) what stood at (y, x); of a frame that is not square, its middle"
+    caption_text = "transposed"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
+        frame.transform(np.where(drawn["applied"][:, None, None], swapped, np.eye(2)))
 
 
 Magnification = Annotated[Range, FactorsWithin(0.05, 20.0)]

@@ -18,7 +18,7 @@ ANSWERS = {
     **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
-    **dict.fromkeys(("rotate90", "rot90", "transpose", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
+    **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
     **dict.fromkeys(
         ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
     ),
@@ -29,7 +29,7 @@ ANSWERS = {
     ),
     # colours and levels
     "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
-    "huesaturationvalue": "ops.Hue(), ops.Saturation() and ops.Brightness()",
+    "hsv": "ops.HueSaturationValue()",
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),
     **dict.fromkeys(("fancypca", "pcajitter"), "ops.Lighting()"),
@@ -43,7 +43,8 @@ ANSWERS = {
     **dict.fromkeys(
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
-    **dict.fromkeys(("erasing", "coarsedropout", "cutout", "griddropout", "mask"), "ops.Erase()"),
+    **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
+    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout(num=(1, 1), height=(16, 16), width=(16, 16))"),
     **dict.fromkeys(("sharpen", "unsharpmask", "emboss"), "ops.Sharpness(factor=(1.0, 2.0))"),
     **dict.fromkeys(
         ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),

@@ -8,12 +8,12 @@ from pydantic import Field, model_validator
 
 from augpipe.ops.draws import Draw, Number, Seed, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.random_words import RandomWords
+from augpipe.ops.op import MAX_SIDE_PX, Drawn, Fill, Op, Probability, Range, where_applied
+from augpipe.ops.random_words import RandomWords, check_steps
 from augpipe.ops.tone import Normalize
 from augpipe.validation.models import told
 
-__all__ = ["Erase", "Noise"]
+__all__ = ["CoarseDropout", "Erase", "Noise"]
 
 NUM_TRIES = 10
 """Rectangles that are drawn until one fits, as in torchvision's RandomErasing; after them nothing is erased."""
@@ -62,7 +62,7 @@ class Erase(Op):
         return f"a rectangle of {low:.0%} to {high:.0%} of the area, and its place"
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        heights, widths = frame.final_heights, frame.final_widths
+        heights, widths = frame.final_sides
         chosen = np.zeros((len(words), 2), np.int64)
         for attempt in range(NUM_TRIES):
             area = words.uniform(5 + 2 * attempt, *self.scale) * heights * widths
@@ -86,6 +86,75 @@ class Erase(Op):
     def caption(self, drawn: Mapping[str, Any]) -> str:
         left, top, right, bottom = drawn["edges"]
         return f"erased {right - left}x{bottom - top}" if right > left else ""
+
+
+class CoarseDropout(Op):
+    """Fill several rectangles over the image, each of its own size and place (Cutout is one square)."""
+
+    op: Literal["coarse_dropout"] = "coarse_dropout"
+    num: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=64)], Annotated[int, Field(ge=1, le=64)]],
+        told("must be two numbers of rectangles in 1..64: {name}=[fewest, most]"),
+    ] = (1, 8)
+    """Fewest and most rectangles; each number between is as likely."""
+    height: Annotated[Range, Within(0.0, MAX_SIDE_PX)] = (8.0, 32.0)
+    """Smallest and largest height, in `unit`."""
+    width: Annotated[Range, Within(0.0, MAX_SIDE_PX)] = (8.0, 32.0)
+    """Smallest and largest width, in `unit`."""
+    unit: Literal["px", "fraction"] = "px"
+    """px counts in whole pixels of the output, fraction in its heights (or widths)."""
+    fill: Fill = (0.0, 0.0, 0.0)
+    """R, G, B of the rectangles, in 0..255, or one number for all."""
+    p: Probability = 0.5
+    """How often rectangles are filled."""
+
+    draws = (Draw("edges", np.int32, neutral=0),)
+    num_words = 2
+    formula = "`fill` in each rectangle"
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.num[0] > self.num[1]:
+            raise ValueError(f"num={self.num} must hold the smaller number first.")
+        for name, limits in (("height", self.height), ("width", self.width)):
+            check_steps(name, *limits, None)
+            if not Within(0.0, 1.0 if self.unit == "fraction" else MAX_SIDE_PX).holds(limits):
+                raise ValueError(f"{name}={limits} with unit={self.unit!r} is given in 0..1. Or give unit='px'.")
+        return self
+
+    @property
+    def record(self) -> np.dtype[np.void]:
+        return np.dtype([("edges", np.int32, (self.num[1], 4))])
+
+    @property
+    def draws_text(self) -> str:
+        return f"{self.num[0]} to {self.num[1]} rectangles, their sizes and places"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        fewest, most = self.num
+        num = np.where(words.happens(0, self.p), fewest + words.integer(1, most - fewest + 1), 0)
+        nested = words.nested("rectangles", 4 * most, slice(None))
+        edges = np.zeros((len(words), most, 4), np.int32)
+        heights, widths = frame.final_sides
+        for nth in range(most):
+            for axis, limits, sides in ((0, self.width, widths), (1, self.height, heights)):
+                unit = sides if self.unit == "fraction" else 1.0
+                drawn = nested.uniform(4 * nth + axis, limits[0], limits[1] + (1.0 if self.unit == "px" else 0.0))
+                length = np.minimum((drawn * unit).astype(np.int64), sides)
+                first = nested.integer(4 * nth + 2 + axis, sides - length + 1)
+                edges[:, nth, axis], edges[:, nth, 2 + axis] = first, first + length
+        return {"edges": np.where((np.arange(most) < num[:, None])[:, :, None], edges, 0)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        levels, nothing = np.broadcast_to(np.array(self.fill), (frame.num, 3)), np.zeros((frame.num, 3))
+        for nth in range(self.num[1]):
+            edges = drawn["edges"][:, nth].astype(np.float64)
+            applied = (edges[:, 2] > edges[:, 0]) & (edges[:, 3] > edges[:, 1])
+            frame.fill(edges, levels, nothing, np.zeros((frame.num, 2), np.uint32), applied)
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        num = int((drawn["edges"][:, 2] > drawn["edges"][:, 0]).sum())
+        return f"{num} rectangles" if num > 1 else "a rectangle" if num else ""
 
 
 class Noise(Op):

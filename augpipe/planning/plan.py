@@ -25,6 +25,8 @@ from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
 
+FORMAT = 2
+"""What a saved plan's numbers mean: raised where a kind of step, a border or a field changes."""
 WIDEST_FILTER = 2
 """Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""
 
@@ -85,7 +87,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan to an .npz file."""
-        header = json.dumps({"recipe": self.recipe.model_dump(mode="json"), "seed": self.seed})
+        header = json.dumps({"format": FORMAT, "recipe": self.recipe.model_dump(mode="json"), "seed": self.seed})
         arrays: dict[str, Any] = {f"view_{i}": rows for i, rows in enumerate(self.views)}
         with open(path, "wb") as file:
             np.savez(file, header=np.array(header), **arrays)
@@ -100,6 +102,8 @@ class Plan:
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 header = json.loads(str(arrays["header"]))
+                if (found := header.get("format", 1)) != FORMAT:
+                    raise ValueError(f"its format is {found}, and this augpipe reads {FORMAT}; plan it again")
                 recipe = Recipe.model_validate(header["recipe"])
                 views = tuple(arrays[f"view_{i}"] for i in range(len(recipe.all_views)))
         except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
@@ -182,10 +186,9 @@ def _plan_view(
 ) -> Rows:
     sampled = "" if positions is None else ":sampled"
     drawn_by = (ids if positions is None else positions).astype(np.uint32)
-    frame = Frame(sizes[:, 0], sizes[:, 1])
+    frame = Frame(sizes[:, 0], sizes[:, 1], view.crops)
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    frame.final_heights, frame.final_widths = _final_sides(view.crops, frame)
     for key, op in view.acting_ops:
         place = places.setdefault(op.op, 0)
         places[op.op] += 1
@@ -211,13 +214,6 @@ def _plan_view(
         rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     return rows
-
-
-def _final_sides(crops: Sequence[Op], frame: Frame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    heights, widths = frame.heights, frame.widths
-    for op in crops:
-        heights, widths = op.sides(heights, widths)
-    return np.full(frame.num, heights, np.int64), np.full(frame.num, widths, np.int64)
 
 
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:

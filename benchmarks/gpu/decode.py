@@ -58,7 +58,8 @@ def answers(run: Run) -> dict[str, Callable[[Findings], Any]]:
 
 def _timed(run: Run, name: str, work: Callable[[], Iterator[int]], findings: Findings) -> None:
     batches = work()
-    last = _num_files(run) // _batch_size(run) - run.pick(SKIPPED, 0)
+    num_files, batch_size = _sizes(run)
+    last = num_files // batch_size - run.pick(SKIPPED, 0)
     first, num, timed, start, begin = run.pick(SKIPPED, 1), 0, 0, time.perf_counter(), None
     for number, images in enumerate(batches, 1):
         now = time.perf_counter()
@@ -119,14 +120,10 @@ def _alone(run: Run, load: float) -> Iterator[int]:
     return _dali(run, smooth=True, load=load, regions=_decoded_by(run)["decodes"] == "regions")
 
 
-def _batch_size(run: Run) -> int:
-    size: int = run.pick(BATCH_SIZE, 2)
-    return size
-
-
-def _num_files(run: Run) -> int:
-    num: int = run.pick(NUM_FILES, 6)
-    return num
+def _sizes(run: Run) -> tuple[int, int]:
+    """How many files there are, and how many of them in a batch."""
+    sizes: tuple[int, int] = run.pick((NUM_FILES, BATCH_SIZE), (6, 2))
+    return sizes
 
 
 def _ours(run: Run, load: float, threads: int | None, backend: str = "dali") -> Iterator[int]:
@@ -135,7 +132,8 @@ def _ours(run: Run, load: float, threads: int | None, backend: str = "dali") -> 
     try:
         decoder.HW_DECODER_LOAD = load
         choose.FEW_THREADS = threads or choose.FEW_THREADS
-        loader = make_loader(run, run.many(_num_files(run)), _batch_size(run), backend=backend, shuffle=False)
+        num_files, batch_size = _sizes(run)
+        loader = make_loader(run, run.many(num_files), batch_size, backend=backend, shuffle=False)
         for number, batch in enumerate(loader):
             if number == 0:  # what DALI alone is timed with
                 assert batch.plan.rows.tobytes() == _plan(run).rows[: len(batch)].tobytes()
@@ -149,7 +147,7 @@ def _plan(run: Run) -> Plan:
     """What our loader does in its first epoch."""
     headers = [probe(data, max_pixels=MAX_PIXELS) for data in run.encoded()]
     sizes = [(header.height, header.width) for header in headers]
-    num = _num_files(run)
+    num, _ = _sizes(run)
     recipe = make_loader(run, run.many(num), 1, backend="native").recipe
     return plan(recipe, range(num), sizes=[sizes[number % len(sizes)] for number in range(num)])
 
@@ -167,8 +165,8 @@ def _dali(
     import nvidia.dali as dali
     from nvidia.dali import fn, types
 
-    files = sorted(map(str, run.many(_num_files(run)).iterdir()))
-    batch_size, looked_at = _batch_size(run), _regions(run) if regions else None
+    num_files, batch_size = _sizes(run)
+    files, looked_at = sorted(map(str, run.many(num_files).iterdir())), _regions(run) if regions else None
     options: dict[str, Any] = {"output_type": types.RGB, "jpeg_fancy_upsampling": smooth, "adjust_orientation": False}
     options |= run.pick({"device": "mixed", "hw_decoder_load": load}, {"device": "cpu"})
     pipeline = dali.Pipeline(batch_size, num_usable_cores(), run.pick(0, None), prefetch_queue_depth=3)

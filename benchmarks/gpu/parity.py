@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from augpipe import Augment, Loader, Plan, Recipe, ops, plan, policies, recipes
-from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipes.recipe import View
@@ -25,12 +24,11 @@ from benchmarks.gpu.common import (
     pixels_agree,
     stream_number,
 )
-from benchmarks.gpu.preflight import decoded_by, judge
+from benchmarks.gpu.preflight import nvjpeg
 
 ROUNDING = {"float32": 0.0, "float16": 2**-9 * 255, "bfloat16": 2**-6 * 255, "uint8": 0.0}
 """The levels by which a number type rounds normalised values of at most 4: allowed on top."""
 BORDERS = ("context", "reflect", "edge", "constant")
-DECODED_AT_ONCE = 32
 LAYOUTS = ("NCHW", "NHWC", "channels_last")
 MIXING = (ops.MixUp(p=0.5), ops.CutMix(p=0.5))
 PROGRAM = (ops.Hue(), ops.Erase(p=1.0), ops.Noise(p=1.0), ops.ColorJitter(brightness=0.4))
@@ -55,7 +53,7 @@ def answers(run: Run) -> dict[str, Callable[[Findings], Covered | None]]:
         "mixing": partial(_mixing, run),
         "channels": partial(_channels, run),
         "packing": lambda findings: findings.check("packing 1, 3 and 4 channels to RGBX", all(packed(run))),
-        "nvJPEG": partial(_decoders, run),
+        "nvJPEG": partial(nvjpeg, run, None),
         "batches by each route": partial(_routes, run),
     }
 
@@ -201,17 +199,14 @@ def _all_made(findings: Findings, *kinds: str) -> None:
 
 def _channels(run: Run, findings: Findings) -> None:
     """Gray, RGB and RGBX in device memory give the same pixels."""
-    recipe = _chain(run)
-    images = [image[:, :, :3] for image in decoded(run, 2)]
-    made = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
-    spare = [np.concatenate([image, image[:, :, :1]], axis=2) for image in images]
-    (rgb,), (rgbx,) = (OnDevice(run, given, recipe, form()).render(made) for given in (images, spare))
-    findings.check("RGB and RGBX alike, bit by bit", torch.equal(rgb, rgbx))
-    gray = [image[:, :, :1] for image in images]
-    (one,), (three,) = (
-        OnDevice(run, given, recipe, form()).render(made) for given in (gray, [np.repeat(g, 3, axis=2) for g in gray])
-    )
-    findings.check("gray and its three copies alike, bit by bit", torch.equal(one, three))
+    recipe, rgb = _chain(run), [image[:, :, :3] for image in decoded(run, 2)]
+    made, gray = plan(recipe, range(2), sizes=[one.shape[:2] for one in rgb]), [one[:, :, :1] for one in rgb]
+    for what, some, others in (
+        ("RGB and RGBX", rgb, [np.dstack([one, one[:, :, :1]]) for one in rgb]),
+        ("gray and its three copies", gray, [np.dstack([one] * 3) for one in gray]),
+    ):
+        (one,), (other,) = (OnDevice(run, given, recipe, form()).render(made) for given in (some, others))
+        findings.check(f"{what} alike, bit by bit", torch.equal(one, other))
 
 
 def packed(run: Run) -> list[bool]:
@@ -234,23 +229,6 @@ def packed(run: Run) -> list[bool]:
 
 def _noise(sizes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     return [np.random.default_rng(number).integers(0, 256, (*size, 3), np.uint8) for number, size in enumerate(sizes)]
-
-
-def _decoders(run: Run, findings: Findings) -> None:
-    """Whole images by DALI and by our own decoder, both with smooth upsampling of the colours."""
-    from augpipe.dali.decoder import DaliDecoder
-
-    headers = [(data, probe(data, max_pixels=MAX_PIXELS)) for data in run.encoded()]
-    taken = [(data, header) for data, header in headers if header.may_scale]
-    found: list[np.ndarray] = []
-    decoder = DaliDecoder(DECODED_AT_ONCE, 4, None if run.is_simulated else 0, 1)
-    for first in range(0, len(taken), DECODED_AT_ONCE):
-        part = taken[first : first + DECODED_AT_ONCE]
-        regions = np.array([(0, 0, header.width, header.height) for _, header in part], np.int32)
-        found += decoded_by(decoder, [data for data, _ in part], regions, np.ones(len(part), np.bool_))
-    decoder.close()
-    expected = [decode(data, header)[:, :, :3] for data, header in taken]
-    judge(findings, "all photographs", found, expected, is_simulated=run.is_simulated)
 
 
 def _routes(run: Run, findings: Findings) -> None:

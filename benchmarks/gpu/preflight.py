@@ -25,6 +25,7 @@ PACKAGES = (
     *("nvidia-dali-cuda130", "nvidia-dali-cuda120", "nvidia-nvjpeg", "nvidia-nvimgcodec-cu13", "simplejpeg", "numpy"),
     *("nvidia-nvvm", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "pydantic", "pillow"),
 )
+DECODED_AT_ONCE = 32
 SMI_FIELDS = (
     "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,clocks.sm,clocks.mem,power.limit,temperature.gpu"
 )
@@ -37,7 +38,7 @@ def answers(run: Run) -> dict[str, Callable[[Findings], None]]:
         "versions": partial(_versions, run),
         "NVVM": _nvvm,
         "one kernel, two images": partial(_two_images, run),
-        "the loaded nvJPEG": partial(_nvjpeg, run),
+        "the loaded nvJPEG": partial(nvjpeg, run, run.pick(32, 2)),
         "a batch on the CPU": partial(_batch_on_cpu, run),
     }
 
@@ -100,36 +101,41 @@ def _batch_on_cpu(run: Run, findings: Findings) -> None:
     findings.check("the CPU's first batch holds images", float(batch.images.std()) > 0.1)
 
 
-def _nvjpeg(run: Run, findings: Findings) -> None:
-    """Which one decodes, and that it does: where libjpeg-turbo stands in for it, its pixels come out bit by bit."""
+def nvjpeg(run: Run, num: int | None, findings: Findings) -> None:
+    """Which one decodes, and that it does, `num` photographs or all, and regions of them: where libjpeg-turbo stands
+    in for it, its pixels come out bit by bit."""
     from augpipe.dali.decoder import DaliDecoder
     from augpipe.dali.nvjpeg import loaded_nvjpeg
 
-    encoded = [data for data in run.encoded() if probe(data, max_pixels=MAX_PIXELS).may_scale][: run.pick(32, 2)]
+    encoded = [data for data in run.encoded() if probe(data, max_pixels=MAX_PIXELS).may_scale][:num]
     headers = [probe(data, max_pixels=MAX_PIXELS) for data in encoded]
     full = np.array([(0, 0, header.width, header.height) for header in headers], np.int32)
     inner = full.copy()
     inner[:, :2] = full[:, 2:] // 8
-    decoder = DaliDecoder(len(encoded), 4, None if run.is_simulated else 0, 1)
-    nvjpeg = loaded_nvjpeg()
-    findings.keep("nvJPEG", nvjpeg and {"path": nvjpeg.path, "version": written(nvjpeg.version)})
+    decoder = DaliDecoder(DECODED_AT_ONCE, 4, None if run.is_simulated else 0, 1)
+    loaded = loaded_nvjpeg()
+    findings.keep("nvJPEG", loaded and {"path": loaded.path, "version": written(loaded.version)})
     whole = [decode(data, header)[:, :, :3] for data, header in zip(encoded, headers, strict=True)]
     parts = [image[y0:y1, x0:x1] for image, (x0, y0, x1, y1) in zip(whole, inner.tolist(), strict=True)]
     if not decoder.takes_regions:
         findings.leave_out("regions by nvJPEG", str(decoder.complaint))
     wanted = [("whole photographs", full, whole), ("regions", inner, parts)]
     for name, regions, expected in wanted if decoder.takes_regions else wanted[:1]:
-        found = decoded_by(decoder, encoded, regions, (regions == full).all(axis=1))
+        found = _decoded_by(decoder, encoded, regions, (regions == full).all(axis=1))
         judge(findings, name, found, expected, is_simulated=run.is_simulated)
     decoder.close()
 
 
-def decoded_by(decoder: Any, encoded: list[bytes], regions: np.ndarray, are_whole: np.ndarray) -> list[np.ndarray]:
-    """What a `DaliDecoder` makes of one batch, on the host."""
-    decoder.submit(encoded, regions, are_whole)
-    result = decoder.collect()
-    on_cpu = result.images or result.keep[0].as_cpu()
-    return [np.array(on_cpu[place]) for place in range(len(encoded))]
+def _decoded_by(decoder: Any, encoded: list[bytes], regions: np.ndarray, are_whole: np.ndarray) -> list[np.ndarray]:
+    """What a `DaliDecoder` makes of photographs, on the host."""
+    found: list[np.ndarray] = []
+    for first in range(0, len(encoded), DECODED_AT_ONCE):
+        some = slice(first, first + DECODED_AT_ONCE)
+        decoder.submit(encoded[some], regions[some], are_whole[some])
+        result = decoder.collect()
+        on_cpu = result.images or result.keep[0].as_cpu()
+        found += [np.array(on_cpu[place]) for place in range(len(encoded[some]))]
+    return found
 
 
 def judge(

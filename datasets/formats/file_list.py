@@ -6,10 +6,11 @@ import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Literal, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
 from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns, column_names
+from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
@@ -52,7 +53,8 @@ class FileListSource(FileSource):
             validation list the training list's `classes`, and labels agree even where it lacks some of them. For labels
             of several columns: what those stand for; their names if left out.
         image: the column of the photographs' files, by its name in the header.
-        label: the column of classes (or of floats), by its name in the header; False to read no labels.
+        label: the column of classes (or of floats), by its name in the header; several names are `labels`; False to
+            read no labels.
         labels: the columns of numbers, by their names in the header, that together are the label.
         columns: further columns, by their names in the header, which go along as `Batch.columns`: texts, as they are
             written. "path" is the column of photographs, where none is called so.
@@ -69,7 +71,7 @@ class FileListSource(FileSource):
         *,
         classes: Sequence[str] | None = None,
         image: str | None = None,
-        label: str | Literal[False] | None = None,
+        label: LabelArgument = None,
         labels: Sequence[str] = (),
         columns: Sequence[str] = (),
     ) -> None:
@@ -84,8 +86,12 @@ class FileListSource(FileSource):
             raise ValueError(f"labels={labels!r} is one text. Give the columns' names: labels=[{labels!r}].")
         if label is not None and len(labels):
             raise ValueError(f"label={label!r} and labels={list(labels)!r} are two answers to one question. Give one.")
+        if label is None or label is False or isinstance(label, str):
+            one, several = label, tuple(labels)
+        else:
+            one, several = None, tuple(label)
         further_names = column_names(columns)
-        listing = _Lines(text, base, Wanted(image, label, tuple(labels), further_names))
+        listing = _Lines(text, base, Wanted(image, one, several, further_names))
         names, lines, column, rows = NameTable(), array("q"), None, None
         further = {title: NameTable() for title in further_names}
         for line, name, cells, texts in listing:

@@ -9,12 +9,15 @@ import shutil
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 import llvmlite
 import numba
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+
+from augpipe.gpu_ops.compiled.sealed import OTHERS_WRITE
 
 logger = logging.getLogger("augpipe")
 
@@ -125,29 +128,37 @@ def cache_place(name: str) -> Path:
 def cache_folder(name: str) -> Path | None:
     """`cache_place`, to write compiled code there.
 
-    Returns None, with a line in the log, where that cannot be written. A shared temporary folder is not used instead:
-    what lies there is code, and anybody could have put it there.
+    Returns None, with a line in the log, where that cannot be written, or others can write it too. A shared temporary
+    folder is not used instead: what lies there is code, and anybody could have put it there.
     """
     try:
         folder = cache_place(name)
-        problem = why_not_writable(folder)
+        problem = why_not_kept(folder)
     except RuntimeError as error:
         folder, problem = Path("~/.cache"), str(error)
     if problem is None:
         return folder
     _say_once(
         f"compiled kernels cannot be kept in {folder} ({problem}): they are compiled at every start, which takes up to "
-        f"a minute. Set {CACHE_VARIABLE} to a folder that can be written."
+        f"a minute. Set {CACHE_VARIABLE} to a folder that can be written, by you only."
     )
     return None
 
 
-def why_not_writable(folder: Path) -> str | None:
-    """Why nothing can be written into a folder; None where it can, and the folder is there then."""
+def why_not_kept(folder: Path) -> str | None:
+    """Why no code is put into a folder of `cache_place`; None where it is, and the folder is there then.
+
+    Only its owner can write to one that is made. Other users can read it if it was chosen, as for a container's image.
+    """
+    mode = 0o755 if os.environ.get(CACHE_VARIABLE) else 0o700
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return None
+        for made in (folder.parent, folder):
+            made.mkdir(mode=mode, parents=True, exist_ok=True)
+        problem = _why_not_trusted(folder)
+        if problem is None:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        return problem
     except OSError as error:
         return str(error)
 
@@ -155,27 +166,25 @@ def why_not_writable(folder: Path) -> str | None:
 def readable_folder(name: str) -> Path | None:
     """`cache_place`, to load machine code from; None where there is none, or none that is to be trusted.
 
-    Where this user may write, that folder was chosen to be shared, or is the user's own. Else it is read only where it
-    belongs to this user or to root, and nobody else may write into it; the same holds for each file, see
-    `is_readable`.
+    It is read only where it belongs to this user or to root, and nobody else may write into it; the same holds for each
+    file, see `is_readable`.
     """
     try:
         folder = cache_place(name)
-        if _may_write(folder):
-            return folder
         problem = _why_not_trusted(folder)
     except (OSError, RuntimeError):
         return None  # not there
-    if problem is not None:
+    if problem is None:
+        return folder
+    if not _may_write(folder):  # else `cache_folder` says it
         _say_once(f"compiled kernels in {folder} are not used: {problem}, and they are machine code")
-        return None
-    return folder
+    return None
 
 
 def is_readable(file: Path) -> bool:
     """Whether a kernel's file is there, and to be trusted as `readable_folder` says."""
     try:
-        return file.is_file() and (_may_write(file.parent) or _why_not_trusted(file) is None)
+        return file.is_file() and _why_not_trusted(file) is None
     except OSError:
         return False
 
@@ -185,10 +194,20 @@ def _may_write(folder: Path) -> bool:
 
 
 def _why_not_trusted(path: Path) -> str | None:
-    status = os.stat(path)
-    if status.st_uid not in (0, os.geteuid()):
-        return f"it belongs to the user {status.st_uid}, and this is {os.geteuid()}"
-    return "it can be written by others" if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+    """Why somebody else may have put code there; None where only this user or root can have done so.
+
+    A folder of this user's that a umask of 002 has opened to others is closed to them.
+    """
+    if not hasattr(os, "geteuid"):
+        return None  # Windows, whose modes do not tell
+    status, user = os.stat(path), os.geteuid()
+    if status.st_uid not in (0, user):
+        return f"it belongs to the user {status.st_uid}, and this is {user}"
+    if status.st_uid == user and stat.S_ISDIR(status.st_mode) and status.st_mode & OTHERS_WRITE:
+        with suppress(OSError):
+            os.chmod(path, stat.S_IMODE(status.st_mode) & ~OTHERS_WRITE)
+            status = os.stat(path)
+    return "it can be written by others" if status.st_mode & OTHERS_WRITE else None
 
 
 def _private_folder() -> Path | None:
@@ -196,7 +215,7 @@ def _private_folder() -> Path | None:
     if not _private:
         try:
             folder = Path(tempfile.mkdtemp(prefix="augpipe-"))
-            (folder / kernels_name()).mkdir()
+            (folder / kernels_name()).mkdir(mode=0o700)
         except OSError:
             return None
         _private.append(folder)

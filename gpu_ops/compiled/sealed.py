@@ -1,9 +1,12 @@
 """Files that are loaded only where they are whole and about what was asked for."""
 
 import hashlib
+import stat
 import tempfile
 from pathlib import Path
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+"""The bits of a mode by which not only the owner can write."""
 _SEAL_BYTES = hashlib.sha256().digest_size
 
 
@@ -20,12 +23,15 @@ def read_sealed(path: Path, identity: str) -> bytes | None:
 def write_sealed(path: Path, identity: str, content: bytes) -> None:
     """Put a whole file in place in one move: other processes may read and write it at the same time.
 
+    Only its owner can change it, whatever the umask.
+
     Raises:
         OSError: it cannot be written.
     """
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         whole = Path(folder) / path.name
         whole.write_bytes(_seal(identity, content) + content)
+        whole.chmod(stat.S_IMODE(whole.stat().st_mode) & ~OTHERS_WRITE)
         whole.replace(path)
 
 

@@ -41,6 +41,7 @@ from augpipe.gpu_ops.image.program_rows import (
     BIAS,
     FILL,
     FIRST_LOOK,
+    HSV,
     INVERSE_CORNER_R2,
     MATRIX,
     NOISE,
@@ -55,7 +56,20 @@ from augpipe.gpu_ops.image.program_rows import (
     TABLE_BYTES,
     VIGNETTE,
 )
-from augpipe.gpu_ops.image.tone import combined, nearest_level, noisy, normalise, vignette_gain
+from augpipe.gpu_ops.image.tone import (
+    BLUE_AT,
+    GREEN_AT,
+    RED_AT,
+    combined,
+    hue_of,
+    kept_within,
+    nearest_level,
+    noisy,
+    normalise,
+    of_hue,
+    saturation_of,
+    vignette_gain,
+)
 from augpipe.gpu_ops.image.whole_image import look_up_tables, sharpen
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
@@ -202,6 +216,8 @@ def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
             if load_number(at, at_numbers + 28) > 0.0:
                 _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
             _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
+    elif kind == HSV:
+        _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 
@@ -220,6 +236,23 @@ def _combine(at, at_numbers, width, at_red, at_green, at_blue):
         store_red(at_red, i, combined(red, green, blue, m00, m01, m02, m03))
         store_green(at_green, i, combined(red, green, blue, m10, m11, m12, m13))
         store_blue(at_blue, i, combined(red, green, blue, m20, m21, m22, m23))
+
+
+@subroutine
+def _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue):
+    prefer_wide_vectors()
+    turned, saturated = load_number(at, at_numbers), load_number(at, at_numbers + 4)
+    lightened = load_number(at, at_numbers + 8)
+    for i in range(width):
+        red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
+        value = max(red, max(green, blue))
+        chroma = value - min(red, min(green, blue))
+        hue = hue_of(red, green, blue, value, chroma) + turned
+        saturation, value = saturation_of(value, chroma, saturated), kept_within(value + lightened)
+        chroma = saturation * value
+        store_red(at_red, i, of_hue(RED_AT, hue, value, chroma))
+        store_green(at_green, i, of_hue(GREEN_AT, hue, value, chroma))
+        store_blue(at_blue, i, of_hue(BLUE_AT, hue, value, chroma))
 
 
 @subroutine

@@ -32,10 +32,12 @@ COLOUR_STEP = np.dtype(
 - `NOISE`: the standard deviation of what is added, in levels, and as a part of the level.
 - `FILL`: left, top, right, bottom in output pixels, the last two excluded; levels of R, G and B, and the standard
   deviation of the noise about each of them.
+- `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in
+  levels; each kept in its range.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 """
 
-NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(10)
+NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at the pixels of the whole rendered image first."""
 

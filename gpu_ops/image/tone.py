@@ -2,11 +2,16 @@
 
 import numpy as np
 
+from augpipe.gpu_ops.image.sampling import floor
 from augpipe.gpu_ops.jit import leaf
 
 ZERO = np.float32(0.0)
 HALF = np.float32(0.5)
+ONE, TWO, FOUR, SIX = np.float32(1.0), np.float32(2.0), np.float32(4.0), np.float32(6.0)
 WHITE = np.float32(255.0)
+
+RED_AT, GREEN_AT, BLUE_AT = np.float32(5.0), np.float32(3.0), np.float32(1.0)
+"""Where the channels lie for `of_hue`."""
 
 LUMA_RED, LUMA_GREEN, LUMA_BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 """What each channel adds to a gray level (ITU-R BT.601), as Pillow and torchvision have it."""
@@ -58,6 +63,31 @@ def kept_within(level):
 def combined(red, green, blue, of_red, of_green, of_blue, shift):
     """A channel of three, kept within 0..255."""
     return kept_within(red * of_red + green * of_green + blue * of_blue + shift)
+
+
+@leaf
+def hue_of(red, green, blue, value, chroma):
+    """The hue of HSV in sixths of a turn from red, -1..5; 0 for gray. `value` is the largest channel, less the smallest
+    one `chroma`."""
+    inverse = ONE / chroma if chroma > ZERO else ZERO
+    from_red, from_green = (green - blue) * inverse, (blue - red) * inverse + TWO
+    from_blue = (red - green) * inverse + FOUR
+    return from_red if value == red else (from_green if value == green else from_blue)
+
+
+@leaf
+def saturation_of(value, chroma, added):
+    """The saturation of HSV with some added, kept within 0..1."""
+    saturation = chroma / value if value > ZERO else ZERO
+    return min(max(saturation + added, ZERO), ONE)
+
+
+@leaf
+def of_hue(place, hue, value, chroma):
+    """A channel of HSV, from its `place`, as `RED_AT`, and a hue in sixths of a turn."""
+    sixths = place + hue
+    sixths = sixths - SIX * floor(sixths / SIX)
+    return value - chroma * min(max(min(sixths, FOUR - sixths), ZERO), ONE)
 
 
 @leaf

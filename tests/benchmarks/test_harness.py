@@ -23,7 +23,10 @@ SCRIPTS = sorted(
 )
 NOT_HERE = ("gpu.check", "papers.evidence")
 """They have tests of their own."""
-ARGUMENTS = {"pipeline.compare": ["--before", ".", "--after", "."]}
+ARGUMENTS = {
+    "pipeline.compare": ["--before", ".", "--after", "."],
+    "trainer.checkpoints": ["--before", "."],
+}
 
 
 def bench(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> Bench:

@@ -1,24 +1,25 @@
 """A run that was stopped goes on: to the last bit with the same ranks, without losing a sample with others.
 
-All of it is two starts of two ranks, which do one run after the other.
+All of it is two starts of processes, which do one run after the other.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from augpipe.trainer.loop import run
+from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.report.metrics import read_rows
 from tests.distributed.train_runs import (
     assert_no_pickles,
     checkpoints,
-    config,
     contents,
     run_ranks,
     sample_ids,
     settings,
+    whole_state,
     write_photos,
 )
 
@@ -39,6 +40,15 @@ OTHERS: dict[str, dict[str, Any]] = {
     "to butterfly": {"strategy": "butterfly", "bucket_bytes": 2000},
     "to other buckets": {"strategy": "lazy", "bucket_bytes": 1000},
 }
+MLP = {"name": "mullapudi-mlp", "options": {"hidden": [24, 12], "dropout": 0.0, "in_features": 768}}
+RESIZED: dict[str, dict[str, Any]] = {
+    "lazy": PLAIN_LAZY | {"ema": {"decay": 0.9}},
+    "8-bit": LAZY,
+    "hybrid": PLAIN_LAZY | {"ema": {"decay": 0.9}, "model": MLP, "parallel": {"layers": ["2", "5"]}},
+}
+RESIZED_STAGES = ((4, 2, 1), (2, 1, 2), (3, 3, 3))
+"""(Ranks, ranks among which hybrid splits its layers, the step after which all stop): amid an epoch, since a run
+that goes on at an epoch's end saves that checkpoint again."""
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +61,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stops = {} if max_steps is None else {"max_steps": max_steps}
         return settings(folder / name, photos, **tables, **stops)
 
+    def resized(size: int, model: int, last: int) -> list[dict[str, Any]]:
+        jobs = []
+        for name, tables in RESIZED.items():
+            split = {"parallel": {**tables["parallel"], "model": model}} if "parallel" in tables else {}
+            jobs.append(job(f"resized {name}", tables | split | {"checkpoint": {"keep": 9}}, last))
+        return jobs
+
     averaged = AVERAGED | {"data": {"eval_source": str(photos)}}
     first = [job("lazy", LAZY, 6), job("lazy resumed", LAZY, 3), job("ddp", DDP, 4), job("ddp resumed", DDP, 1)]
     first += [job("averaged", averaged, 3), job("averaged resumed", averaged, 2)]
     first += [job("plain", PLAIN_LAZY, 4), *[job(name, PLAIN_LAZY, 2) for name in OTHERS]]
-    run_ranks(2, folder / "first", [*first, job("elastic", LAZY, 2)])
-    result = run(config(folder / "elastic", photos, **LAZY, max_steps=4))
-    assert result.step == 4
+    first += [job("elastic", LAZY, 2)]
+    run_ranks(folder / "first", (2, first), (1, [job("elastic", LAZY, 4)]))
     second = [job("lazy resumed", LAZY, 6), job("ddp resumed", DDP, 4), job("averaged resumed", averaged, 3)]
     second += [job(name, PLAIN | {"sync": sync}, 4) for name, sync in OTHERS.items()]
-    run_ranks(2, folder / "second", [*second, job("elastic", LAZY, None)])
+    second += [job("elastic", LAZY, None)]
+    run_ranks(folder / "second", (2, second), *[(stage[0], resized(*stage)) for stage in RESIZED_STAGES])
     return folder
 
 
@@ -102,6 +119,20 @@ def test_two_ranks_then_one_then_two_see_each_sample_once_an_epoch(runs: Path) -
     ranks_at = {step: sum(row[0] == step and len(row[2]) > 0 for row in rows) for step in range(1, 6)}
     assert ranks_at == {1: 2, 2: 2, 3: 1, 4: 1, 5: 2}
     assert checkpoints(runs / "elastic")[-1] == f"step-{max(row[0] for row in rows):09}"
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_four_ranks_then_two_then_three_take_up_every_bit(runs: Path, name: str) -> None:
+    """Weights, averages, the optimizer's state and the residuals of updates, whichever rank has which slice of them."""
+    for (before, _, step), (now, *_) in pairwise(RESIZED_STAGES):
+        of_both = [
+            Checkpoint(runs / f"resized {name}" / part / f"step-{step:09}") for part in ("checkpoints", "loaded")
+        ]
+        assert [checkpoint.world_size for checkpoint in of_both] == [before, now]
+        saved, loaded = map(whole_state, of_both)
+        assert saved.keys() == loaded.keys() and sum("/exp_avg" in key for key in saved) > 10
+        assert any(key.endswith("/residual") for key in saved) == (name == "8-bit")
+        assert [key for key in saved if not torch.equal(saved[key], loaded[key])] == []
 
 
 def test_a_resumed_run_evaluates_the_same_average(runs: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from augpipe.trainer.checkpoint import Checkpoint
 from augpipe.trainer.config import RunConfig, load_config, make_config
 from augpipe.trainer.models import build
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
@@ -21,13 +23,32 @@ from datetime import timedelta
 import torch.distributed as dist
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import run
-rank, size, meeting_place, jobs = json.loads(sys.argv[1])
-dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=size,
-                        timeout=timedelta(seconds=60))
-for job in jobs:
-    run(make_config(job))
-dist.destroy_process_group()
+rank, meeting_place, stages = json.loads(sys.argv[1])
+for number, (size, jobs) in enumerate(stages):
+    if rank >= size:
+        continue
+    if size > 1:
+        meet = f"file://{meeting_place}-{number}"
+        dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=size, timeout=timedelta(seconds=60))
+    for job in jobs:
+        run(make_config(job))
+    if size > 1:
+        dist.destroy_process_group()
 """
+SAVE_AGAIN = """
+from pathlib import Path
+from augpipe.trainer.checkpoint import Saver
+from augpipe.trainer.loop.state import RunState
+def load(state, checkpoint, world, sync, inner=RunState.load):
+    inner(state, checkpoint, world, sync)
+    if checkpoint.world_size != world.size:
+        folder = checkpoint.path.parents[1] / "loaded"
+        saver = Saver(folder, world.saving, keep=9, asynchronous=False, about={})
+        common = state.common() if world.is_first or state.writes_common else {}
+        saver.save(checkpoint.step, common, state.own(world.device), state.box_at)
+RunState.load = load
+"""
+"""Ranks that take up a checkpoint of another number of ranks save what they have before they train, in `loaded`."""
 
 
 def write_photos(folder: Path, num: int, classes: int = 2) -> Path:
@@ -58,9 +79,13 @@ def config(out: Path, photos: Path, **tables: Any) -> RunConfig:
     return make_config(settings(out, photos, **tables))
 
 
-def run_ranks(size: int, meeting_place: Path, jobs: list[dict[str, Any]]) -> None:
-    """Run configs one after the other on `size` processes; a rank's traceback is in the failure."""
-    run_script(RANK, [[rank, size, str(meeting_place), jobs] for rank in range(size)], flags=("-W", "error"))
+def run_ranks(meeting_place: Path, *stages: tuple[int, list[dict[str, Any]]]) -> None:
+    """Run configs one after the other, each stage's on its number of ranks; a rank's traceback is in the failure.
+
+    All stages are run by the same processes, of which the last ones are idle where there are fewer ranks.
+    """
+    size = max(size for size, _ in stages)
+    run_script(SAVE_AGAIN + RANK, [[rank, str(meeting_place), stages] for rank in range(size)], flags=("-W", "error"))
 
 
 def checkpoints(out: Path) -> list[str]:
@@ -96,6 +121,51 @@ def tensors_in(folder: Path) -> dict[str, torch.Tensor]:
                 assert name not in found
                 found[name] = value
     return found
+
+
+def whole_state(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    """What does not depend on the number of ranks: weights, averages, the optimizer's state of all of them."""
+    common, owns = checkpoint.common(), checkpoint.of_all_ranks()
+    found: dict[str, torch.Tensor] = {}
+    for part, averaged, prefix in (("model", "buffers", ""), ("ema", "ema_buffers", "module.")):
+        statistics = checkpoint.averaged_buffers(averaged)
+        is_own = {f"{prefix}{name}" for name in owns[0][averaged]}
+        found |= {f"{part}/{name}": value for name, value in common[part].items() if name not in is_own}
+        found |= {f"{averaged}/{name}": value.float() for name, value in statistics.items()}
+    if common["optimizer"] is not None:
+        for name, entries in common["optimizer"]["state"].items():
+            found |= {f"{name}/{entry}": value for entry, value in entries.items()}
+    slices: dict[str, dict[int, dict[Any, torch.Tensor]]] = {}
+    for own in owns:
+        for place, model_rank, where, value in slices_in(own["sync"]):
+            slices.setdefault(place, {}).setdefault(model_rank, {})[where] = value
+    split = (common["parallel"] or {"parts": {}})["parts"]
+    for place, of_ranks in slices.items():
+        flat = [torch.cat([ranges[where] for where in sorted(ranges)]) for _, ranges in sorted(of_ranks.items())]
+        name, _, entry = place.rpartition("/")
+        if name in split and entry != "step":
+            dim, shape = split[name]["dim"], list(split[name]["shape"])
+            shape[dim] = -1
+            found[place] = torch.cat([part.view(shape) for part in flat], dim)
+        else:
+            found[place] = flat[0]
+    return {place: value.reshape(-1) for place, value in found.items()}
+
+
+def slices_in(sync: dict[str, Any]) -> Iterator[tuple[str, int, tuple[int, int], torch.Tensor]]:
+    """(Place, model rank, range of elements, values) of each slice of the optimizer's state that a rank has."""
+    pieces = [(0, sync["rest"]), *sync["shards"].items()] if sync.get("kind") == "split" else [(0, sync)]
+    for model_rank, piece in pieces:
+        if piece is None or piece.get("kind") != "shard":
+            continue
+        for name, ranges in piece["state"].items():
+            for where, entries in ranges.items():
+                yield from (
+                    (f"{name}/{entry}", model_rank, where if value.ndim else (0, 1), value.reshape(-1))
+                    for entry, value in entries.items()
+                )
+        for name, residuals in piece["update_residuals"].items():
+            yield from ((f"{name}/residual", model_rank, where, value) for where, value in residuals.items())
 
 
 def assert_no_pickles(out: Path) -> None:

@@ -74,6 +74,12 @@ def train_csv(folder: Path, drawn: Path) -> None:
     (folder / "train.csv").write_text("\n".join(lines))
 
 
+def points_csv(folder: Path, drawn: Path) -> None:
+    """A list of two images that lie in photos/, with two numbers each."""
+    files = sorted((folder / "photos").glob("*/*.jpg"))[:2]
+    (folder / "list.csv").write_text("".join(["path,x,y\n", *(f"{file},0.5,2\n" for file in files)]))
+
+
 def shards_with_a_fault(folder: Path, drawn: Path) -> None:
     """OUT, in two scales, with a bit of sample 5 turned in the smaller one."""
     shard_sets.build(folder / "OUT", (256, 512))
@@ -401,7 +407,7 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
         },
     ),
     "docs/stats.md": Page(
-        files=(photos(26),),
+        files=(photos(26), points_csv),
         then={
             "augpipe stats": ("there('plots/sizes.png', 'plots/classes.png', 'plots/duplicates.png')",),
             "from augpipe.datasets": ("found.duplicates.groups",),

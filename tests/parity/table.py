@@ -1,5 +1,6 @@
 """The one table of ops: what each should do, and the recipes that are run. A new op joins by a row in ROWS."""
 
+import colorsys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -148,6 +149,11 @@ def _quarter_turn(expected: Expected, op: ops.QuarterTurn, drawn: Any) -> None:
     expected.look_ups.append(quarters[int(drawn["turns"])])
 
 
+def _transpose(expected: Expected, op: ops.Transpose, drawn: Any) -> None:
+    if drawn["applied"]:
+        expected.look_ups.append(lambda x, y: (y, x))
+
+
 def _zoom(expected: Expected, op: ops.Zoom, drawn: Any) -> None:
     expected.look_ups.append(lambda x, y: (x / drawn["factor"], y / drawn["factor"]))
 
@@ -279,9 +285,27 @@ def _hued(levels: Float, turn: float) -> Float:
     return np.clip(np.stack(channels, axis=2), 0, 255)
 
 
+def _hsv_shifted(levels: Float, turn: float, saturation: float, value: float) -> Float:
+    """Through the standard library's HSV, pixel by pixel; `saturation` and `value` in parts of 1."""
+    made = np.empty_like(levels)
+    for place in np.ndindex(levels.shape[:2]):
+        h, s, v = colorsys.rgb_to_hsv(*(levels[place] / 255))
+        made[place] = colorsys.hsv_to_rgb((h + turn) % 1, np.clip(s + saturation, 0, 1), np.clip(v + value, 0, 1))
+    return 255 * made
+
+
+def _turned(levels: Float, turn: float, space: str) -> Float:
+    return _hsv_shifted(levels, turn, 0, 0) if space == "hsv" else _hued(levels, turn)
+
+
 def _hue(expected: Expected, op: ops.Hue, drawn: Any) -> None:
     turn = float(drawn["turn"])
-    expected.tones.append(lambda levels, radius: _hued(levels, turn) if turn else levels)
+    expected.tones.append(lambda levels, radius: _turned(levels, turn, op.space) if turn else levels)
+
+
+def _hue_saturation_value(expected: Expected, op: ops.HueSaturationValue, drawn: Any) -> None:
+    hue, saturation, value = (float(drawn[name]) for name in ("hue", "saturation", "value"))
+    expected.tones.append(lambda levels, radius: _hsv_shifted(levels, hue, saturation / 255, value / 255))
 
 
 def _grayscale(expected: Expected, op: ops.Grayscale, drawn: Any) -> None:
@@ -316,7 +340,7 @@ def _color_jitter(expected: Expected, op: ops.ColorJitter, drawn: Any) -> None:
         lambda levels: np.clip(brightness * levels, 0, 255),
         lambda levels: np.clip(127.5 + contrast * (levels - 127.5), 0, 255),
         lambda levels: _saturated(levels, saturation),
-        lambda levels: _hued(levels, turn) if turn else levels,
+        lambda levels: _turned(levels, turn, op.space) if turn else levels,
     ]
     for which in list(permutations(range(4)))[drawn["order"]]:
         expected.tones.append(lambda levels, radius, step=steps[which]: step(levels))
@@ -351,6 +375,18 @@ def _erase(expected: Expected, op: ops.Erase, drawn: Any) -> None:
     expected.tones.append(fill)
 
 
+def _coarse_dropout(expected: Expected, op: ops.CoarseDropout, drawn: Any) -> None:
+    edges = drawn["edges"].copy()
+
+    def fill(levels: Float, radius: Float) -> Float:
+        filled = levels.copy()
+        for left, top, right, bottom in edges:
+            filled[top:bottom, left:right] = op.fill
+        return filled
+
+    expected.tones.append(fill)
+
+
 def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     std, speckle = float(drawn["std"]), float(drawn["speckle"])
     key = tuple(int(word) for word in drawn["key"])
@@ -373,11 +409,13 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ChannelDropout: _channel_dropout,
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
+    ops.CoarseDropout: _coarse_dropout,
     ops.Erase: _erase,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
     ops.Hue: _hue,
+    ops.HueSaturationValue: _hue_saturation_value,
     ops.Identity: _identity,
     ops.Lighting: _lighting,
     ops.OneOf: _group,
@@ -404,6 +442,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Shear: _shear,
     ops.Stretch: _stretch,
     ops.Translate: _translate,
+    ops.Transpose: _transpose,
     ops.Vignette: _vignette,
     ops.Zoom: _zoom,
 }
@@ -411,7 +450,7 @@ ROWS: dict[type[ops.Op], Row] = {
 
 GEOMETRY = (
     *(ops.BrownConrady, ops.Flip, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
-    *(ops.Stretch, ops.Translate, ops.Zoom),
+    *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
 
@@ -521,15 +560,22 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "contrast": (ops.Contrast(factor=(0.0, 3.0)),),
     "saturation": (ops.Saturation(factor=(0.0, 3.0)),),
     "hue": (ops.Hue(turns=(-0.5, 0.5)),),
+    "hue of hsv": (ops.Hue(turns=(-0.5, 0.5), space="hsv"),),
+    "hue_saturation_value": (ops.HueSaturationValue(hue=(-0.5, 0.5), saturation=(-99, 99), value=(-99, 99), p=1.0),),
     "grayscale": (ops.Grayscale(p=1.0),),
     "channel_shuffle": (ops.ChannelShuffle(p=1.0),),
     "channel_dropout": (ops.ChannelDropout(max_channels=2, fill=9.0, p=1.0),),
     "lighting": (ops.Lighting(std=1.0),),
     "color_jitter": (ops.ColorJitter(brightness=0.4, contrast=(0.5, 2.0), saturation=0.9, hue=0.2),),
+    "color_jitter in hsv": (ops.ColorJitter(brightness=0.4, saturation=0.9, hue=0.5, space="hsv"),),
     "identity": (ops.Identity(),),
     "erase": (ops.Erase(p=1.0, fill=(3.0, 99.0, 250.0)),),
     "erase to the mean": (ops.Erase(p=1.0, fill="mean"),),
     "erase to noise": (ops.Erase(p=1.0),),
+    "coarse_dropout": (ops.CoarseDropout(fill=(3.0, 99.0, 250.0), p=1.0),),
+    "coarse_dropout, fractions": (
+        ops.CoarseDropout(num=(2, 4), height=(0.1, 0.5), width=(0.0, 0.2), unit="fraction", p=1.0),
+    ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
@@ -641,6 +687,7 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "auto_contrast": (_CROP, ops.Brightness(factor=(0.2, 0.9)), ops.AutoContrast(p=1.0), ops.Normalize()),
     "equalize": (_CROP, ops.Noise(p=1.0), ops.Equalize(p=1.0), ops.Saturation()),
     "contrast about the mean": (_CROP, ops.ColorCast(), ops.Contrast(about="mean", factor=(0.1, 3.0))),
+    "color_jitter about the mean": (_CROP, ops.ColorJitter(brightness=0.4, contrast=0.9, hue=0.2, about="mean")),
     "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
     "several tables": (
         _CROP,
@@ -671,8 +718,19 @@ for _kind in ROWS:  # a case of its own for each op that has none above
             CASES[_name] = (_op,)
 
 OF_THE_OUTPUT = (
-    *(ops.Brightness, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter, ops.Contrast, ops.Erase),
-    *(ops.Grayscale, ops.Hue, ops.Identity, ops.Lighting, ops.Noise, ops.Normalize, ops.Saturation, ops.Vignette),
+    *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter),
+    *(ops.CoarseDropout, ops.Contrast, ops.Erase),
+    *(
+        ops.Grayscale,
+        ops.Hue,
+        ops.HueSaturationValue,
+        ops.Identity,
+        ops.Lighting,
+        ops.Noise,
+        ops.Normalize,
+        ops.Saturation,
+        ops.Vignette,
+    ),
 )
 """Ops that look at no other pixel than their own: no border shows."""
 

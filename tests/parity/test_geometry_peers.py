@@ -60,11 +60,21 @@ def test_a_move_by_parts_of_a_pixel_is_scipy_s(border: Border) -> None:
     assert np.abs(found - expected).max() < 0.01
 
 
-def test_a_fraction_counts_in_the_output_s_sides_wherever_the_crop_stands() -> None:
-    image, crop = noise(60, 70), ops.CenterCrop(size=(20, 40))
-    move = ops.Translate(horizontal=(0.25, 0.25), vertical=(-0.5, -0.5))
-    for chosen in ((crop, move), (move, crop)):
-        assert np.array_equal(rendered(image, *chosen)[0], image[30:50, 5:45])
+def test_a_fraction_counts_in_the_sides_of_what_is_there() -> None:
+    image, crop = noise(60, 80), ops.CenterCrop(size=(20, 40))
+    move = ops.Translate(horizontal=(0.1, 0.1), vertical=(-0.25, -0.25))
+    assert np.array_equal(rendered(image, crop, move)[0], image[25:45, 16:56])
+    assert np.array_equal(rendered(image, move, crop)[0], image[35:55, 12:52])
+
+
+def test_ops_act_in_the_order_of_the_list_and_a_paper_s_crop_first() -> None:
+    square, turn = noise(80, 80), ops.QuarterTurn(turns=(1,))
+    for crop in (ops.CenterCrop(size=(30, 20)), ops.RandomCrop(size=(30, 20), p=0.0)):
+        assert np.array_equal(rendered(square, turn, crop)[0], np.rot90(square)[25:55, 30:50])
+    papers = ops.MultiResolutionCrop(size=30, scales=(80,), p=0.0)
+    flip = ops.Flip(direction="vertical", p=1.0)
+    moved = ops.Translate(horizontal=(0.1, 0.1), vertical=(0.0, 0.0))
+    assert np.array_equal(rendered(square, moved, flip, papers)[0], rendered(square, papers, moved, flip)[0])
 
 
 # shears

@@ -14,9 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from augpipe.trainer.exchange.bucket import BucketExchange, controls_of, take_controls
+from augpipe.trainer.exchange.bucket import BucketExchange, take_controls
 from augpipe.trainer.exchange.deadlines import JOIN_S
 from augpipe.trainer.exchange.exchange_errors import SyncError, not_answered
+from augpipe.trainer.exchange.host_copy import HostCopy
 from augpipe.trainer.exchange.issuer import Issuer, current_stream, on_own_stream
 from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.schedule import Phase
@@ -240,9 +241,11 @@ class ExchangeThreads:
         self.check()
         return copied
 
-    def read_controls(self, buckets: Sequence[BucketExchange]) -> None:
-        """What the exchanges found, once they are waited for."""
-        take_controls(buckets, self.read(controls_of(buckets)))
+    def read_controls(self, buckets: Sequence[BucketExchange], copied: HostCopy) -> None:
+        """What the exchanges found, by a copy of `controls_of` them; raises what has failed meanwhile."""
+        controls = copied.read()
+        self.check()
+        take_controls(buckets, controls)
 
     def take_exposed_s(self) -> float:
         """Seconds that were waited since this was last asked."""

@@ -14,6 +14,7 @@ from torch.amp.grad_scaler import GradScaler
 from augpipe import Batch, MixedLabels
 from augpipe.sampling import epoch_order
 from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.exchange.host_copy import HostCopy
 from augpipe.trainer.loop.precision import FiniteCheckScaler, autocast
 from augpipe.trainer.loop.score import Score
 from augpipe.trainer.loop.world import World
@@ -60,25 +61,6 @@ def loss_sum_of(logits: Tensor | SplitLogits, labels: Tensor | MixedLabels, labe
     )
     total: Tensor = (labels.weights * own + (1.0 - labels.weights) * other).sum()
     return total
-
-
-class HostCopy:
-    """Numbers on their way to the host. Reading them waits for a GPU only if nothing queued later was waited for."""
-
-    def __init__(self, numbers: Tensor) -> None:
-        self._numbers = numbers
-        self._arrived: torch.cuda.Event | None = None
-        if numbers.is_cuda:
-            self._numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
-            self._numbers.copy_(numbers, non_blocking=True)
-            self._arrived = torch.cuda.current_stream(numbers.device).record_event()
-
-    def read(self) -> list[float]:
-        """The numbers, once they are there."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        numbers: list[float] = self._numbers.tolist()
-        return numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +128,7 @@ class Step:
         report = self._strategy.step(self._scaler)
         if report.found_inf and before_step is not None:
             before_step()
-        total, num_right = sums.read()
+        total, num_right = sums.read().tolist()
         looks = self._config.faults.on_nan != "ignore"
         overflowed = report.found_inf and (self._scaler is None or isinstance(self._scaler, FiniteCheckScaler))
         return StepResult(

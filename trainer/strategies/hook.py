@@ -14,9 +14,10 @@ from torch.futures import Future
 from augpipe.trainer.codecs import Codec
 from augpipe.trainer.codecs import codec as codec_by_name
 from augpipe.trainer.exchange import Bucket, Piece, cut, interleaved
-from augpipe.trainer.exchange.bucket import BucketExchange
+from augpipe.trainer.exchange.bucket import BucketExchange, controls_of
 from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.group_exchange import GroupExchange
+from augpipe.trainer.exchange.host_copy import HostCopy
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.meter import Meter
 from augpipe.trainer.exchange.ranks import handshake, own_group, world_size_of
@@ -76,7 +77,8 @@ class ButterflyState:
         self._exempt: dict[torch.dtype, tuple[Sources, list[int]]] = {}
         """What is exempt of all of DDP's buckets goes at once, after the last one: they are small."""
         self._under_way: list[BucketExchange] = []
-        self._is_complete = False
+        self._found: HostCopy | None = None
+        """What its exchanges have found, once it has ended; with error feedback."""
 
     def exchange(self, given: GradBucket) -> Future[Tensor]:
         """The mean over ranks of a bucket's gradients, in the bucket's own buffer, as a future.
@@ -93,8 +95,8 @@ class ButterflyState:
         gradients = given.gradients()
         exchange = self._exchange or self.start(buffer.device)
         if given.index() == 0:
-            if self._error_feedback and self._is_complete:
-                self._threads.read_controls(self._under_way)
+            if self._found is not None:  # of the last backward: the device has been done with that for a while
+                self._threads.read_controls(self._under_way, self._found)
                 if any(one.gathered_non_finite for one in self._under_way):
                     # a scaler has left that step out, and what was to be made up for was as far off as its gradients
                     exchange.scale_residuals(0.0, "reduce", "gather")
@@ -129,6 +131,8 @@ class ButterflyState:
         """Await what was sent; called by autograd at the end of backward, which raises what this does."""
         for bucket in self._under_way:
             self._threads.wait_gathered(bucket)
+        if self._error_feedback:
+            self._found = HostCopy(controls_of(self._under_way))
 
     def _check(self, given: GradBucket, buffer: Tensor) -> None:
         parameters = given.parameters()
@@ -194,7 +198,6 @@ class ButterflyState:
         else:
             self._sources[bucket] = sources
         self._under_way.append(bucket)
-        self._is_complete = is_last
         for collective in interleaved(len(self._under_way) - 1, is_last=is_last):
             assert collective.phase != "agree"
             self._threads.begin(collective.phase, self._under_way[collective.bucket])

@@ -10,8 +10,10 @@ import math
 import os
 import struct
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +177,15 @@ class TensorFile:
             DamagedError: it ends too early, or a tensor in it holds NaN.
         """
         found = hashlib.sha256()
-        buffer = torch.empty(CHUNK_BYTES, dtype=torch.uint8)
-        with open_file(self.path) as file:
-            found.update(file.read(self._start))
+        buffers = cycle(torch.empty(2, CHUNK_BYTES, dtype=torch.uint8))
+        with open_file(self.path) as file, ThreadPoolExecutor(1) as hashing:  # a chunk, while the next one is read
+            under_way = hashing.submit(found.update, file.read(self._start))
             for name, entry in self.entries.items():
                 for place in range(0, entry.num_bytes, CHUNK_BYTES):
-                    chunk = buffer[: entry.num_bytes - place].view(entry.dtype)
+                    chunk = next(buffers)[: entry.num_bytes - place].view(entry.dtype)
                     self._fill(file, name, entry.start + place, chunk)
-                    found.update(_bytes(chunk))
+                    under_way.result()
+                    under_way = hashing.submit(found.update, _bytes(chunk))
                     if not may_hold_nan and _has_nan(chunk):
                         raise self._damaged(f"{name} holds NaN")
         return found.hexdigest()

@@ -159,8 +159,15 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {name: _limits(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
-    made = ops.ColorJitter.model_validate({**fields, "hue": _limits(one, "hue"), "p": one["p"]})
-    found.add("ColorJitter", made, note="contrast moves about mid-grey instead of the mean, hue turns in YIQ, not HSV.")
+    fields |= {"hue": _limits(one, "hue"), "about": "mean", "space": "hsv", "p": one["p"]}
+    found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
+
+
+def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
+    hue = tuple(limit / 180.0 for limit in _limits(one, "hue_shift_limit"))
+    fields = {"saturation": _limits(one, "sat_shift_limit"), "value": _limits(one, "val_shift_limit"), "p": one["p"]}
+    made = ops.HueSaturationValue.model_validate({"hue": hue, **fields})
+    found.add("HueSaturationValue", made, note="OpenCV's HSV is whole numbers, 180 hues; here it is not rounded.")
 
 
 def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
@@ -169,6 +176,71 @@ def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
     bright, contrast = _limits(one, "brightness_limit"), _limits(one, "contrast_limit")
     made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
     found.add("RandomBrightnessContrast", made)
+
+
+def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
+    """What newer versions made one transform, of the older ones that change brightness or contrast alone."""
+    found.add(
+        _name(one),
+        ops.BrightnessContrast.model_validate(
+            {"brightness": (0, 0), "contrast": (0, 0), "p": one["p"]} | {name: _limits(one, "limit")}
+        ),
+    )
+
+
+def _noise(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one.get("per_channel", True) or any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
+        raise ValueError("noise that channels share, or whose mean is not 0, is not mapped")
+    if "std_range" in one:  # parts of the full level, in newer versions
+        std, note = [255.0 * part for part in _twice(one["std_range"])], ""
+    else:
+        limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
+        std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
+    found.add("GaussNoise", ops.Noise.model_validate({"std": std, "p": one["p"]}), note=note)
+
+
+def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    if "num_holes_range" in one:  # newer versions
+        fields = {"num": one["num_holes_range"], "height": one["hole_height_range"], "width": one["hole_width_range"]}
+    else:
+        fields = {
+            name: (one[f"max_{of}"] if one.get(f"min_{of}") is None else one[f"min_{of}"], one[f"max_{of}"])
+            for name, of in (("num", "holes"), ("height", "height"), ("width", "width"))
+        }
+    _holes(found, one, fields)
+
+
+def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
+    num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
+    _holes(found, one, {"num": (num, num), "height": (height, height), "width": (width, width)})
+
+
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any]) -> None:
+    fill = one.get("fill", one.get("fill_value", 0))
+    if isinstance(fill, str) or one.get("mask_fill_value") is not None:
+        raise ValueError(f"fill={fill!r}, or a fill of masks, is not mapped; levels are")
+    is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
+    unit = "fraction" if is_fraction else "px"
+    made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})
+    found.add(_name(one), made)
+
+
+def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
+    limits = {_limits(one, f"{channel}_shift_limit") for channel in "rgb"}
+    low, high = limits.pop()
+    if limits or low != -high:
+        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    levels_of_one = 255.0 if high <= 1.0 else 1.0  # parts of the full level, in newer versions
+    found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
+
+
+def _flip(found: Findings, one: Mapping[str, Any]) -> None:
+    across, down = ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0)
+    found.add("Flip", ops.OneOf(ops=(across, down, ops.AllOf(ops=(across, down))), p=one["p"]))
+
+
+def _d4(found: Findings, one: Mapping[str, Any]) -> None:
+    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]))
 
 
 def _blur(found: Findings, one: Mapping[str, Any]) -> None:
@@ -236,6 +308,17 @@ MADE: dict[str, Maker] = {
     "ShiftScaleRotate": _shift_scale_rotate,
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
+    "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
+    "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "HueSaturationValue": _hue_saturation_value,
+    "CoarseDropout": _coarse_dropout,
+    "Cutout": _cutout,
+    "RGBShift": _rgb_shift,
+    "GaussNoise": _noise,
+    "Flip": _flip,
+    "D4": _d4,
+    "SquareSymmetry": _d4,
+    "Transpose": same(ops.Transpose, note="a frame that is not square keeps its shape."),
     "RandomGamma": same(
         ops.Gamma,
         gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
@@ -253,6 +336,7 @@ MADE: dict[str, Maker] = {
     ),
     "GaussianBlur": _blur,
     "Normalize": _normalize,
+    "ToTensor": _nothing,
     "ToTensorV2": _nothing,
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,

@@ -13,12 +13,31 @@ from augpipe.ops.op import Beyond
 from augpipe.validation.models import FieldError
 
 POINTWISE = (
-    *(ops.Brightness, ops.BrightnessContrast, ops.Saturation, ops.Hue, ops.Grayscale, ops.Invert, ops.Posterize),
+    *(
+        ops.Brightness,
+        ops.BrightnessContrast,
+        ops.Saturation,
+        ops.Hue,
+        ops.HueSaturationValue,
+        ops.Grayscale,
+        ops.Invert,
+        ops.Posterize,
+    ),
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops of pixels alone: the same before a crop as after it."""
 GEOMETRY = (
-    *(ops.Flip, ops.Identity, ops.QuarterTurn, ops.Rotate, ops.Shear, ops.Stretch, ops.Translate, ops.Zoom),
+    *(
+        ops.Flip,
+        ops.Identity,
+        ops.QuarterTurn,
+        ops.Rotate,
+        ops.Shear,
+        ops.Stretch,
+        ops.Translate,
+        ops.Transpose,
+        ops.Zoom,
+    ),
     *(ops.Perspective, ops.LensDistortion, ops.BrownConrady, ops.Blur),
 )
 """Ops that act where they stand among crops and paddings."""

@@ -143,9 +143,8 @@ def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
     parts = tuple(strength) if isinstance(strength, list | tuple) else (float(strength),) * 3
     fields = dict(zip(("brightness", "contrast", "saturation", "hue"), parts, strict=False))
     p = 1.0 if given["color_jitter_prob"] is None else given["color_jitter_prob"]
-    hue = ", hue turns in YIQ instead of HSV" if fields.get("hue") else ""
-    note = f"contrast moves about mid-grey instead of the image's mean{hue}."
-    found.add("color_jitter", ops.ColorJitter.model_validate({**fields, "p": p}), note=note)
+    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": p})
+    found.add("color_jitter", made)
 
 
 def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:

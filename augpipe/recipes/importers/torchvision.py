@@ -140,15 +140,7 @@ def _affine(found: Findings, one: Any) -> None:
 def _jitter(found: Findings, one: Any) -> None:
     given = {name: getattr(one, name) for name in ("brightness", "contrast", "saturation", "hue")}
     fields = {name: tuple(value) for name, value in given.items() if value is not None}
-    differs = [
-        text
-        for name, text in (
-            ("contrast", "contrast moves about mid-grey instead of the image's mean"),
-            ("hue", "hue turns in YIQ instead of HSV"),
-        )
-        if name in fields
-    ]
-    found.add("ColorJitter", ops.ColorJitter.model_validate(fields), note=f"{', '.join(differs)}." if differs else "")
+    found.add("ColorJitter", ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv"}))
 
 
 def _grayscale(found: Findings, one: Any) -> None:

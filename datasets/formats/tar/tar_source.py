@@ -60,6 +60,11 @@ class TarSource(ContainerSource):
         split: str | None = None,
         remote: RemoteSettings | None = None,
     ) -> None:
+        if label and not isinstance(label, str):
+            raise ValueError(
+                f"label={label!r:.100} names several fields, and a tar file's label is one: a member, or a field of "
+                'its .json, which may hold a list. Name one: label="target".'
+            )
         urls = remote_files(paths, ".tar", remote, split)
         super().__init__(container_files(paths, "tar", ".tar", split) if urls is None else [shown(url) for url in urls])
         self._files = FileSet(self._paths) if urls is None else RemoteFileSet(urls, remote)

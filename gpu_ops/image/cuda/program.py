@@ -35,6 +35,7 @@ from augpipe.gpu_ops.image.program_rows import (
     EQUALIZE,
     FILL,
     FIRST_LOOK,
+    HSV,
     INVERSE_CORNER_R2,
     MATRIX,
     NOISE,
@@ -55,6 +56,7 @@ combined, gray, nearest_level = shared(tone.combined), shared(tone.gray), shared
 kept_within, away_from, smoothed = shared(tone.kept_within), shared(tone.away_from), shared(whole_image.smoothed)
 noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), shared(noise.turn_of)
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
+hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
@@ -90,6 +92,16 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
             red = np.float32(noisy(red, normal_r, std, speckle))
             green = np.float32(noisy(green, normal_g, std, speckle))
             blue = np.float32(noisy(blue, normal_b, std, speckle))
+        elif kind == HSV:
+            value = max(red, max(green, blue))
+            chroma = value - min(red, min(green, blue))
+            hue = np.float32(hue_of(red, green, blue, value, chroma)) + load_f32(numbers)
+            saturation = np.float32(saturation_of(value, chroma, load_f32(numbers + 4)))
+            value = np.float32(kept_within(value + load_f32(numbers + 8)))
+            chroma = saturation * value
+            red = np.float32(of_hue(tone.RED_AT, hue, value, chroma))
+            green = np.float32(of_hue(tone.GREEN_AT, hue, value, chroma))
+            blue = np.float32(of_hue(tone.BLUE_AT, hue, value, chroma))
         elif kind == FILL:
             column, row = np.float32(pixel % width), np.float32(pixel // width)
             is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)

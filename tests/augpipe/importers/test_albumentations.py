@@ -59,7 +59,15 @@ def test_a_list_of_transforms() -> None:
             ),
             p=0.5,
         ),
-        ops.ColorJitter(brightness=(0.8, 1.2), contrast=(0.7, 1.3), saturation=(1.0, 1.0), hue=(-0.1, 0.1), p=0.5),
+        ops.ColorJitter(
+            brightness=(0.8, 1.2),
+            contrast=(0.7, 1.3),
+            saturation=(1.0, 1.0),
+            hue=(-0.1, 0.1),
+            about="mean",
+            space="hsv",
+            p=0.5,
+        ),
         ops.BrightnessContrast(brightness=(-0.2, 0.3), contrast=(-0.1, 0.1), p=0.4),
         ops.Gamma(gamma=(0.8, 1.2), p=0.3),
         ops.Blur(sigma_px=(0.5, 2.0), p=0.2),
@@ -69,17 +77,10 @@ def test_a_list_of_transforms() -> None:
         ops.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2)),
     )
     assert found.recipe.border == "reflect"
-    exact = (
-        "HorizontalFlip",
-        "RandomRotate90",
-        "RandomBrightnessContrast",
-        "ToGray",
-        "Posterize",
-        "Solarize",
-        "Normalize",
-    )
-    assert found.exact == exact
-    assert len(found.notes) == 6 and "Rotate: the outermost pixel is repeated" in found.notes[1]
+    noted = {note.partition(":")[0] for note in found.notes}
+    assert noted == {"RandomResizedCrop", "Rotate", "ShiftScaleRotate", "RandomGamma", "GaussianBlur"}
+    assert not noted & set(found.exact) and len(found.exact) == 8
+    assert "Rotate: the outermost pixel is repeated" in found.notes[1]
 
 
 def test_json_is_the_same() -> None:
@@ -127,6 +128,70 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         ),
     ):
         assert importers.from_albumentations(compose(*transforms)).recipe.ops == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), p=1)),
+        ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), p=1)),
+        ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
+        ("RandomBrightness", {"limit": 0.3}, ops.BrightnessContrast(brightness=(-0.3, 0.3), contrast=(0, 0), p=1)),
+        ("RandomContrast", {"limit": [0.1, 0.2]}, ops.BrightnessContrast(brightness=(0, 0), contrast=(0.1, 0.2), p=1)),
+        (
+            "RGBShift",
+            {f"{channel}_shift_limit": [-20, 20] for channel in "rgb"},
+            ops.ColorCast(max_shift=20, step=None, channel_p=1, p=1),
+        ),
+        ("Transpose", {}, ops.Transpose(p=1)),
+        (
+            "CoarseDropout",
+            {"max_holes": 8, "max_height": 16, "max_width": 12, "min_holes": None, "min_height": 4, "fill_value": 0},
+            ops.CoarseDropout(num=(8, 8), height=(4, 16), width=(12, 12), p=1),
+        ),
+        (
+            "CoarseDropout",
+            {
+                "num_holes_range": [1, 3],
+                "hole_height_range": [0.1, 0.2],
+                "hole_width_range": [0.1, 0.3],
+                "fill": [1, 2, 3],
+            },
+            ops.CoarseDropout(num=(1, 3), height=(0.1, 0.2), width=(0.1, 0.3), unit="fraction", fill=(1, 2, 3), p=1),
+        ),
+        (
+            "Cutout",
+            {"num_holes": 2, "max_h_size": 8, "max_w_size": 9, "fill_value": 7},
+            ops.CoarseDropout(num=(2, 2), height=(8, 8), width=(9, 9), fill=7, p=1),
+        ),
+        (
+            "HueSaturationValue",
+            {"hue_shift_limit": [-18, 9], "sat_shift_limit": 30, "val_shift_limit": [-5, 10]},
+            ops.HueSaturationValue(hue=(-0.1, 0.05), saturation=(-30, 30), value=(-5, 10), p=1),
+        ),
+        ("D4", {}, ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()))),
+    ],
+)
+def test_a_transform_is_an_op(name: str, fields: dict[str, Any], expected: ops.Op) -> None:
+    assert importers.from_albumentations(compose(one(name, **fields))).recipe.ops == (expected,)
+
+
+def test_flip_mirrors_along_one_axis_or_both() -> None:
+    (found,) = importers.from_albumentations(compose(one("Flip"))).recipe.ops
+    assert isinstance(found, ops.OneOf) and len(found.ops) == 3 and found.weights is None
+
+
+def test_fields_of_transforms_that_are_not_mapped() -> None:
+    limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
+    data = compose(
+        one("GaussNoise", var_limit=9.0, per_channel=False),
+        one("GaussNoise", var_limit=9.0, mean=3),
+        one("RGBShift", **limits),
+        one("RandomBrightnessContrast", brightness_limit=0.1, contrast_limit=0.1, brightness_by_max=False),
+        one("CoarseDropout", max_holes=1, max_height=2, max_width=2, fill_value="random"),
+    )
+    with pytest.raises(ValueError, match="5 of albumentations's transforms"):
+        importers.from_albumentations(data)
 
 
 def test_resizes_and_paddings_that_are_not_mapped() -> None:

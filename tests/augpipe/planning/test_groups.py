@@ -106,7 +106,11 @@ def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
         "crop_y",
         "crop_width",
         "crop_height",
+        "is_cropped",
         "is_edge_sharp",
+        "kept_heights",
+        "kept_widths",
+        "lens_sizes",
         "mean",
         "std",
     }  # of ops that groups do not hold

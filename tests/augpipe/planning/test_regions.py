@@ -45,7 +45,7 @@ def test_a_whole_image_unchanged(border: Border) -> None:
 @pytest.mark.parametrize(("border", "width"), [("context", 100), ("reflect", 20), ("edge", 20), ("constant", 20)])
 def test_what_lies_around_the_crop_is_read_with_context_alone(border: Border, width: int) -> None:
     """A stretch to a fifth shows five times the crop's width, which is the image's."""
-    recipe = Recipe(border=border, ops=(ops.Stretch(horizontal=(0.2, 0.2), vertical=(1, 1)), ops.CenterCrop(size=20)))
+    recipe = Recipe(border=border, ops=(ops.CenterCrop(size=20), ops.Stretch(horizontal=(0.2, 0.2), vertical=(1, 1))))
     ((left, top, right, bottom),) = regions_of(recipe, (100, 100)).tolist()
     assert right - left == width and left == (100 - width) // 2
     assert 20 <= bottom - top <= 22
@@ -62,7 +62,7 @@ def test_what_lies_around_the_crop_is_read_with_context_alone(border: Border, wi
 def test_a_crop_that_rounding_made_larger_is_as_it_should_be(border: Border, size: int, scale: int) -> None:
     """The middle third of 21 pixels, seen from so far that all of it is read, and nothing else."""
     stretch = ops.Stretch(horizontal=(0.2, 0.2), vertical=(0.2, 0.2))
-    recipe = Recipe(border=border, ops=(stretch, ops.CenterCrop(size=size, scale=scale)))
+    recipe = Recipe(border=border, ops=(ops.CenterCrop(size=size, scale=scale), stretch))
     (crop,) = plan(recipe, [0], sizes=[(21, 21)]).rows["crop"]
     assert crop.tolist() != [7, 7, 14, 14]
     np.testing.assert_allclose(crop, [7, 7, 14, 14], rtol=1e-14)
@@ -73,7 +73,7 @@ def test_a_crop_that_rounding_made_larger_is_as_it_should_be(border: Border, siz
 def test_a_pixel_that_a_crop_holds_a_sliver_of_is_part_of_it(border: Border) -> None:
     """From 1365 / 4096 to 2731 / 4096 of 21 pixels: within 0.002 of 7 and 14, outside of them."""
     stretch = ops.Stretch(horizontal=(0.2, 0.2), vertical=(0.2, 0.2))
-    recipe = Recipe(border=border, ops=(stretch, ops.CenterCrop(size=1366, scale=4096)))
+    recipe = Recipe(border=border, ops=(ops.CenterCrop(size=1366, scale=4096), stretch))
     assert regions_of(recipe, (21, 21)).tolist() == [[6, 6, 15, 15]]
 
 

@@ -207,3 +207,9 @@ def test_columns_that_are_refused(tmp_path: Path, text: str, options: dict[str, 
 def test_names_without_their_suffix_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none of the first 2 is there, e.g. .*/0\. .*0\.jpg is: write names with"):
         FileListSource(put_list(tmp_path, "image_id,label\n0,a\n1,b\n"))
+
+
+def test_label_takes_several_columns_as_other_sources_do(tmp_path: Path) -> None:
+    path = put_list(tmp_path, "path,x,y\n0.jpg,0.5,2\n")
+    for source in (FileListSource(path, label=["x", "y"]), open_source(path, label=["x", "y"])):
+        assert source.classes == ("x", "y") and list(source.label(0)) == [0.5, 2]

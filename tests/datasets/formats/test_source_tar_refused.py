@@ -159,3 +159,11 @@ def test_files_that_are_no_tar(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ValueError, match=r"folder holds no tar file \(\*.tar\)"):
         TarSource(tmp_path / "folder")
+
+
+def test_several_fields_are_no_label(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.tar", [("1.jpg", b"1"), ("1.json", b'{"x": 1, "y": 2}')])
+    with pytest.raises(
+        ValueError, match=r"label=\['x', 'y'\] names several fields, and a tar file's label is one: .*label="
+    ):
+        open_source(path, label=["x", "y"])

@@ -126,3 +126,24 @@ def test_labels_of_several_numbers_are_a_table(folder: Path) -> None:
     assert re.search(r" x\W+0\W+0.5\W+0.4082\W+1\W+2\W", shown) and "[y]" in shown
     assert not Path("plots/classes.png").exists()
     assert [number["most"] for number in json.loads(run("list.csv", "--json"))["label_numbers"]] == [1, 2]
+
+
+def test_label_names_the_columns(folder: Path) -> None:
+    lines = ["path,x,y,kind", *(f"photos/cat/{place}.jpg,{place / 2},{-place},{'ab'[place % 2]}" for place in range(4))]
+    Path("list.csv").write_text("\n".join(lines))
+    several = json.loads(run("list.csv", "--json", "--label", "x, y"))
+    assert [(number["name"], number["least"]) for number in several["label_numbers"]] == [("x", 0), ("y", -3)]
+    one = json.loads(run("list.csv", "--json", "--label", "kind"))
+    assert one["classes"]["sizes"] == {"a": 2, "b": 2} and not one["label_numbers"]
+
+
+def test_label_names_what_is_not_there(folder: Path) -> None:
+    Path("list.csv").write_text("path,x\nphotos/cat/0.jpg,1\n")
+    for given, answer in {
+        "z": "there is no column 'z': the header has path, x.",
+        "x,,y": "--label x,,y has an empty name. Write the columns' names with a comma between: --label x,y.",
+    }.items():
+        ended = CliRunner().invoke(app, ["stats", "list.csv", "--label", given])
+        assert ended.exit_code == 2 and answer in " ".join(ended.output.split()), ended.output
+    ended = CliRunner().invoke(app, ["stats", "photos", "--label", "x"])
+    assert ended.exit_code == 2 and "a FolderSource takes no label=.... Leave it out." in ended.output

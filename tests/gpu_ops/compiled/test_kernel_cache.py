@@ -18,6 +18,7 @@ from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.compiled import background, cache, declared, folder
 from augpipe.gpu_ops.compiled.cache import KernelCache
 from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
+from augpipe.gpu_ops.compiled.sealed import write_sealed
 from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, ROOT, run_python
 
 USE = """
@@ -140,10 +141,11 @@ assert stat.S_IMODE(os.stat(private).st_mode) == 0o700
     assert list(temporary.iterdir()) == []  # removed when the process ended
 
 
+@pytest.mark.parametrize("may_write", [True, False])
 def test_another_users_kernels_are_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    may_write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are machine code: where we cannot write, a folder is read that root or this user alone can fill."""
+    """They are machine code: a folder is used that root or this user alone can fill."""
     monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
     place = folder.cache_place(f"kernels-{kernels_digest(target_cpu())}")
     place.mkdir()
@@ -167,11 +169,12 @@ def test_another_users_kernels_are_not_loaded(
         monkeypatch.setattr(os, "stat", stat)
 
     assert find(sig) == (file, "here")
-    monkeypatch.setattr(folder, "_may_write", lambda path: False)
+    monkeypatch.setattr(folder, "_may_write", lambda path: may_write)
     for user, mode, is_found in (
         (os.geteuid(), 0o755, True),
         (0, 0o755, True),
         (other, 0o755, False),
+        (other, 0o777, False),
         (0, 0o775, False),
         (0, 0o757, False),
     ):
@@ -180,8 +183,49 @@ def test_another_users_kernels_are_not_loaded(
                 monkeypatch = patched
                 owned_by(user, mode, of)
                 assert (find(sig) is not None) == is_found, (user, mode, of)
-    assert f"compiled kernels in {place} are not used" in caplog.text
-    assert str(other) in caplog.text and "can be written by others" in caplog.text
+                is_kept = cache_folder(place.name) is not None
+                assert is_kept == (is_found or of == file), (user, mode, of)
+    told = [line for line in caplog.messages if line.startswith(f"compiled kernels cannot be kept in {place} (")]
+    assert len(told) == 2 and f"(it belongs to the user {other}, and this is" in told[0]
+    assert "(it can be written by others)" in told[1] and "compiled at every start" in told[1]
+    unread = [line for line in caplog.messages if line.startswith(f"compiled kernels in {place} are not used: it ")]
+    assert len(unread) == (0 if may_write else 2) and len(caplog.messages) == len(told) + len(unread)
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o777])
+def test_a_folder_of_this_user_is_closed_to_others(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A umask of 002 or 0 has opened it; a file that others could change is not loaded, and compiled again."""
+    monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
+    place = folder.cache_place(f"kernels-{kernels_digest(target_cpu())}")
+    place.mkdir()
+    ratio = ratio_kernel()
+    monkeypatch.setattr(cache, "kernels_folder", lambda: place)
+    assert ratio(1.0, 2.0) == 0.5
+    (file,) = place.glob("*.kernel")
+    (sig,) = ratio.signatures
+    place.chmod(mode)
+    assert KernelCache(ratio).find(sig) == (file, "here")
+    assert place.stat().st_mode & 0o777 == 0o755
+    file.chmod(0o664)
+    assert KernelCache(ratio).find(sig) is None
+    assert not caplog.messages
+
+
+def test_only_their_owner_can_write_what_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the umask; a folder that was chosen is made for others to read."""
+    before = os.umask(0)
+    try:
+        for name, mode in (("AUGPIPE_CACHE_DIR", 0o755), ("XDG_CACHE_HOME", 0o700)):
+            monkeypatch.delenv("AUGPIPE_CACHE_DIR", raising=False)
+            monkeypatch.setenv(name, str(tmp_path / name))
+            made = cache_folder("kernels")
+            assert made is not None and made.stat().st_mode & 0o777 == mode
+            write_sealed(made / "one.kernel", "one", b"code")
+            assert (made / "one.kernel").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

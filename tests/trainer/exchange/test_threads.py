@@ -13,7 +13,9 @@ import torch
 
 from augpipe.trainer.exchange import butterfly, fill_buckets
 from augpipe.trainer.exchange import threads as module
+from augpipe.trainer.exchange.bucket import controls_of
 from augpipe.trainer.exchange.exchange_errors import SyncError
+from augpipe.trainer.exchange.host_copy import HostCopy
 from augpipe.trainer.exchange.mark import Mark
 from augpipe.trainer.exchange.threads import ExchangeThreads
 from tests.trainer.exchange.cards import queued_work
@@ -225,4 +227,4 @@ def test_what_failed_is_told_and_not_what_it_left_behind(monkeypatch: pytest.Mon
     with started(monkeypatch, device="cuda", all_to_all_single=lambda *_, **__: queued_work()) as (threads, _, _):
         threads._fail("gradients of bucket 0", TimeoutError("it did not end"))
         with pytest.raises(SyncError, match="waited for the gradients of bucket 0, .* it did not end"):
-            threads.read_controls([bucket])
+            threads.read_controls([bucket], HostCopy(controls_of([bucket])))

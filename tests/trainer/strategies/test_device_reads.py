@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from augpipe.trainer.exchange import bucket as bucket_module
@@ -21,6 +22,7 @@ from augpipe.trainer.exchange import message
 from augpipe.trainer.loop.precision import FiniteCheckScaler
 from augpipe.trainer.parallel import make_mesh, split
 from augpipe.trainer.strategies import Strategy, strategy
+from augpipe.trainer.strategies import hook as hook_module
 from augpipe.trainer.strategies.hybrid import Hybrid
 from tests.trainer.strategies.twins import twins
 
@@ -199,3 +201,37 @@ def test_weights_come_and_go_by_as_many_launches_for_any_number_of_parameters(co
                 sync.after_gather(bucket)  # type: ignore[attr-defined]
             found.append(counted.num)
     assert found[0] == found[1] <= 3
+
+
+@pytest.mark.usefixtures("_queued")
+def test_the_hook_with_error_feedback_reads_a_backward_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a backward has found is copied as it ends, and looked at as the next one begins: nothing waits for it."""
+    order: list[str] = []
+
+    class Arriving:
+        """A copy in pinned memory."""
+
+        def __init__(self, numbers: Tensor) -> None:
+            order.append("copied")
+            self._numbers = counted.arrived(numbers)
+
+        def read(self) -> Tensor:
+            order.append("read")
+            return self._numbers
+
+    monkeypatch.setattr(hook_module, "HostCopy", Arriving, raising=False)
+    images = torch.randn(8, 64, generator=torch.Generator().manual_seed(1))
+    with twins(2):
+        model = DistributedDataParallel(network(2))
+        state, hook = hook_module.butterfly_hook("dynamic-tree", error_feedback=True, timeout_s=20)
+        model.register_comm_hook(state, hook)
+        for number in range(4):  # the first one makes what is kept
+            order.clear()
+            loss = model(images if number < 2 else images * float("nan")).square().mean()
+            with device_reads() as counted:
+                loss.backward()
+                order.append("ended")
+            # codecs look at the CPU's numbers by numpy
+            assert not [taken for taken in counted.taken if not taken.startswith("numpy")] or not number
+            assert order == ["read", "copied", "ended"][number == 0 :]
+        state.close()
