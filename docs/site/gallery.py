@@ -1,10 +1,11 @@
 """The gallery: a page for each family of ops, made from the ops themselves."""
 
 import inspect
+import itertools
 import re
 import sys
 import textwrap
-from collections import defaultdict
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
@@ -33,9 +34,6 @@ EXAMPLES: dict[type, Any] = {
 """Ops that draw nothing, or are none, by default."""
 KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name != "Op")
 SIZE_PX = (400, 271)
-STRENGTHS = ((0.5, "half"), (1.0, "default"), (2.0, "double"))
-WEAKER = ((0.25, "a quarter"), (0.5, "half"), (1.0, "default"))
-"""Of ops whose default is more than half of their limit."""
 NUM_EPOCHS = 8
 """Draws among which the pictures are chosen."""
 QUALITY = 80
@@ -47,88 +45,90 @@ def pages() -> dict[str, str | bytes]:
     """Path in the site -> a page, or a picture of one."""
     scenes = [draw_scene(0, number, list(SHAPES)[number]) for number in (3, 2)]
     images = [np.asarray(scene.resize(SIZE_PX)) for scene in scenes]
-    made: dict[str, str | bytes] = {"gallery/images/before.webp": webp(images[0])}
-    families = defaultdict(list)
-    for kind in KINDS:
-        families[kind.__module__].append(kind)
-    index = ["# Gallery\n\nEvery op, by itself, on the same photograph. Click on one for its fields.\n"]
-    for module in sorted(families):
+    made: dict[str, str | bytes] = {"gallery/index.md": "", "gallery/images/before.webp": webp(images[0])}
+    index = ["# Gallery", "Every op, by itself, on the same photograph. Click on one for its fields."]
+    for module, kinds in itertools.groupby(sorted(KINDS, key=place), key=lambda kind: kind.__module__):
         family = module.rpartition(".")[2]
-        title, text = family.replace("_", " ").capitalize(), inspect.getdoc(sys.modules[module])
-        sections, cards = [f"# {title}\n\n{text}\n"], []
-        for kind in sorted(families[module], key=lambda kind: inspect.getsourcelines(kind)[1]):
-            op = EXAMPLES.get(kind) or kind()
-            figures = [figure("before", "before", op)]
-            for number, (label, image) in enumerate(pictures(op, images)):
-                name = f"{op.op}-{number + 1}"
-                made[f"gallery/images/{name}.webp"] = webp(image)
-                figures.append(figure(name, label, op))
-            sections.append(section(op, figures))
-            shown = f"{op.op}-{len(figures) - 1}" if len(figures) > 1 else "before"
-            name = type(op).__name__
+        title = family.replace("_", " ").capitalize()
+        sections, cards = [f"# {title}", str(sys.modules[module].__doc__)], []
+        for kind in kinds:
+            op, name, shown = EXAMPLES.get(kind) or kind(), kind.__name__, "before"
+            figures = [figure(shown, "The photograph", shown)]
+            for number, (caption, image) in enumerate(pictures(op, images), start=1):
+                shown = f"{op.op}-{number}"
+                made[f"gallery/images/{shown}.webp"] = webp(image)
+                figures.append(figure(shown, f"The photograph under {name}, {caption}", caption))
+            sections += section(op, figures)
             cards.append(f"[![](images/{shown}.webp){{ loading=lazy }} {name}]({family}.md#{name.lower()})")
-        made[f"gallery/{family}.md"] = "\n".join(sections)
-        index.append("\n".join([f"## {title}\n", '<div class="cards" markdown>', *cards, "</div>\n"]))
-    return {"gallery/index.md": "\n".join(index)} | made
+        made[f"gallery/{family}.md"] = "\n\n".join(sections) + "\n"
+        index += [f"## {title}", "\n".join(['<div class="cards" markdown>', *cards, "</div>"])]
+    return made | {"gallery/index.md": "\n\n".join(index) + "\n"}
 
 
-def section(op: Any, figures: list[str]) -> str:
+def place(kind: Any) -> tuple[str, int]:
+    """Ops come by file, and in the order in which they stand there."""
+    return kind.__module__, inspect.getsourcelines(kind)[1]
+
+
+def section(op: Any, figures: list[str]) -> Iterator[str]:
     """All that is said of an op."""
-    name = type(op).__name__
-    parts = [f"## {name}", prose(summary(type(op).__doc__ or ""))]
+    yield f"## {type(op).__name__}"
+    yield prose(summary(type(op).__doc__ or ""))
     if getattr(op, "formula", ""):
-        parts.append(f"Formula: {prose(op.formula)}. By default it draws: {prose(op.draws_text)}.")
+        yield f"Formula: {prose(op.formula)}. By default it draws: {prose(op.draws_text)}."
     if len(figures) > 1:
-        parts.append("\n".join(['<div class="pictures" markdown>', *figures, "</div>"]))
-    parts.append(fields_table(type(op)))
-    is_mix = isinstance(op, Mix)
-    recipe = Recipe(ops=[ops.CenterCrop(size=224)], mixing=[op]) if is_mix else Recipe(ops=[op])
-    toml = "".join(recipe.to_toml().partition("[[mixing]]" if is_mix else "[[ops]]")[1:])
-    for title, code in (("Python", re.sub(r"\b(?=[A-Z]\w*\()", "ops.", repr(op))), ("TOML", toml)):
-        block = f"```{title.lower()}\n{code.rstrip()}\n```"
-        parts.append(f'=== "{title}"\n\n{textwrap.indent(block, "    ")}')
-    return "\n\n".join(filter(None, parts)) + "\n"
+        yield "\n".join(['<div class="pictures" markdown>', *figures, "</div>"])
+    yield fields_table(type(op))
+    toml, kind = recipe_of(op).to_toml(), "mixing" if isinstance(op, Mix) else "ops"
+    if f"[[{kind}]]" in toml:
+        lines = "".join(toml.partition(f"[[{kind}]]")[1:])
+    else:
+        lines = f"{kind} = [{toml.partition(f'{kind} = [')[2].partition(']')[0]}]"
+    python = re.sub(r"\b(?=[A-Z]\w*\()", "ops.", repr(op))
+    for title, code in (("Python", python), ("TOML", lines.rstrip())):
+        block = f"```{title.lower()}\n{code}\n```"
+        yield f'=== "{title}"\n\n{textwrap.indent(block, "    ")}'
 
 
 def pictures(op: Any, images: list[Pixels]) -> list[tuple[str, Pixels]]:
-    """What it is called -> the photograph under the op alone: at three strengths, or as drawn in three epochs."""
+    """What was drawn -> the photograph under the op alone: at three strengths, or as drawn in three epochs."""
     if "p" in type(op).model_fields:
         op = op.model_copy(update={"p": 1.0})
+    drawn = cells(op, images, 0, NUM_EPOCHS)
     if isinstance(op, ops.Op) and has_strength(op):
-        drawn = [cell.image for cell in cells(op, images, range(NUM_EPOCHS))]
-        epoch = max(range(NUM_EPOCHS), key=lambda e: np.abs(drawn[e].astype(int) - images[0]).mean())
-        try:
-            levels = [(label, at_strength(op, strength)) for strength, label in STRENGTHS]
-        except ValueError:
-            levels = [(label, at_strength(op, strength)) for strength, label in WEAKER]
-        shown = [(label, cells(level, images, range(epoch, epoch + 1))[0]) for label, level in levels]
-        return [(f"{label}: {', '.join(cell.captions)}", cell.image) for label, cell in shown]
-    different: list[Cell] = []
-    for cell in cells(op, images, range(NUM_EPOCHS)):
-        if not any(np.array_equal(cell.image, other) for other in (images[0], *(seen.image for seen in different))):
-            different.append(cell)
-    return [(", ".join(cell.captions), cell.image) for cell in different[:3]]
+        epoch = max(range(NUM_EPOCHS), key=lambda e: np.abs(drawn[e].image.astype(int) - images[0]).mean())
+        strengths = (0.5, 1.0, 2.0) if reaches(op, 2.0) else (0.25, 0.5, 1.0)
+        found = [(strength, cells(at_strength(op, strength), images, epoch, 1)[0]) for strength in strengths]
+        return [(f"strength {strength:g}: {', '.join(cell.captions)}", cell.image) for strength, cell in found]
+    different = {images[0].tobytes(): drawn[0]} | {cell.image.tobytes(): cell for cell in drawn}
+    return [(", ".join(cell.captions), cell.image) for cell in list(different.values())[1:4]]
 
 
-def cells(op: Any, images: list[Pixels], epochs: range) -> list[Cell]:
+def reaches(op: ops.Op, strength: float) -> bool:
+    """Whether there is so much of an op."""
+    try:
+        at_strength(op, strength)
+    except ValueError:
+        return False
+    return True
+
+
+def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
     """The first photograph under the op alone, an epoch each."""
-    if isinstance(op, Mix):
-        recipe = Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op])
-        return [
-            next(row.cells[0] for row in contents.rows if row.sample_id == 0)
-            for contents in (over_epochs(ArraySource(images), recipe, rows=2, cols=1, epoch=epoch) for epoch in epochs)
-        ]
-    contents = over_epochs(ArraySource(images[:1]), Recipe(ops=[op]), rows=1, cols=len(epochs), epoch=epochs[0])
-    return list(contents.rows[0].cells)
+    source = ArraySource(images if isinstance(op, Mix) else images[:1])
+    contents = over_epochs(source, recipe_of(op), rows=len(source), cols=num, epoch=epoch)
+    return list(next(row.cells for row in contents.rows if row.sample_id == 0))
 
 
-def figure(name: str, caption: str, op: Any) -> str:
+def recipe_of(op: Any) -> Recipe:
+    """The op alone."""
+    return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op]) if isinstance(op, Mix) else Recipe(ops=[op])
+
+
+def figure(name: str, alt: str, caption: str) -> str:
     """A picture with a line below it."""
-    alt = "The photograph" if name == "before" else f"The photograph under {type(op).__name__}, {caption}"
-    return (
-        f'<figure markdown="span">\n![{alt}](images/{name}.webp){{ loading=lazy }}\n'
-        f"<figcaption>{caption}</figcaption>\n</figure>"
-    )
+    picture = f"![{alt}](images/{name}.webp){{ loading=lazy }}"
+    return f'<figure markdown="span">\n{picture}\n<figcaption>{caption}</figcaption>\n</figure>'
 
 
 def webp(image: Pixels) -> bytes:

@@ -5,8 +5,9 @@ from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 from typing import Any
 
-from docs.site import gallery, reference
 from mkdocs.structure.files import File, Files
+
+from docs.site import gallery, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")

@@ -37,7 +37,7 @@ def pages() -> dict[str, str | bytes]:
     schema = json.dumps(Recipe.json_schema(), indent=1)
     return {
         **{f"reference/{module}.md": module_page(module) for module in MODULES},
-        "reference/cli.md": cli_page(),
+        "reference/cli.md": "# Commands\n\n" + "\n".join(command_sections(typer.main.get_command(app), "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
         "reference/config.md": CONFIG_TEXT + "\n".join(config_sections()),
@@ -93,23 +93,15 @@ def config_sections() -> Iterator[str]:
                 yield described(kind, f"[{name}]")
 
 
-def cli_page() -> str:
-    """Every command with its arguments and options, as `--help` has them."""
-    root: Any = typer.main.get_command(app)
-    return "# Commands\n\n" + "\n".join(command_sections(root, "augpipe"))
-
-
 def command_sections(command: Any, name: str) -> Iterator[str]:
-    """A command and those below it."""
+    """A command and those below it, with arguments and options as `--help` has them."""
     context = command.context_class(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     rows = []
     for param in command.get_params(context):
         if not getattr(param, "hidden", False) and param.name != "help":
-            is_option = param.param_type_name == "option"
-            spelled = (
-                ", ".join([*param.opts, *param.secondary_opts]) if is_option else (param.metavar or param.name.upper())
-            )
+            options = [*param.opts, *param.secondary_opts] if param.param_type_name == "option" else []
+            spelled = ", ".join(options) or param.metavar or param.name.upper()
             rows.append((f"`{spelled}`", plain(getattr(param, "help", "") or ""), default_text(param, context)))
     yield f"## {name}\n\n```text\n{usage}\n```\n\n{plain(command.help or '')}\n"
     if rows:
