@@ -29,9 +29,10 @@ EXAMPLES: dict[type, Any] = {
     ops.AllOf: ops.AllOf(ops=HELD),
     ops.ColorJitter: ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
     ops.OneOf: ops.OneOf(ops=HELD),
+    ops.Pad: ops.Pad(px=20),
     ops.SomeOf: ops.SomeOf(ops=HELD),
 }
-"""Ops that draw nothing, or are none, by default."""
+"""Ops that change nothing, or are none, by default."""
 KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name != "Op")
 SIZE_PX = (400, 271)
 NUM_EPOCHS = 8
@@ -75,7 +76,7 @@ def section(op: Any, figures: list[str]) -> Iterator[str]:
     yield f"## {type(op).__name__}"
     yield prose(summary(type(op).__doc__ or ""))
     if getattr(op, "formula", ""):
-        yield f"Formula: {prose(op.formula)}. By default it draws: {prose(op.draws_text)}."
+        yield f"Formula: {prose(op.formula)}. Draws: {prose(op.draws_text)}."
     if len(figures) > 1:
         yield "\n".join(['<div class="pictures" markdown>', *figures, "</div>"])
     yield fields_table(type(op))
