@@ -30,7 +30,7 @@ def fields_table(kind: Any) -> str:
     rows = []
     for name, field in given_fields(kind).items():
         value = None if field.is_required() else field.get_default(call_default_factory=True)
-        default = "its own" if isinstance(value, BaseModel) else f"`{value_text(value)}`"
+        default = f"[its own](#{name})" if isinstance(value, BaseModel) else f"`{value_text(value)}`"
         default = "required" if field.is_required() else default
         rows.append((f"`{name}`", prose(told.get(name) or field.description or ""), type_text(field), default))
     return table(("field", "meaning", "type", "default"), *rows) if rows else ""
