@@ -62,7 +62,7 @@ format: .venv/.installed ## Let ruff mend what it can
 
 .PHONY: docs
 docs: .venv-docs/.installed ## Build the documentation's site into build/site (an environment of its own); open build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build
 	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
 # Measurements by their modules. Those of QUICK take minutes in all and need no data; the others hours.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -59,15 +60,15 @@ def test_every_command_and_every_table_of_the_config_is_in_the_reference() -> No
             assert f"\n## [{name}]\n" in str(pages["reference/config.md"])
 
 
+def build(root: Path, site: Path) -> "subprocess.CompletedProcess[str]":
+    command = [PYTHON, "-m", "mkdocs", "build", "--site-dir", site]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
+
+
 @pytest.mark.deep
 @pytest.mark.skipif(not PYTHON.exists(), reason="make docs has not set up .venv-docs")
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    built = subprocess.run(
-        [PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    built = build(ROOT, tmp_path)
     assert built.returncode == 0, built.stderr
     pages = {str(path.relative_to(tmp_path)): path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}
     for name, page in pages.items():
@@ -76,3 +77,16 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert all(f'id="augpipe.{name}"' in pages["reference/augpipe.html"] for name in ("Loader", "Recipe", "Plan"))
     found = {entry["location"] for entry in json.loads((tmp_path / "search/search_index.json").read_text())["docs"]}
     assert {"start.html", "gallery/levels.html#gamma", "reference/cli.html#augpipe-preview"} <= found
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not PYTHON.exists(), reason="make docs has not set up .venv-docs")
+def test_a_broken_link_and_a_broken_anchor_end_the_build(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for path in ROOT.iterdir():
+        if path.name not in ("docs", "build"):
+            (tmp_path / path.name).symlink_to(path)
+    with (tmp_path / "docs/stats.md").open("a") as page:
+        page.write("\n[gone](gone.md) and [nowhere](loader.md#nowhere)\n")
+    built = build(tmp_path, tmp_path / "build")
+    assert built.returncode != 0 and "'gone.md'" in built.stderr and "'#nowhere'" in built.stderr
