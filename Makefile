@@ -45,7 +45,7 @@ test: .venv/.installed ## Run the tests, then those in numba's CUDA simulator; P
 	@$(call RUN_BOTH,not deep,$(PYTEST_ARGS))
 
 .PHONY: test-deep
-test-deep: .venv/.installed ## Run the tests that take minutes and that `make test` leaves out
+test-deep: .venv/.installed .venv-docs/.installed ## Run the tests that take minutes and that `make test` leaves out
 	@$(call RUN_BOTH,deep,deep)
 
 .PHONY: test-fast
@@ -62,6 +62,11 @@ lint: .venv/.installed ## ruff (lint and format) and mypy --strict
 format: .venv/.installed ## Let ruff mend what it can
 	@.venv/bin/ruff check --fix-only --quiet .
 	@.venv/bin/ruff format --quiet .
+
+.PHONY: docs
+docs: .venv-docs/.installed ## Build the documentation's site into build/site (an environment of its own); open build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build
+	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
 # Measurements by their modules. Those of QUICK take minutes in all and need no data; the others hours.
 QUICK = $(addprefix pipeline.,loader kernel planning sampling jpeg_regions prepare memory startup) \
@@ -101,7 +106,7 @@ gpu-check: .venv/.installed ## On a CUDA machine: parity, faults, measurements; 
 
 .PHONY: clean
 clean: ## Remove the environments, caches and what the commands wrote
-	rm -rf .venv .venv-bench build dist src/augpipe.egg-info demo
+	rm -rf .venv .venv-bench .venv-docs build dist src/augpipe.egg-info demo
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -129,20 +134,24 @@ endef
 export MISSING
 
 # .venv/.demo is the part of .venv/.installed that the demo uses: `make test` adds the rest to the same environment.
+torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 .venv/.demo: extras = torch,plots
 .venv/.demo: size = , 1.3 GB
 .venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
 .venv/.installed: size = , 3.5 GB
 .venv-bench/.installed: extras = bench,torch,dali,cudatools
-.venv/.demo .venv/.installed .venv-bench/.installed: pyproject.toml constraints.txt
+.venv-docs/.installed: extras = docs
+.venv-docs/.installed: size = , 0.5 GB
+.venv-docs/.installed: torch =
+.venv/.demo .venv/.installed .venv-bench/.installed .venv-docs/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "augpipe needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Installing into $(@D) (once$(size); some minutes where torch has to be downloaded)"
 	@$(PYTHON) -m venv "$(@D)"
-	@# torch comes first and alone: its pin decides which build is taken
+	@# torch comes first and alone: its pin decides which build is taken; the docs do without it
 	@{ $(@D)/bin/python $(INSTALL) --upgrade pip setuptools && \
-		$(@D)/bin/python $(INSTALL) torch==2.13.0 && \
+		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
 		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
 	@touch "$@"

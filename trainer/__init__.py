@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from augpipe.trainer.codecs.registry import codec as codec
+    from augpipe.trainer.models import build as model
+    from augpipe.trainer.strategies import strategy as strategy
+    from augpipe.trainer.strategies.hook import butterfly_hook as butterfly_hook
 
 _PLACES = {
     "codec": ("augpipe.trainer.codecs.registry", "codec"),

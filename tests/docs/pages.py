@@ -160,7 +160,7 @@ PAGES = {
         needs={"make demo": "make"},
     ),
     "CONTRIBUTING.md": Page(needs={"make format": "make"}),
-    "docs/README.md": Page(),
+    "docs/README.md": Page(files=(photos(64),), then={"from augpipe import": ("images.shape == (64, 3, 224, 224)",)}),
     "docs/cards.md": Page(
         files=(birds, two_columns),
         before={

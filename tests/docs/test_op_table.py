@@ -5,18 +5,11 @@ import pytest
 
 from augpipe import ops
 from augpipe.ops.op import KINDS
+from docs.site.gallery import EXAMPLES
 from tests.docs.blocks import ROOT
 
 PAGE = ROOT / "docs/recipes.md"
 HEADER = "| op | what it draws | formula |\n|---|---|---|\n"
-HELD = (ops.Flip(), ops.Rotate())
-EXAMPLES: dict[type[ops.Op], ops.Op] = {
-    ops.AllOf: ops.AllOf(ops=HELD),
-    ops.ColorJitter: ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
-    ops.OneOf: ops.OneOf(ops=HELD),
-    ops.SomeOf: ops.SomeOf(ops=HELD),
-}
-"""Ops that draw nothing, or are none, by default."""
 
 
 def table() -> str:
