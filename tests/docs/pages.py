@@ -275,6 +275,7 @@ PAGES = {
     "docs/performance.md": Page(),
     "docs/prepare.md": Page(
         files=(photos(24), flowers),
+        instead={name: f"--workers 1 {name}" for name in ("--card flowers102 flowers/", "--keep photos/")},
         then={
             "augpipe prepare photos/": (
                 "there('OUT/manifest.json', 'OUT/rejects.csv', 'OUT/report.html')",
@@ -379,7 +380,7 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
 """,
         },
         instead=AN_EDITED_CONFIG | {"--seconds 5": "--seconds 0.3"},
-        needs={"pip install": "the network"},
+        needs={"pip install": "the network", "augpipe doctor": "ten seconds; test_doctor.py runs it"},
         then={
             "augpipe stats": ("there('sheet.png')", "'loader, from disk' in output"),
             "from augpipe import Loader, recipes": (

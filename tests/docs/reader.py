@@ -1,6 +1,7 @@
 """A process that does what pages say, each in a child of its own: torch and numba are loaded once, augpipe anew.
 
-It takes a page a line from stdin, as JSON, and answers with the child's exit code; what it prints goes to a file.
+It takes a page a line from stdin, as JSON, and answers with the child's exit code; what it prints goes to a file. The
+`augpipe` that a page's shell finds is tests/docs/commands.py, of which each command is forked from one process, too.
 """
 
 import json
@@ -21,14 +22,18 @@ import numpy as np
 import torch
 import torch._dynamo  # which every optimizer imports
 
+from tests.docs import commands
+
 
 def main() -> None:
     numba.njit(lambda number: number)(1)  # numba sets itself up at the first function, which takes a second
+    commands.serve_in_background()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             os._exit(_read_alone(**json.loads(line)))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os._exit(0)  # to free all that torch has made would take seconds
 
 
 def _read_alone(*, page: str, folder: str, steps: list[dict[str, Any]], log: str) -> int:
