@@ -342,11 +342,14 @@ LONGER = {
     "dali-host-does-not-wait": lambda machine: Collecting(machine, 6),
 }
 """More batches, so that all memory is used again, in orders that are drawn."""
+NUM_ORDERS = 60
+"""As many find each of the faults below."""
 
 
+@pytest.mark.parametrize("num", [NUM_ORDERS, pytest.param(5 * NUM_ORDERS, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("which", LONGER)
-def test_so_are_orders_of_more_batches(machine: Machine, which: str) -> None:
-    some_orders(lambda: LONGER[which](machine), num=300, seed=28)
+def test_so_are_orders_of_more_batches(machine: Machine, which: str, num: int) -> None:
+    some_orders(lambda: LONGER[which](machine), num=num, seed=28)
 
 
 def _release_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
