@@ -4,13 +4,16 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402 - loads numba.cuda
+from augpipe.gpu_ops.codec.cuda import launch  # noqa: E402 - loads numba.cuda
+from augpipe.gpu_ops.image.cuda import ptx as kernels  # noqa: E402
+from benchmarks.gpu import sanitizer  # noqa: E402
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 EVERY_RUNS = (9, 0)
@@ -28,9 +31,14 @@ FINISHING = [spec for spec in kernels.KERNELS if spec.finishes]
 MIXING = [spec for spec in kernels.KERNELS if spec.mixes]
 
 
+WORKS_TOGETHER = re.compile(r"\.shared\b|\bbar(rier)?\.|\batom\.shared")
+"""In PTX: a kernel whose threads work together through shared memory, or wait for each other."""
+compile_once = cache(kernels.compile_ptx_of)
+
+
 def compiled(spec: kernels.KernelSpec, cc: tuple[int, int]) -> str:
     """The kernel's PTX, in which all is inlined and in registers."""
-    ptx = kernels.compile_ptx_of(spec, cc)
+    ptx = compile_once(spec, cc)
     assert f".target sm_{cc[0]}{cc[1]}" in ptx and ptx.count(".entry") == 1
     assert "call" not in ptx
     assert ".local" not in ptx
@@ -102,6 +110,18 @@ def test_the_list_holds_every_kernel() -> None:
         for planar in (True, False)
         for finishes in (True, False)
     }
+
+
+@pytest.mark.slow
+def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
+    found = {spec.name: compile_once(spec, EVERY_RUNS) for spec in kernels.KERNELS}
+    kinds = {name: name.split()[0] for name in found}
+    found |= {name: launch.compile_ptx_of(name, EVERY_RUNS) for name in launch.CODEC_KERNELS}
+    kinds |= dict.fromkeys(launch.CODEC_KERNELS, "codecs")
+    together = {name for name, text in found.items() if WORKS_TOGETHER.search(text)}
+    assert len(together) == 8, together  # the kernels that finish, in each number type and layout
+    assert {kinds[name] for name in together} <= set(sanitizer.TOOLS["racecheck"]) & set(sanitizer.TOOLS["synccheck"])
+    assert set(kinds.values()) == set(sanitizer.TOOLS["memcheck"])
 
 
 FAKE_PTXAS = """#!/bin/sh
