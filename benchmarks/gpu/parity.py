@@ -68,7 +68,7 @@ def _each_op(run: Run, findings: Findings) -> Covered:
 
 def _policies(run: Run, findings: Findings) -> Covered:
     """Behind a crop, on as many images as it takes that each choice is drawn."""
-    images = _noise([(8, 9)] * 12 if run.is_simulated else [(40, 56)] * 64)
+    images = _noise([(8, 9)] * 3 if run.is_simulated else [(40, 56)] * 64)
     crop = ops.RandomResizedCrop(size=run.pick(32, 6))
     chains = [(name, chain) for name, found in POLICIES.items() for chain in found]
     _rendered(run, images, "policies", [Recipe(name=name, ops=(crop, *chain)) for name, chain in chains], findings)

@@ -115,7 +115,8 @@ for name in os.listdir(GPU):
 
 OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name != "Op"]
 FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
-SECOND_CALL = ("tests", "sanitizer", "ranks", "faults", "memory")
+IN_FIRST = {*FIRST_CALL, "preflight", "exchange", "trainer"}
+IN_SECOND = {"tests", "sanitizer", "ranks", "faults", "memory"}
 
 
 def only(*names: str) -> tuple[str, ...]:
@@ -144,12 +145,20 @@ def check(out: Path, *arguments: str, before: str = "", **environment: str) -> t
     return done.returncode, done.stdout + done.stderr, json.loads(path.read_text())
 
 
-def test_preflight_and_kernel_in_the_simulator(tmp_path: Path) -> None:
-    code, said, report = check(tmp_path / "out", "--simulate", *only("preflight", "kernel"))
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The report of what the simulator can run."""
+    out = tmp_path_factory.mktemp("simulated") / "out"
+    code, said, report = check(out, "--simulate", *only("preflight", "parity", "kernel"))
     assert code == 0, said
     assert "nothing here was measured" in report["simulated"]
-    assert list(report["sections"]) == ["preflight", "kernel"]
-    preflight, kernel = report["sections"].values()
+    assert list(report["sections"]) == ["preflight", "parity", "kernel"]
+    assert "not run: preflight/properties of the device: it needs a device" in said
+    return report
+
+
+def test_preflight_and_kernel_in_the_simulator(simulated: dict[str, Any]) -> None:
+    preflight, _, kernel = simulated["sections"].values()
     assert preflight["status"] == kernel["status"] == "done"
     assert preflight["measured"]["NVVM"]["path"] and preflight["measured"]["nvJPEG"]["version"]
     checks = preflight["checks"] | kernel["checks"]
@@ -157,6 +166,17 @@ def test_preflight_and_kernel_in_the_simulator(tmp_path: Path) -> None:
     mixes = {name: found for name, found in kernel["measured"].items() if name.startswith("default mix")}
     assert len(mixes) == 4  # with and without a lens, in float16 and float32
     assert all(found["bytes_an_image"]["written"] in (216, 432) for found in mixes.values())
+
+
+def test_parity_renders_every_op_and_policy(simulated: dict[str, Any]) -> None:
+    parity, coverage = simulated["sections"]["parity"], simulated["coverage"]
+    assert coverage["op"]["covered"] == sorted(OPS) and coverage["op"]["missing"] == []
+    assert coverage["policy"]["covered"] == sorted(policies.__all__) and coverage["policy"]["missing"] == []
+    rendered = parity["measured"]["ops"]["recipes_of_each_op"]
+    assert set(rendered) == {name for name in OPS if name not in ("mix_up", "cut_mix")} and min(rendered.values()) > 0
+    assert parity["measured"]["ops"]["recipes"] >= len(CASES) + len(TABLE_CASES) + len(BY_PILLOW)
+    assert {"every kernel ran: fused, finish", "every kernel ran: mix"} <= set(parity["checks"])
+    assert parity["status"] == "done" and all(found["passed"] for found in parity["checks"].values())
 
 
 def test_what_dies_hangs_or_fails_takes_nothing_with_it(tmp_path: Path) -> None:
@@ -206,11 +226,11 @@ def test_a_missing_package_is_named_and_nothing_else_is_forgiven(tmp_path: Path)
 
 
 def test_evidence_leaves_nothing_out(tmp_path: Path) -> None:
+    """Without --require it is no failure: `simulated` has left out what needs a device."""
     arguments = "--simulate", *only("preflight", "kernel")
-    code, said, _ = check(tmp_path / "out", *arguments, before=BROKEN_SECTIONS + LEFT_OUT)
-    assert code == 0, said
-    code, said, _ = check(tmp_path / "evidence", *arguments, "--require", before=BROKEN_SECTIONS + LEFT_OUT)
-    assert code == 1 and "FAILED: 1 were not run, and --require was given" in said
+    code, said, report = check(tmp_path / "evidence", *arguments, "--require", before=BROKEN_SECTIONS + LEFT_OUT)
+    assert code == 1 and said.count("FAILED: ") == 1 and "FAILED: 1 were not run, and --require was given" in said
+    assert {found["status"] for found in report["sections"].values()} == {"done"}
 
 
 @pytest.mark.parametrize("is_kernel_wrong", [False, True])
@@ -239,7 +259,7 @@ def test_preflight_drops_what_depends_on_a_finding(tmp_path: Path, is_kernel_wro
 
 def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
     """All sections are stand-ins, of which one renders two ops and exchanges all but two codecs."""
-    code, said, report = check(tmp_path / "out", "--simulate", before=BROKEN_SECTIONS + COVERING)
+    code, said, report = check(tmp_path / "out", "--simulate", "--require", before=BROKEN_SECTIONS + COVERING)
     assert code == 1, said
     assert {found["status"] for found in report["sections"].values()} == {"done"}
     covered = {kind: (found["covered"], found["missing"]) for kind, found in report["coverage"].items()}
@@ -248,36 +268,24 @@ def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
     assert covered["strategy"] == (["butterfly", "ddp", "lazy"], [])
     assert "FAILED: not covered, of kind codec: fp32, nf4\n" in said
     assert "covered: 3 of 3 of kind strategy: butterfly, ddp, lazy\n" in said
+    assert set(report["sections"]) == IN_FIRST
+    assert_other_call_is_named(said, IN_SECOND, "with --second")
+
+
+def test_the_second_call_and_one_section_promise_nothing(tmp_path: Path) -> None:
+    arguments = "--simulate", "--require", "--second"
+    code, said, report = check(tmp_path / "second", *arguments, before=BROKEN_SECTIONS + COVERING)
+    assert code == 0 and set(report["sections"]) == IN_SECOND
+    assert_other_call_is_named(said, IN_FIRST, "without --second")
     code, said, _ = check(tmp_path / "one", "--simulate", *only("parity"), before=BROKEN_SECTIONS + COVERING)
-    assert code == 0 and "not run" not in said  # one section alone promises nothing
+    assert code == 0 and "not run" not in said
 
 
-def test_each_call_names_what_the_other_one_is_for(tmp_path: Path) -> None:
-    """It is not run, and no failure: evidence takes both calls."""
-    sections = {"first": {*FIRST_CALL, "preflight", "exchange", "trainer"}, "second": {*SECOND_CALL}}
-    for name, other, arguments in (("first", "second", []), ("second", "first", ["--second"])):
-        code, said, report = check(
-            tmp_path / name, "--simulate", "--require", *arguments, before=BROKEN_SECTIONS + COVERING
-        )
-        assert set(report["sections"]) == sections[name]
-        call = "with --second" if name == "first" else "without --second"
-        for section in sections[other]:
-            assert f"not run: {section}: it is for the call {call}\n" in said
-        assert said.count("not run: ") == len(sections[other]) and "--require was given" not in said
-        assert code == (name == "first")  # which stand-ins do not cover
-
-
-def test_parity_renders_every_op_and_policy(tmp_path: Path) -> None:
-    code, said, report = check(tmp_path / "out", "--simulate", *only("parity"))
-    assert code == 0, said
-    parity, coverage = report["sections"]["parity"], report["coverage"]
-    assert coverage["op"]["covered"] == sorted(OPS) and coverage["op"]["missing"] == []
-    assert coverage["policy"]["covered"] == sorted(policies.__all__) and coverage["policy"]["missing"] == []
-    rendered = parity["measured"]["ops"]["recipes_of_each_op"]
-    assert set(rendered) == {name for name in OPS if name not in ("mix_up", "cut_mix")} and min(rendered.values()) > 0
-    assert parity["measured"]["ops"]["recipes"] >= len(CASES) + len(TABLE_CASES) + len(BY_PILLOW)
-    assert {"every kernel ran: fused, finish", "every kernel ran: mix"} <= set(parity["checks"])
-    assert parity["status"] == "done" and all(found["passed"] for found in parity["checks"].values())
+def assert_other_call_is_named(said: str, sections: set[str], call: str) -> None:
+    """They are not run, and no failure: evidence takes both calls."""
+    for section in sections:
+        assert f"not run: {section}: it is for the call {call}\n" in said
+    assert said.count("not run: ") == len(sections) and "--require was given" not in said
 
 
 def test_the_minutes_count_from_when_unpacking_began(tmp_path: Path) -> None:
