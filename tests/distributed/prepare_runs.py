@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +12,7 @@ from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.prepare.local_engine import LocalEngine
 from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.prepare.settings import PrepareSettings
-from tests.child_path import child_path
-from tests.distributed.forked_python import server
+from tests.distributed.forked_python import ForkedPython, server
 
 NUM = 160
 """Images: five shards."""
@@ -27,21 +24,13 @@ TIMEOUT_S = 120
 
 
 @contextmanager
-def command(source: Path, out: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
-    """`augpipe prepare` in a process group of its own; killed at the end, whatever happens."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "augpipe", "prepare", str(source), str(out), *OPTIONS, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": child_path()},
-        start_new_session=True,
-    )
+def command(source: Path, out: Path, *options: str) -> Iterator[ForkedPython]:
+    """`augpipe prepare` in a session of its own; killed at the end, whatever happens."""
+    process = ForkedPython(["-m", "augpipe", "prepare", str(source), str(out), *OPTIONS, *options])
     try:
         yield process
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill_session()
         process.communicate()
 
 

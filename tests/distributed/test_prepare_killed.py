@@ -34,9 +34,6 @@ from tests.distributed.prepare_runs import (
     workers_of,
 )
 
-NUM_GROUP_KILLS = 8
-NUM_WORKER_KILLS = 5
-
 
 def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """Three of them; below there are one and two, and the bytes are the same."""
@@ -45,12 +42,13 @@ def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_killed_as_a_group_and_resumed(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_to_kill", [3, pytest.param(8, marks=pytest.mark.deep)])
+def test_killed_as_a_group_and_resumed(num_to_kill: int, photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """`kill -9` on the run and its workers at random moments; where one comes too late, the next run begins anew."""
     rng, out = random.Random(0), tmp_path / "out"
     num_kills = num_ends = 0
-    while num_kills < NUM_GROUP_KILLS:
-        assert num_ends < 3 * NUM_GROUP_KILLS, "all runs end before they are killed"
+    while num_kills < num_to_kill:
+        assert num_ends < 3 * num_to_kill, "all runs end before they are killed"
         wanted = min(num_files(out) + rng.randrange(9), NUM_FILES)
         delay_s = rng.uniform(0, 0.02)
         with forked(photos, out, num_workers=1 + num_kills % 2) as process:
@@ -84,13 +82,14 @@ class Mortal(FolderSource):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("num_kills", [2, pytest.param(5, marks=pytest.mark.deep)])
 def test_killed_workers_are_replaced(
-    photos: Path, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    num_kills: int, photos: Path, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One worker after another, each at a random image; a chunk may be hit more often than a run would bear."""
-    monkeypatch.setattr(engine_protocol, "MOST_ATTEMPTS", NUM_WORKER_KILLS + 1)
+    monkeypatch.setattr(engine_protocol, "MOST_ATTEMPTS", num_kills + 1)
     (tmp_path / "deaths").mkdir()
-    mortal = sorted(random.Random(0).sample(range(NUM), NUM_WORKER_KILLS))
+    mortal = sorted(random.Random(0).sample(range(NUM), num_kills))
     said: list[str] = []
     prepare(
         Mortal(photos, tmp_path / "deaths", mortal),
@@ -104,7 +103,7 @@ def test_killed_workers_are_replaced(
     died = re.compile(
         r"a worker died \(by signal SIGKILL\) at photograph \d+, or soon after; shard \d{6} is begun again"
     )
-    assert len(said) == NUM_WORKER_KILLS and all(died.match(text) for text in said)
+    assert len(said) == num_kills and all(died.match(text) for text in said)
     assert tree(tmp_path / "out") == whole
 
 
@@ -123,7 +122,7 @@ def test_workers_end_when_their_parent_is_killed(photos: Path, tmp_path: Path, g
         wait_until(lambda: num_files(tmp_path / "out") >= 3)
         workers = workers_of(process.pid)
         process.kill()
-        process.wait(TIMEOUT_S)
+        process.communicate(TIMEOUT_S)
         assert workers
 
         def have_ended() -> bool:

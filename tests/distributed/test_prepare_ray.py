@@ -97,13 +97,8 @@ def test_a_cluster_that_is_there_is_joined_by_its_address_alone(
 
 
 def test_a_cluster_that_nobody_runs_is_told_at_once_and_nothing_is_begun(photos: Path, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "augpipe", "prepare", str(photos), str(tmp_path / "out"), *RAY, "--ray-address", NOBODY],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        env={**os.environ, "PYTHONPATH": child_path()},
-    )
-    assert ended.returncode == 2
-    assert "the Ray cluster at 127.0.0.1:1 cannot be reached (Connection refused). Check the address" in ended.stderr
+    with command(photos, tmp_path / "out", *RAY, "--ray-address", NOBODY) as process:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2
+    assert "the Ray cluster at 127.0.0.1:1 cannot be reached (Connection refused). Check the address" in errors
     assert not (tmp_path / "out").exists()
