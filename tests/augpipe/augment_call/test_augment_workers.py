@@ -4,15 +4,13 @@ import multiprocessing
 import os
 from itertools import chain
 
-import numpy as np
 import pytest
 
-from augpipe import Augment, Recipe, ops
+from augpipe import Augment
+from tests.augpipe.augment_call.drawing import IMAGE, RECIPE, draw
 
 torch = pytest.importorskip("torch")
 
-IMAGE = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
-RECIPE = Recipe(ops=[ops.CenterCrop(size=8), ops.ColorCast(max_shift=100, channel_p=1)])
 NUM = 8
 
 
@@ -70,11 +68,6 @@ def test_without_workers_it_counts_on() -> None:
 @pytest.mark.slow
 def test_ids_draw_the_same_in_any_worker() -> None:
     assert epochs_of(2, gives_ids=True, num_workers=2) == epochs_of(2, gives_ids=True)
-
-
-def draw(augment: Augment) -> bytes:
-    pixels: bytes = augment(IMAGE).tobytes()
-    return pixels
 
 
 @pytest.mark.slow

@@ -69,8 +69,13 @@ def test_items_with_ids_give_the_pixels_of_a_loader(tmp_path: Path) -> None:
     [
         {"num_workers": 1, "batch_size": 3},
         {"num_workers": 2, "persistent_workers": True},
-        {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "spawn"},
-        {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "forkserver"},
+        *(
+            pytest.param(
+                {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": method},
+                marks=pytest.mark.deep,  # torch is imported four times
+            )
+            for method in ("spawn", "forkserver")
+        ),
     ],
     ids=["new workers", "persistent workers", "spawned", "of a fork server"],
 )

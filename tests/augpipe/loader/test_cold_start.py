@@ -152,6 +152,7 @@ tempfile.TemporaryFile = refused
 """
 
 
+@pytest.mark.deep  # compiles all again; one kernel is in every run, see test_kernel_cache
 def test_a_cache_that_cannot_be_written_has_the_decoder_compiled_meanwhile(tmp_path: Path) -> None:
     """In processes of their own, which put it into a private folder; and no advice that cannot help."""
     photos = tmp_path / "photos"

@@ -18,6 +18,7 @@ from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.compiled import background, cache, declared, folder
 from augpipe.gpu_ops.compiled.cache import KernelCache
 from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
+from augpipe.sampling.epoch_order import sample_ids
 from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, ROOT, run_python
 
 USE = """
@@ -84,26 +85,52 @@ def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
     assert first["messages"] == second["messages"] == []
 
 
-def test_the_cache_lies_where_it_is_told_to_and_nowhere_else(tmp_path: Path) -> None:
-    places = {"AUGPIPE_CACHE_DIR": tmp_path / "chosen", "XDG_CACHE_HOME": tmp_path / "xdg", "HOME": tmp_path / "home"}
-    for place in places.values():
-        place.mkdir()
-    everything = {name: str(place) for name, place in places.items()}
-    below = [tmp_path / "chosen", tmp_path / "xdg" / "augpipe", tmp_path / "home" / ".cache" / "augpipe"]
-    for name, found in zip(places, below, strict=True):
-        started(ORDER, **everything)
-        (kernels,) = found.iterdir()
-        assert kernels.name == f"kernels-{kernels_digest(target_cpu())}"
-        assert files_in(kernels)
-        shutil.rmtree(places[name])
-        places[name].mkdir()
-        assert not [path for place in places.values() for path in place.rglob("*.kernel")]
-        everything[name] = ""  # set and empty is not set
+PLACES = {"AUGPIPE_CACHE_DIR": ".", "XDG_CACHE_HOME": "augpipe", "HOME": ".cache/augpipe"}
+"""Variable -> where in its folder kernels lie; the first one that is set and not empty counts."""
 
 
-def test_a_chosen_folder_is_made(tmp_path: Path) -> None:
-    started(ORDER, AUGPIPE_CACHE_DIR=str(tmp_path / "not" / "there yet"))
-    assert files_in(tmp_path / "not" / "there yet")
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, Path]:
+    made = {name: tmp_path / name for name in PLACES}
+    for folder in made.values():
+        folder.mkdir()
+    return made
+
+
+def set_from(name: str, places: dict[str, Path]) -> dict[str, str]:
+    """The variables, of which those before `name` are set and empty."""
+    first = list(places).index(name)
+    return {one: "" if nth < first else str(folder) for nth, (one, folder) in enumerate(places.items())}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "HOME" else pytest.param(name, marks=pytest.mark.deep) for name in PLACES]
+)
+def test_the_cache_lies_where_it_is_told_to_and_nowhere_else(name: str, places: dict[str, Path]) -> None:
+    started(ORDER, **set_from(name, places))
+    (kernels,) = (places.pop(name) / PLACES[name]).iterdir()
+    assert kernels.name == f"kernels-{kernels_digest(target_cpu())}"
+    assert files_in(kernels)
+    assert not [path for place in places.values() for path in place.rglob("*.kernel")]
+
+
+def test_the_folder_is_that_of_the_first_variable_that_is_set(
+    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, place in places.items():
+        for variable, value in set_from(name, places).items():
+            monkeypatch.setenv(variable, value)
+        found = cache_folder("kernels")
+        assert found is not None and found.parent == place / PLACES[name]
+
+
+def test_a_chosen_folder_is_made_and_the_users_own_numba_cache_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    ours = tmp_path / "not" / "there yet"
+    report = started(ORDER, NUMBA_CACHE_DIR=str(tmp_path / "theirs"), AUGPIPE_CACHE_DIR=str(ours))
+    assert files_in(ours)
+    assert report["cache_dir"] == str(tmp_path / "theirs")
+    assert list((tmp_path / "theirs").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_told_once_and_does_no_harm(tmp_path: Path) -> None:
@@ -112,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_does_no_harm(tmp_path:
     (message,) = report["messages"]
     assert message.startswith(f"compiled kernels cannot be kept in {tmp_path / 'a file' / 'below'}")
     assert "they are compiled at every start" in message and "Set AUGPIPE_CACHE_DIR to a folder" in message
-    assert report["total"] == started(ORDER)["total"]
+    assert report["total"] == sample_ids(np.arange(9), 9, 1, 2, True) @ np.arange(9)
     assert sum(report["hits"].values()) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
@@ -242,15 +269,6 @@ def test_the_digest_changes_with_the_compiler(monkeypatch: pytest.MonkeyPatch, p
     monkeypatch.setattr(f"augpipe.gpu_ops.compiled.folder.{part}", other)
     assert sources_digest(ROOT / "gpu_ops") != before
     assert kernels_digest("one CPU") != kernels_digest("another")
-
-
-def test_the_users_own_numba_cache_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "theirs").mkdir()
-    report = started(ORDER, NUMBA_CACHE_DIR=str(tmp_path / "theirs"), AUGPIPE_CACHE_DIR=str(tmp_path / "ours"))
-    assert report["cache_dir"] == str(tmp_path / "theirs")
-    assert files_in(tmp_path / "ours")
-    assert list((tmp_path / "theirs").iterdir()) == []
 
 
 def test_kernels_are_plain_python_where_numba_is_told_so() -> None:
