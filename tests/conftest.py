@@ -88,6 +88,20 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None if belongs_to_run(collection_path) else True
 
 
+def mark_thinned(items: list[pytest.Item]) -> None:
+    """Leave to every run the cases in which the parameters' places add up to a multiple of what `thinned` says."""
+    places: dict[tuple[Path, str, int], dict[str, int]] = {}
+    for item in items:
+        if (mark := item.get_closest_marker("thinned")) is None:
+            continue
+        total = 0
+        for level, name in enumerate(item.callspec._idlist):  # type: ignore[attr-defined]
+            seen = places.setdefault((item.path, item.originalname, level), {})  # type: ignore[attr-defined]
+            total += seen.setdefault(name, len(seen))
+        if total % mark.args[0]:
+            item.add_marker(pytest.mark.deep)
+
+
 @pytest.hookimpl(tryfirst=True)  # -m chooses by the marks that are set here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose and order the session's tests; skip those marked `gpu` where there is no device.
@@ -103,6 +117,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (slow if is_slow else quick).append(item)
     for item in slow:
         item.add_marker(pytest.mark.slow)
+    if IS_SIMULATED:
+        mark_thinned(items)
     items[:] = slow + quick
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu_items:

@@ -82,13 +82,14 @@ def _codecs() -> None:
 def _images(chain: tuple[ops.Op, ...], mixing: tuple[ops.MixUp | ops.CutMix, ...] = ()) -> None:
     """Small batches of every number type and layout: odd and even widths, borders, every number of channels."""
     rng = np.random.default_rng(0)
-    shapes = [(31, 45, 1), (40, 29, 3), (33, 33, 4), (90, 70, 3)]
+    shapes = NO_FILES.pick([(31, 45, 1), (40, 29, 3), (33, 33, 4), (90, 70, 3)], [(5, 9, 1), (8, 7, 3), (9, 6, 4)])
+    partners = NO_FILES.pick([1, 0, 3, 2], [1, 2, 0])
     images = [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
     borders = NO_FILES.pick(("context", "constant"), ("context",))
     sizes = NO_FILES.pick(((20, 17), (18, 32)), ((2, 3),))
     for dtype, layout, border, size in product(DTYPES, LAYOUTS, borders, sizes):
         recipe = Recipe(border=border, ops=(*chain, ops.RandomResizedCrop(size=size)), mixing=mixing)
-        made = plan(recipe, range(4), sizes=[shape[:2] for shape in shapes], partners=[1, 0, 3, 2])
+        made = plan(recipe, range(len(shapes)), sizes=[shape[:2] for shape in shapes], partners=partners)
         OnDevice(NO_FILES, images, recipe, form(dtype, layout)).render(made)
 
 

@@ -37,6 +37,7 @@ def test_the_files_are_decoded_at_every_scale() -> None:
 # Pixels
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("batch_size", "num_threads", "prefetch"), [(1, 1, 1), (5, 2, 2), (64, 3, 4)])
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_epochs_are_those_of_one_thread_of_the_cpu(

@@ -38,6 +38,7 @@ each_cache = pytest.mark.parametrize("cache", CACHES)
 # The same pixels
 
 
+@pytest.mark.thinned(2)
 @each_cache
 @pytest.mark.parametrize("cache_bytes", [NEEDED // 3, PLENTY])
 @pytest.mark.parametrize("recipe", [LEVELS, CENTRE, VIEWS], ids=lambda recipe: recipe.name)

@@ -186,6 +186,7 @@ def test_skipping_puts_the_next_usable_image_in_the_place(backend: Backend) -> N
     assert [i for batch in found for i in batch.plan.sample_ids] == expected
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("recipe", [CENTRE, VIEWS], ids=lambda recipe: recipe.name)
 @pytest.mark.parametrize(("batch_size", "num_threads", "prefetch"), [(1, 1, 1), (4, 2, 2), (7, 3, 4)])
 def test_replacements_and_log_lines(
@@ -262,6 +263,7 @@ def test_an_image_that_recovers_is_used_again(backend: Backend) -> None:
     assert ids_of(loader) == list(range(NUM))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("bad", [without_tables(), truncated(), TEXT], ids=["tables", "truncated", "text"])
 @pytest.mark.parametrize("num_bad", [4, 9])
 def test_whole_batches_of_bad_ones(backend: Backend, bad: bytes, num_bad: int) -> None:

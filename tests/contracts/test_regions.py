@@ -44,6 +44,7 @@ ALL_BYTES = sum(header_of(data).height * header_of(data).width * 4 for data in F
 SKIP: dict[str, Any] = {"on_error": "skip"}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("options", [{}, {"batch_size": 1, "dtype": "float16"}])
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_epochs_are_those_of_whole_decodes(backend: Backend, recipe: Recipe, options: dict[str, Any]) -> None:
@@ -52,6 +53,7 @@ def test_epochs_are_those_of_whole_decodes(backend: Backend, recipe: Recipe, opt
         assert backend.assert_as_plain(loader, whole(other)) == len(MIXED)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("room", [0, ALL_BYTES // 60, 4 * ALL_BYTES])
 @pytest.mark.parametrize("recipe", [ZOOMS, FULL_SIZE, VIEWS], ids=lambda recipe: recipe.name)
 def test_a_cache(backend: Backend, recipe: Recipe, room: int) -> None:

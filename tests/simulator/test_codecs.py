@@ -118,6 +118,7 @@ def assert_decoded_alike(tested: Codec, messages: Sequence[Sequence[np.ndarray]]
         outs.assert_no_more_than_the_parts_are_written()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("broken", [False, True])
@@ -184,6 +185,7 @@ def test_what_is_not_finite_is_counted_wherever_it_stands(name: str, value: floa
     assert [tested.encode_into(x, np.empty_like(payload)) for x, payload in zip(xs, payloads, strict=True)] == [2] * 8
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(("broken", "factor", "start"), [(False, 1.0, 0), (True, 1.0, 1), (False, 1e37, 0)])
 def test_one_bit(block: int | None, broken: bool, factor: float, start: int) -> None:
@@ -247,6 +249,7 @@ def found(unit: BucketExchange) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("residuals", [False, True])
 @pytest.mark.parametrize("name", ["fp32", "raw fp64", "bf16", "dynamic-tree", "nf4"])
 def test_an_exchange_on_a_device(name: str, residuals: bool) -> None:
@@ -283,7 +286,13 @@ CUTS_OF = {2: (0, 60, 133), 8: (0, 13, 40, 41, 60, 75, 90, 110, 133)}
 
 @pytest.mark.parametrize(
     ("name", "residuals"),
-    [("fp32", False), ("raw bf16", False), ("raw fp16", False), ("dynamic-tree", False), ("dynamic-tree", True)],
+    [
+        ("fp32", False),
+        ("raw bf16", False),
+        pytest.param("raw fp16", False, marks=pytest.mark.deep),
+        pytest.param("dynamic-tree", False, marks=pytest.mark.deep),
+        ("dynamic-tree", True),
+    ],
 )
 def test_a_device_does_as_much_for_eight_ranks_as_for_two(name: str, residuals: bool) -> None:
     """Operators and kernels of each stage, on every rank; with the bits of the CPU."""

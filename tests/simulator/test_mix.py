@@ -67,6 +67,7 @@ MIXING = (ops.MixUp(p=0.5), ops.CutMix(p=0.4))
 VIEWS = (View(ops=(ops.RandomResizedCrop(size=4), ops.Normalize()), count=2), View(ops=(ops.CenterCrop(size=3),)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "backend", [Backend("native", "cuda"), pytest.param(Backend("dali", "cuda"), marks=needs_dali)]
 )

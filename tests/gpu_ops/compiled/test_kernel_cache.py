@@ -92,8 +92,8 @@ PLACES = {"AUGPIPE_CACHE_DIR": ".", "XDG_CACHE_HOME": "augpipe", "HOME": ".cache
 @pytest.fixture
 def places(tmp_path: Path) -> dict[str, Path]:
     made = {name: tmp_path / name for name in PLACES}
-    for folder in made.values():
-        folder.mkdir()
+    for place in made.values():
+        place.mkdir()
     return made
 
 
