@@ -34,8 +34,15 @@ MODULES = (
 ONE_BY_ONE = ("fault", "refuse", "residual")
 """A group of processes for each case: where one has failed, as it is to, the group is good for nothing afterwards."""
 NOT_SLOW = ("residual",)
-DEEP = (("parallel", 4), ("equal", 4))
-"""Groups that `make test-deep` alone starts: fewer ranks do the same in every run."""
+DEEP: dict[tuple[str, int], tuple[str, ...] | None] = {
+    ("parallel", 4): None,
+    ("parallel", 6): None,
+    ("equal", 4): None,
+    ("equal", 3): ("sgd", "rmsprop", "adamw"),
+    ("codec", 2): ("bytes_by_formula", "mixed_dtypes_and_odd_sizes", "not_finite", "nan_in_one_slice"),
+    ("hybrid", 4): ("clipped", "overflow_in_one_shard"),
+}
+"""Cases, None for all, that `make test-deep` alone runs: other numbers of ranks, or "everything", do the same."""
 
 TABLE: list[tuple[str, int, str]] = [
     (subject, world_size, name)
@@ -51,16 +58,21 @@ def failures(subject: str, world_size: int, *names: str) -> dict[str, str]:
         return run_cases(f"tests.distributed.sync_{subject}_cases", world_size, list(names), Path(folder))
 
 
-def marks_of(subject: str, world_size: int) -> list[pytest.MarkDecorator]:
-    is_deep, is_slow = (subject, world_size) in DEEP, subject not in NOT_SLOW
-    return [pytest.mark.deep] * is_deep + [pytest.mark.slow] * is_slow
+def is_deep(subject: str, world_size: int, name: str) -> bool:
+    names = DEEP.get((subject, world_size), ())
+    return names is None or name in names
+
+
+def marks_of(subject: str, world_size: int, name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.deep] * is_deep(subject, world_size, name) + [pytest.mark.slow] * (subject not in NOT_SLOW)
 
 
 @pytest.mark.parametrize(
-    ("subject", "world_size", "name"), [pytest.param(*row, marks=marks_of(*row[:2])) for row in TABLE]
+    ("subject", "world_size", "name"), [pytest.param(*row, marks=marks_of(*row)) for row in TABLE]
 )
 def test_ranks(subject: str, world_size: int, name: str) -> None:
-    together = [other for of, size, other in TABLE if (of, size) == (subject, world_size)]
+    group = [row for row in TABLE if row[:2] == (subject, world_size)]
+    together = [row[2] for row in group if is_deep(*row) == is_deep(subject, world_size, name)]
     said = failures(subject, world_size, *([name] if subject in ONE_BY_ONE else together))[name]
     if name == "killed_in_the_middle":
         *others, killed = said.split("\nrank ")[1:] or [""]
