@@ -37,6 +37,8 @@ CHECKERS: dict[str, tuple[str, ...]] = {
     "mypy": ("mypy", "--strict", "--no-error-summary", "--cache-dir", ".mypy", "--python-executable"),
     "pyright": ("pyright", "--pythonpath"),
 }
+EACH = pytest.mark.parametrize("checker", [pytest.param("mypy", marks=pytest.mark.deep), "pyright"])
+"""mypy reads torch for a minute; in every run it checks a user's code without torch, below."""
 IGNORED = (
     "no-untyped-def",
     "no-untyped-call",
@@ -123,19 +125,19 @@ def errors(output: str) -> Iterable[tuple[str, int, str]]:
             yield match[1], int(match[2]), match[3]
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@EACH
 def test_what_users_write_has_its_types(checker: str, found: Check) -> None:
     assert [error for error in found(checker) if error[0] == "typed_use.py"] == []
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@EACH
 def test_the_pages_code_passes(checker: str, found: Check, user: User) -> None:
     assert len(list(user.folder.glob("page_*.py"))) > 12
     wrong = [": ".join(map(str, error)) for error in found(checker) if error[0].startswith("page_")]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@EACH
 def test_mistakes_are_found(checker: str, found: Check) -> None:
     lines = (HERE / "wrong_use.py").read_text().splitlines()
     expected = [number for number, line in enumerate(lines, 1) if "  # wrong" in line]
