@@ -36,7 +36,13 @@ def assert_repeats(run: LocalRun, start: int | None = None) -> None:
     assert_equal_states(run.folder / "repeated", run.checkpoint(run.versions[-1]), run.setting.num_servers)
 
 
-@pytest.mark.parametrize("name", settings())
+WITHOUT_KILLS = ("sync with backups", "async", "own steps, encoded both ways")
+"""Settings of which every run repeats one that nothing was killed in, too."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in WITHOUT_KILLS else pytest.param(name, marks=pytest.mark.deep) for name in settings()]
+)
 def test_a_replay_equals_its_run(name: str, tmp_path: Path) -> None:
     run = LocalRun(settings()[name], tmp_path, 0).run()
     assert_repeats(run)

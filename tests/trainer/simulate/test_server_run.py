@@ -227,8 +227,17 @@ def test_a_synchronous_run_gives_the_same_weights_whatever_its_timing(tmp_path: 
     assert len({bits(one) for one in found}) == 1
 
 
-@pytest.mark.parametrize("workers", [2, 3, 13])
-@pytest.mark.parametrize("push", ["fp32", "dynamic-tree"])
+@pytest.mark.parametrize(
+    ("push", "workers"),
+    [
+        ("fp32", 13),
+        ("dynamic-tree", 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.deep)
+            for case in (("fp32", 2), ("fp32", 3), ("dynamic-tree", 2), ("dynamic-tree", 13))
+        ),
+    ],
+)
 def test_a_synchronous_run_gives_the_same_weights_whoever_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, push: str, workers: int
 ) -> None:
@@ -331,7 +340,7 @@ def test_backup_workers_leave_a_slow_one_out(tmp_path: Path) -> None:
     assert counted[1][0] <= 2
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("mode", ["async", pytest.param("sync", marks=pytest.mark.deep)])
 def test_fifty_random_kills_lose_no_sample_and_apply_none_twice(tmp_path: Path, mode: str) -> None:
     random, epochs = Random(5), 12
     kills = [
