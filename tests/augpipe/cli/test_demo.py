@@ -4,7 +4,6 @@ import importlib
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,8 +113,8 @@ def test_two_ranks_train_and_the_curves_are_drawn(capfd: pytest.CaptureFixture[s
         assert curves.width > 1000
     assert "strategy = " in Path("demo/run/report.html").read_text()
     command = shlex.split(said.splitlines()[-1].replace("FOLDER", "demo/photos"))[1:]  # the last of the next ones
-    ended = subprocess.run([sys.executable, "-m", "augpipe", *command, "--set", "epochs=1"], capture_output=True)
-    assert ended.returncode == 0 and Path("runs/first/metrics.csv").exists(), ended.stderr
+    ended = CliRunner().invoke(app, [*command, "--set", "epochs=1"])
+    assert ended.exit_code == 0 and Path("runs/first/metrics.csv").exists(), ended.output
 
 
 @pytest.mark.slow  # two processes import torch
