@@ -159,6 +159,7 @@ def test_a_worker_with_another_network_is_refused_in_a_line(
     assert line.startswith("augpipe: worker 0 has another network") and line.endswith("and see the same files.")
 
 
+@pytest.mark.deep  # the dispatcher says so in test_dispatcher; that what an actor raises is one line: above
 def test_a_loss_that_is_not_finite_ends_the_run_in_a_line(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
