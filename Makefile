@@ -10,6 +10,9 @@ BENCH_ARGS ?=
 TEST_TIMEOUT_S ?= 240
 TEST_PROCESSES ?= 3
 
+# Where it is set, every process that tests start compiles what it imports again, and pytest rewrites all asserts.
+unexport PYTHONDONTWRITEBYTECODE
+
 PIP = -m pip --disable-pip-version-check --no-input
 INSTALL = $(PIP) install -qq -c constraints.txt
 
