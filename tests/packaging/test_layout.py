@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ class Import:
         return parts[1] if len(parts) > 1 and parts[1] in LINKED_ROOMS else "augpipe"
 
 
-def imports_of(source: str) -> list[Import]:
+@cache
+def imports_of(source: str) -> tuple[Import, ...]:
     """Every import in `source`, those by `import_module("...")` too; relative ones are refused by the linter."""
     found: list[Import] = []
 
@@ -68,7 +70,7 @@ def imports_of(source: str) -> list[Import]:
             visit(child, inside)
 
     visit(ast.parse(source), False)
-    return found
+    return tuple(found)
 
 
 def python_files(*folders: str, root: Path = ROOT) -> Iterator[Path]:
