@@ -52,11 +52,16 @@ def two_ranks(job: Path, script: str | None = None) -> Commands:
 
 def as_two_ranks(arguments: list[str]) -> Commands:
     """Without torchrun, which would end the others itself."""
+    return as_ranks(arguments, 2)
+
+
+def as_ranks(arguments: list[str], num: int) -> Commands:
+    """The same of so many ranks, all on this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [(arguments, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    common = {"WORLD_SIZE": str(num), "LOCAL_WORLD_SIZE": str(num), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [(arguments, {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(num)]
 
 
 def run_to_the_end(commands: Commands) -> str:

@@ -2,9 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from augpipe import SampleError
 from augpipe.cli.app import app
 from augpipe.trainer.evaluation import Views, evaluate_runs, partial, predict
 from augpipe.trainer.loop import Result
-from tests.child_path import child_path
+from tests.distributed.train_processes import as_ranks, started
 
 NUM = 21
 DENSE = Views(scales=(18, 25), dense=True)
@@ -126,16 +123,11 @@ def test_ranks_share_the_images(trained: tuple[Path, Result], damaged: Path, tmp
     options = ["--source", str(damaged), "--dense", "--scales", "18,25", "--on-error", "skip", "--device", "cpu"]
     alone = CliRunner().invoke(app, ["evaluate", str(trained[0]), *options, "--out", str(tmp_path / "alone")])
     assert alone.exit_code == 0, alone.output
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "augpipe"]
-    done = subprocess.run(
-        [*command, "evaluate", str(trained[0]), *options, "--out", str(tmp_path / "three")],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env={**os.environ, "PYTHONPATH": child_path(), "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("top-1") == 1
+    command = ["-m", "augpipe", "evaluate", str(trained[0]), *options, "--out", str(tmp_path / "three")]
+    with started(as_ranks(command, 3)) as processes:
+        said = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert [out.count("top-1") for out, _ in said] == [1, 0, 0]
     (one, rows), (other, other_rows) = _files(tmp_path / "alone"), _files(tmp_path / "three")
     assert [row[:3] for row in rows] == [row[:3] for row in other_rows]
     assert one["left_out"] == other["left_out"] and len(one["left_out"]) == 3
