@@ -14,7 +14,7 @@ from augpipe.ops.op import KINDS
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import FieldError
 
-NUM = 30_000
+NUM = 4_000
 SIZE = (512, 512)
 LEAST_P = 1e-4
 """The significance of the statistical tests; seeds are fixed, so they fail for ever or never."""
