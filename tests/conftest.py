@@ -32,8 +32,9 @@ _AUDIT = Path(__file__).parent / "unpickling"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_AUDIT), *filter(None, [os.environ.get("PYTHONPATH")])])
 runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
-settings.register_profile("augpipe", deadline=None)  # the first example may compile a kernel
+settings.register_profile("augpipe", deadline=None, max_examples=50)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
+settings.register_profile("deep", parent=settings.get_profile("augpipe"), max_examples=500)
 settings.load_profile("ci" if os.environ.get("CI") else "augpipe")
 
 
@@ -74,7 +75,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if is_deep(config):
+        settings.load_profile("deep")
     config.pluginmanager.register(MessagesPlugin(config))
+
+
+def is_deep(config: pytest.Config) -> bool:
+    """Whether the deep tests are asked for, and nothing else."""
+    return bool(config.option.markexpr == "deep")
 
 
 def belongs_to_run(path: Path) -> bool:
@@ -117,6 +125,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (slow if is_slow else quick).append(item)
     for item in slow:
         item.add_marker(pytest.mark.slow)
+    for item in slow if is_deep(config) else ():
+        if item.path.is_relative_to(ROOT / "property"):
+            item.add_marker(pytest.mark.deep)  # with ten times as many examples
     if IS_SIMULATED:
         mark_thinned(items)
     items[:] = slow + quick
