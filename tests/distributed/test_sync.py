@@ -67,9 +67,7 @@ def marks_of(subject: str, world_size: int, name: str) -> list[pytest.MarkDecora
     return [pytest.mark.deep] * is_deep(subject, world_size, name) + [pytest.mark.slow] * (subject not in NOT_SLOW)
 
 
-@pytest.mark.parametrize(
-    ("subject", "world_size", "name"), [pytest.param(*row, marks=marks_of(*row)) for row in TABLE]
-)
+@pytest.mark.parametrize(("subject", "world_size", "name"), [pytest.param(*row, marks=marks_of(*row)) for row in TABLE])
 def test_ranks(subject: str, world_size: int, name: str) -> None:
     group = [row for row in TABLE if row[:2] == (subject, world_size)]
     together = [row[2] for row in group if is_deep(*row) == is_deep(subject, world_size, name)]
