@@ -228,6 +228,7 @@ def test_a_call_leaves_no_thread_behind() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_one_transform_may_be_called_from_several_threads() -> None:
     transform = Augment(PAPER, 3, num_threads=2)
     images = [[scene(30 + 9 * n, 40 + i, n) for i in range(6)] for n in range(4)]
@@ -240,6 +241,7 @@ def test_one_transform_may_be_called_from_several_threads() -> None:
     together(4, work)
 
 
+@pytest.mark.slow
 def test_threads_never_get_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 

@@ -91,6 +91,7 @@ def test_a_state_of_something_else_is_refused(state: Any, message: str) -> None:
         AugmentModule(PAPER).load_state_dict({"_extra_state": state})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_compiled_model_holds_it(backend: str) -> None:
     plain, compiled = model(AugmentModule(PAPER, seed=3)), model(AugmentModule(PAPER, seed=3))

@@ -80,6 +80,7 @@ def jpegs(draw: st.DrawFn) -> tuple[bytes, int, int]:
     return encoded(image[..., 0] if kind == "gray" else image, "JPEG", **options, **restart), height, width
 
 
+@pytest.mark.slow
 @given(jpegs(), st.data())
 @settings(max_examples=200)
 def test_any_region_of_any_kind_at_any_scale_is_libjpegs(made: tuple[bytes, int, int], data: st.DataObject) -> None:
@@ -154,6 +155,7 @@ def test_files_with_restart_markers_have_no_points() -> None:
     assert not points_of(RESTARTED, 40, 50, 1000).num_rows
 
 
+@pytest.mark.slow
 def test_photographs(photos_dir: Path) -> None:
     rng = np.random.default_rng(5)
     for path in sorted(photos_dir.iterdir()):
@@ -383,6 +385,7 @@ assert min(*found.values(), *by_forged_points) > num // 20
 """
 
 
+@pytest.mark.slow
 def test_damaged_files_are_left_or_the_same_and_no_memory_but_its_own_is_touched() -> None:
     ended = subprocess.run([sys.executable, "-c", DAMAGED, "20000"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]

@@ -68,6 +68,7 @@ def test_far_outside(border: Border) -> None:
     compare(Recipe(border=border, ops=chosen), [noise(40, 31)])
 
 
+@pytest.mark.slow
 def test_far_from_the_image_s_corner() -> None:
     """Coordinates count from near the crop, so that float32 does not lose them in a large image."""
     chosen = (ops.Rotate(), ops.LensDistortion(), ops.MultiResolutionCrop(size=60, scales=(600,)))

@@ -87,6 +87,7 @@ def test_float_numbers_are_those_of_levels(shape: tuple[int, int]) -> None:
     assert np.array_equal(half.astype(np.float32), whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 3))
 def test_an_image_does_not_depend_on_its_batch(ids: list[int], num_threads: int) -> None:

@@ -97,6 +97,7 @@ def test_jobs_cover_every_row(height: int, expected: int) -> None:
         assert (np.delete(written, np.r_[mine], axis=0) == -1.0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_images_that_need_more_scratch_than_the_first(first: int) -> None:
     """A call's scratch is for the most taps of any of its images."""
@@ -154,6 +155,7 @@ def lens(**fixed: float) -> ops.BrownConrady:
     return ops.BrownConrady(**{name: (value, value) for name, value in (zero | fixed).items()})
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 def test_short_cuts_are_never_wrong(data: st.DataObject) -> None:

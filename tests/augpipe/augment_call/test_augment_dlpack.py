@@ -88,6 +88,7 @@ def test_what_another_library_holds_is_checked_as_an_array_is() -> None:
         Augment(PAPER)([RGB, Foreign(RGB.astype(np.float32))])
 
 
+@pytest.mark.slow
 def test_torch_is_not_needed_for_another_library_on_the_cpu() -> None:
     code = (
         "import sys, numpy as np\nfrom augpipe import Augment, recipes\n"

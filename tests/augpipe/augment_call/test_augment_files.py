@@ -26,6 +26,7 @@ def by_augment(recipe: Recipe, contents: Sequence[Any], ids: Any, epoch: int, **
     return [as_array(view) for view in (found if isinstance(found, tuple) else (found,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_files_give_the_pixels_of_a_loader(name: str) -> None:
     recipe = RECIPES[name]

@@ -227,6 +227,7 @@ def test_statistics_read_well(numbers: dict[str, int], text: str) -> None:
 # Threads
 
 
+@pytest.mark.slow
 def test_threads_that_fill_and_read_see_whole_images_and_exact_numbers() -> None:
     num, num_threads = 24, 4
     shapes = [(8 + i % 5, 9 + i % 7) for i in range(num)]

@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_report_holds_each_rate_on_one_thread_and_on_all(folder: Path) -> None:
     fractions: list[float] = []
     report = measure(FolderSource(folder), RECIPE, seconds=0.3, batch_size=4, num_threads=2, progress=fractions.append)
@@ -60,6 +61,7 @@ def test_the_report_as_json(folder: Path) -> None:
     assert found["machine"]["cores"] >= 1 and found["machine"]["versions"]["numpy"] == np.__version__
 
 
+@pytest.mark.slow
 def test_pixels_in_memory_can_be_measured_too() -> None:
     source = ArraySource([np.zeros((50, 60, 3), np.uint8), np.zeros((70, 60), np.uint8)])
     report = measure(source, RECIPE, seconds=0.1, batch_size=2, num_threads=1)
@@ -174,6 +176,7 @@ def test_the_machine_is_named() -> None:
     assert isinstance(versions, dict) and all(versions.values())
 
 
+@pytest.mark.slow
 def test_bench_prints_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
@@ -195,6 +198,7 @@ def test_bench_prints_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "\x1b" not in ended.stdout
 
 
+@pytest.mark.slow
 def test_bench_prints_json(folder: Path) -> None:
     ended = CliRunner().invoke(
         app, ["bench", str(folder), "-r", "none", "--batch-size", "1", "--seconds", "0.2", "--json"]

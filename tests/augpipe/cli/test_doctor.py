@@ -480,6 +480,7 @@ def test_the_real_command_prints_json_that_parses() -> None:
     assert not any("cannot be looked at" in finding.text for finding in findings)
 
 
+@pytest.mark.slow
 def test_a_trial_kernel_runs_in_the_simulator() -> None:
     code = "from augpipe.doctor.gpu_queries import launch_kernel; launch_kernel()"
     environment = {**os.environ, "PYTHONPATH": child_path(), "NUMBA_ENABLE_CUDASIM": "1"}

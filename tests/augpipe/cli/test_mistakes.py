@@ -682,6 +682,7 @@ def test_calls_that_need_a_gpu(row: tuple[Any, ...], home: Path) -> None:
     test_calls(row, home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", IN_A_PROCESS, ids=ids(IN_A_PROCESS))
 def test_commands_in_a_process_of_their_own(row: tuple[str, str], home: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": child_path(), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -692,6 +693,7 @@ def test_commands_in_a_process_of_their_own(row: tuple[str, str], home: Path) ->
     check(ended.stderr, (row[1],), home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["augpipe train", "augpipe.trainer"])
 @pytest.mark.parametrize("config", ["nothere.toml", "photos"])
 def test_what_is_no_config_is_told_before_anything_is_loaded(

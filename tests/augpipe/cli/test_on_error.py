@@ -44,6 +44,7 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
+@pytest.mark.slow
 def test_the_new_way_to_skip_says_nothing_of_the_old_one(photos: Path) -> None:
     arguments = ["preview", str(photos), "--size", "8", "--scale", "8", "-o", str(photos.parent / "sheet.png")]
     refused = CliRunner().invoke(app, arguments)

@@ -313,6 +313,7 @@ def test_a_narrow_image_can_be_drawn() -> None:
     assert sheet.width <= MAX_WIDTH_PX and sheet.height <= 2 * MAX_WIDTH_PX
 
 
+@pytest.mark.slow
 @given(st.lists(st.from_regex(r"[a-z+-]{1,60}( [a-z]{1,9}){0,3}", fullmatch=True), max_size=6), st.integers(80, 400))
 def test_wrapped_lines_fit_and_lose_nothing_that_fits(parts: list[str], limit: int) -> None:
     lines = text.wrap(parts, CAPTION_PX, limit)

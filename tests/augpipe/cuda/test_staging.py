@@ -103,6 +103,7 @@ def test_it_is_filled_before_it_is_copied_and_copied_once() -> None:
         batch.copy()
 
 
+@pytest.mark.slow
 def test_pinned_memory_is_given_up_with_the_copy_and_device_memory_with_the_batch() -> None:
     kept = []
 

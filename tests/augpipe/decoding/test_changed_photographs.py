@@ -50,6 +50,7 @@ def libjpegs(data: bytes) -> Bytes:
     return pixels
 
 
+@pytest.mark.slow
 @amounts
 def test_whole_photographs(photos_dir: Path, part: int, num_parts: int, num_changes: int) -> None:
     found = {"refused": 0, "taken": 0}
@@ -62,6 +63,7 @@ def test_whole_photographs(photos_dir: Path, part: int, num_parts: int, num_chan
     assert min(found.values()) > 0.15 * sum(found.values()), found
 
 
+@pytest.mark.slow
 @amounts
 @pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
 @pytest.mark.parametrize("restart", [False, True], ids=["plain", "restart markers"])

@@ -228,6 +228,7 @@ def test_a_header_of_another_file_is_noticed() -> None:
         decode(png, header_of(larger_png))
 
 
+@pytest.mark.slow
 def test_all_real_images_decode(photos_dir: Path) -> None:
     for path in sorted(photos_dir.rglob("*.JP*G")):
         data = path.read_bytes()

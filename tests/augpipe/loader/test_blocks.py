@@ -94,6 +94,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(sorted(SOURCES)),
     recipe=st.sampled_from(list(RECIPES.values())),
@@ -118,6 +119,7 @@ def test_any_cut_into_blocks_and_batches_gives_the_same(
         assert samples(loader) == references[kind, recipe.name][consumed:]
 
 
+@pytest.mark.slow
 @given(
     num=st.integers(1, 200),
     batch_size=st.integers(1, 40),
@@ -214,6 +216,7 @@ def test_a_plan_is_its_batchs_own() -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 def test_no_more_blocks_live_than_batches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: weakref.WeakSet[Block] = weakref.WeakSet()
     numbers = []

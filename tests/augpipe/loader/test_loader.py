@@ -101,6 +101,7 @@ assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_numpy_batches_need_no_torch_and_torch_batches_say_how_to_get_it() -> None:
     ended = run_python(WITHOUT_TORCH)
     assert ended.returncode == 0, ended.stderr

@@ -78,6 +78,7 @@ def mixed_by_numpy(own: np.ndarray, other: np.ndarray, row: Any, planar: bool) -
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [MIXED, Recipe(views=VIEWS, mixing=MIXING)], ids=["one view", "views"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("batch_size", [10, 64])
@@ -228,6 +229,7 @@ def test_world_sizes(world_size: int, batch_size: int, reference: list[Bits]) ->
     assert sorted(found, key=lambda sample: sample[0]) == sorted(reference, key=lambda sample: sample[0])
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_elsewhere(reference: list[Bits]) -> None:
     first = loader(batch_size=7)
     running = iter(first)
@@ -266,12 +268,14 @@ def test_an_array_gives_what_its_images_give(batch_size: int) -> None:
     assert stacked == samples(loader(source=MemorySource(images, LABELS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [Repeated(2), Weighted(np.arange(NUM), num=150)])
 def test_epochs_of_a_sampler(sampler: Any) -> None:
     whole, cut = (samples(loader(sampler=sampler, batch_size=size)) for size in (128, 9))
     assert cut == whole and len(whole) >= 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_ranks_that_keep_their_samples(world_size: int) -> None:
     options: dict[str, Any] = {"shuffle": "sticky", "world_size": world_size}
@@ -316,6 +320,7 @@ def test_ranks_without_samples_get_empty_batches() -> None:
 # Samples that cannot be used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bad", [{}, {5: OSError("gone"), 40: b"no picture"}, {i: truncated(i) for i in (0, 9, 33, 34, 100)}]
 )
@@ -331,6 +336,7 @@ def test_a_replaced_sample_is_replaced_as_a_partner(bad: dict[int, Any]) -> None
         assert not set(batch.plan.rows["mixing"]["partner"].tolist()) & set(bad)
 
 
+@pytest.mark.slow
 def test_a_guest_that_cannot_be_used_is_named() -> None:
     contents = [truncated(i) if i == 50 else content for i, content in enumerate(FILES)]
     with pytest.raises(ValueError, match="photo 50.jpg"):

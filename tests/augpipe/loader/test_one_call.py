@@ -62,6 +62,7 @@ def alone(contents: Sequence[Any], recipe: Recipe, **options: Any) -> list[list[
         return epochs(make(contents, recipe, **options | {"batch_size": 1, "num_threads": 1, "row_index_bytes": 0}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize(
     ("recipe", "options"),
@@ -93,6 +94,7 @@ def test_mixed_images_are_what_each_is_alone(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [ONE_VIEW, THREE_VIEWS], ids=["one view", "three views"])
 def test_damaged_files_among_sound_ones(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are replaced, with the same reasons, wherever they stand among those that one call was given."""
@@ -116,6 +118,7 @@ def test_damaged_files_among_sound_ones(recipe: Recipe, monkeypatch: pytest.Monk
         assert str(ours.value) == str(theirs.value) and ours.value.name == "photo 3.jpg"
 
 
+@pytest.mark.slow
 def test_images_that_outgrow_a_threads_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a call finds too small grows on the other way, and is large enough for the next one."""
     sides = [(60, 80), (700, 900), (90, 70), (900, 1400), (1300, 700), (50, 60), (640, 640), (700, 1000)]
@@ -130,6 +133,7 @@ def test_images_that_outgrow_a_threads_memory(monkeypatch: pytest.MonkeyPatch) -
         assert min(calls.taken) < max(calls.taken)
 
 
+@pytest.mark.slow
 def test_points_are_found_and_grow_as_those_of_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row indexes are the same bytes, whichever way a file was decoded."""
     used: list[RowIndexes] = []

@@ -107,6 +107,7 @@ def drawn_by(places: Sequence[Place], noted: list[Place]) -> Iterator[Place]:
 # The same batches
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(list(KINDS)),
     data=st.data(),
@@ -124,6 +125,7 @@ def test_batches_in_any_order_are_those_of_plain_loaders(
     assert found == [expected[place] for place in places]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_batch_of_every_rank_by_one_loader(kind: str) -> None:
     loader = make(kind, cache="host", cache_bytes=10**6) if kind != "an array" else make(kind)

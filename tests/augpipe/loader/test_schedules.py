@@ -33,6 +33,7 @@ def alone(epoch: int, **options: Any) -> Any:
     return samples(loader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"cache": "host", "cache_bytes": 10**7}, {"cache": "host", "cache_bytes": 10**5}]
 )

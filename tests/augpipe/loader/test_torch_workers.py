@@ -40,9 +40,7 @@ def around(dataset: Wrapped, **options: Any) -> list[Any]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("num_workers", [1, 2])
 @pytest.mark.parametrize("takes_places", [False, True], ids=["a pass", "places"])
-def test_a_loader_in_a_worker_is_refused(
-    num_workers: int, takes_places: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loader_in_a_worker_is_refused(num_workers: int, takes_places: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # torch waits so long for each worker where a pass ends by an error, at whatever test the garbage is collected in
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.1)
     dataset = Wrapped(takes_places)

@@ -208,6 +208,7 @@ def test_a_dropped_iterator_ends_its_threads_at_once() -> None:
     assert loader.epoch == 0
 
 
+@pytest.mark.slow
 def test_a_collected_loader_ends_its_threads() -> None:
     loader = make()
     holder: dict[str, Any] = {"loader": loader, "iterator": running(loader)}

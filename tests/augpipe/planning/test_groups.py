@@ -34,6 +34,7 @@ def as_bytes(rows: np.ndarray) -> list[bytes]:
     return [row.tobytes() for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe",
     [recipes.trivial_augment_wide(), recipes.auto_augment(), recipes.timm("rand-m9-n3-mstd0.5-inc1"), CHAINED],

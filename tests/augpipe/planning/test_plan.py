@@ -145,6 +145,7 @@ def test_plans_in_words() -> None:
 # what depends on what
 
 
+@pytest.mark.slow
 @given(
     ids=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=12),
     seed=st.integers(0, 2**64 - 1),

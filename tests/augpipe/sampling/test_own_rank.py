@@ -144,6 +144,7 @@ def test_a_process_group_that_comes_later_is_noticed() -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_the_environment_is_asked_without_torch() -> None:
     code = """
 import sys

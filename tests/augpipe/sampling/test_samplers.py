@@ -212,6 +212,7 @@ def test_ranks_share_out_the_epoch_of_one(name: str, world_size: int) -> None:
     assert len({len(make(name, rank=r, world_size=world_size)) for r in range(world_size)}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_an_epoch_is_resumed_by_another_number_of_ranks(name: str) -> None:
     whole = samples(make(name, recipe=PAPER, batch_size=1))
@@ -273,6 +274,7 @@ def test_a_sample_is_replaced_from_its_own_part_and_class() -> None:
     assert sorted(chosen.ids[ids_of(Loader(chosen, CENTRE, **options))]) == [1, 3, 3, 7, 11]
 
 
+@pytest.mark.slow
 def test_a_sample_of_weight_0_replaces_none() -> None:
     images = unusable(IMAGES[:5], 1, 4)
     loader = Loader(
@@ -303,6 +305,7 @@ def test_nothing_left_of_a_class_ends_the_run() -> None:
 # Memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "most"),
     [(Weighted(np.ones(10**6)), 8), (ClassBalanced(), 4), (Repeated(3), 0), (Mixture((1.0, 2.0)), 0)],

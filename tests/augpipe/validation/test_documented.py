@@ -85,6 +85,7 @@ def test_a_description_that_is_called_has_the_signature_of_the_call() -> None:
     assert str(inspect.signature(Called())) == "(x: int) -> int"
 
 
+@pytest.mark.slow
 def test_no_source_is_read_before_somebody_asks() -> None:
     code = (
         "from augpipe import ops; from augpipe.validation import documented; print(documented._in_module.cache_info())"

@@ -111,6 +111,7 @@ def changed(draw: Any, data: bytes) -> bytes:
     return bytes(out[: draw(st.one_of(st.just(len(out)), st.integers(0, len(out))))])
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.data(), st.sampled_from(SOUND))
 def test_damaged_files_end_in_errors_or_in_values(
@@ -173,6 +174,7 @@ def test_a_tag_holds_four_bytes_at_most(num_bytes: int, is_taken: bool) -> None:
             mat5.numbers(matrix)
 
 
+@pytest.mark.slow
 def test_what_expands_without_end_is_refused(tmp_path: Path) -> None:
     bomb = zlib.compress(bytes(mat5.MAX_BYTES + 1))
     (tmp_path / "a.mat").write_bytes(SOUND[0][:128] + struct.pack("<II", 15, len(bomb)) + bomb)

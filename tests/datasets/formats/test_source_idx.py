@@ -77,6 +77,7 @@ def test_folder_of_both_splits_is_refused(tmp_path: Path) -> None:
     assert len(open_source(tmp_path / "both")) == 5
 
 
+@pytest.mark.slow
 @given(array=hnp.arrays(np.uint8, hnp.array_shapes(min_dims=1, max_dims=4, max_side=6)), packed=st.booleans())
 def test_any_array_comes_back(tmp_path_factory: pytest.TempPathFactory, array: Any, packed: bool) -> None:
     path = tmp_path_factory.getbasetemp() / "any.idx"

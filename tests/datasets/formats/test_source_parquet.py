@@ -271,6 +271,7 @@ def test_files_that_are_no_parquet(tmp_path: Path) -> None:
         ParquetSource([])
 
 
+@pytest.mark.slow
 @settings(max_examples=75)
 @given(data=st.data())
 def test_changed_bytes_end_in_clear_errors_or_in_samples(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
@@ -306,6 +307,7 @@ def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
         open_source(path)
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_imported_before_it_is_needed(tmp_path: Path) -> None:
     code = (
         "import sys; from augpipe.datasets.open import open_source; "

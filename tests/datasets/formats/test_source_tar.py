@@ -132,6 +132,7 @@ def test_sets_of_tar_files_count_on(tmp_path: Path) -> None:
     assert [part.label(i) for i in range(6)] == [1, 1, 1, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_patterns_that_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "s-0.tar", samples(0, 1))
     with pytest.raises(ValueError, match=r"the range \{2..0\} counts down. Write \{0..2\}"):

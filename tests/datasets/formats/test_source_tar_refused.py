@@ -87,6 +87,7 @@ def test_truncated_anywhere_is_refused_or_warned_of(tmp_path: Path) -> None:
         assert len(TarSource(cut)) == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 def test_changed_bytes_end_in_clear_errors_or_in_samples(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):

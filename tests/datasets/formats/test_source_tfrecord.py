@@ -281,6 +281,7 @@ def test_a_file_cut_short_while_it_is_open_has_changed(tmp_path: Path) -> None:
         source.read(1)
 
 
+@pytest.mark.slow
 @given(data=st.binary(max_size=200), framed=st.booleans())
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_garbage_ends_in_a_clear_error(tmp_path: Path, data: bytes, framed: bool) -> None:

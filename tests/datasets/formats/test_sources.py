@@ -209,6 +209,7 @@ def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path: Path) -> None:
 SLASHED = st.text("ab-.Zé ", min_size=1, max_size=6).filter(lambda part: not part.startswith(".") and part.strip())
 
 
+@pytest.mark.slow
 @given(st.dictionaries(SLASHED, st.sets(SLASHED, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_any_tree_is_found_whole_and_sorted(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Iterable[str]]

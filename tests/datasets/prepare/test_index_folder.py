@@ -91,6 +91,7 @@ def test_any_number_of_threads_writes_the_same_bytes(folder: Path, monkeypatch: 
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.slow
 @given(cut=st.floats(0, 1), flipped=st.none() | st.floats(0, 0.999))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 def test_a_run_that_was_stopped_anywhere_is_gone_on_with(folder: Path, cut: float, flipped: float | None) -> None:
@@ -149,6 +150,7 @@ def test_an_image_of_another_size_than_the_index_says(folder: Path) -> None:
     assert assert_same(batches(folder), expected) == 9
 
 
+@pytest.mark.slow
 @given(at=st.floats(0, 0.9999), bit=st.integers(0, 7))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @pytest.mark.filterwarnings("ignore:.*is not used")

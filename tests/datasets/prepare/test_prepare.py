@@ -390,6 +390,7 @@ def test_the_disk_fills_up(photos: Path, whole: Path, tmp_path: Path, monkeypatc
     assert tree(out) == tree(whole)
 
 
+@pytest.mark.slow
 def test_shards_are_about_as_long_as_asked_for(tmp_path: Path) -> None:
     images = [scene(120, 160, number) for number in range(80)]
     settings = PrepareSettings(scales=("100",), shard_bytes=150_000)

@@ -101,6 +101,7 @@ def test_every_jpeg_of_which_regions_are_decoded_has_its_row_index(kept: Path) -
     assert 0 in lengths and max(lengths) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("recipe", [ZOOMS, recipes.deep_image(32, (48, 64)), Recipe(ops=(CenterCrop(size=16),))])
 def test_a_loader_makes_the_same_batches_of_both(photos: Path, kept: Path, recipe: Recipe, num_threads: int) -> None:
@@ -110,6 +111,7 @@ def test_a_loader_makes_the_same_batches_of_both(photos: Path, kept: Path, recip
         assert assert_same(one, list(other)) == len(NAMED)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_any_files_in_any_order(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
@@ -124,6 +126,7 @@ def test_any_files_in_any_order(tmp_path_factory: pytest.TempPathFactory, data: 
     assert assert_same(one, list(other)) == len(contents)
 
 
+@pytest.mark.slow
 def test_the_bytes_are_the_same_again_and_the_numbers_are_those_of_the_pixels(
     photos: Path, kept: Path, tmp_path: Path
 ) -> None:
@@ -224,6 +227,7 @@ def test_the_command_refuses_them_even_at_their_defaults(photos: Path, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_did_and_resumes(photos: Path, kept: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ended = CliRunner().invoke(app, ["prepare", str(photos), str(out), "--keep", "--workers", "1"])

@@ -24,6 +24,7 @@ def refused(path: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", ["", "32", "32/", "48", "32/*.tar", "32/{000000..000001}.tar", "*/000000.tar"])
 def test_an_unfinished_one_says_resume(tmp_path: Path, below: str) -> None:
     photos, out = write_photos(tmp_path / "photos", 100), tmp_path / "out"

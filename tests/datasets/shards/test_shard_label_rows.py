@@ -56,6 +56,7 @@ def test_what_was_given_is_read_back(tmp_path: Path, labels: Any, classes: Any) 
     assert "numbers in a label" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_rejected_images_take_their_labels_along(tmp_path: Path) -> None:
     class Vectors(MemorySource):
         label_width = 3

@@ -209,6 +209,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert locate(str(tmp_path)) is None
 
 
+@pytest.mark.slow
 def test_an_absurdly_long_one_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "manifest.json", "wb") as file:
         file.truncate(2**40)  # sparse

@@ -246,6 +246,7 @@ def test_a_disk_that_fills_up_while_writing_is_named(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Path) -> None:
     program = (
         "import os, signal\n"

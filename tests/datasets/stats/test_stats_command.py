@@ -96,6 +96,7 @@ def test_without_imagehash_a_line_says_so(folder: Path, monkeypatch: pytest.Monk
     assert "same bytes" in text and "look alike " not in text
 
 
+@pytest.mark.slow
 def test_plots_are_images(folder: Path) -> None:
     """Plots show many classes in many scripts, or none."""
     pytest.importorskip("matplotlib")
@@ -117,6 +118,7 @@ def test_plots_are_refused_before_the_work(folder: Path, monkeypatch: pytest.Mon
     assert ended.output == 'augpipe: plots need matplotlib: pip install "augpipe[plots]"\n'
 
 
+@pytest.mark.slow
 def test_labels_of_several_numbers_are_a_table(folder: Path) -> None:
     names = ["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]
     lines = ["path,label_x,label_[y]", *(f"photos/{name},{place / 2},{place}" for place, name in enumerate(names))]

@@ -64,6 +64,7 @@ def test_files_are_rgb_jpegs_of_many_sizes(sample: Path) -> None:
     assert len(sizes) > 15
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_workers(sample: Path, tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     generate(
@@ -90,6 +91,7 @@ def test_another_seed_gives_other_images(sample: Path, tmp_path: Path) -> None:
 # --- a folder that is there already
 
 
+@pytest.mark.slow
 def test_a_stopped_run_is_completed_without_redrawing(sample: Path, tmp_path: Path) -> None:
     generate(tmp_path, num=8, classes=2, workers=1)
     whole = digests(tmp_path)
@@ -172,6 +174,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     return workers
 
 
+@pytest.mark.slow
 @pytest.mark.varies  # it shows a traceback through another library
 def test_a_failing_worker_is_reported_and_the_others_stopped(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
@@ -188,6 +191,7 @@ def _settings(num: int) -> generate_module.Settings:
     return generate_module.Settings(num=num, classes=2, seed=0)
 
 
+@pytest.mark.slow
 def test_workers_are_stopped_when_the_caller_is_interrupted(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -201,6 +205,7 @@ def test_workers_are_stopped_when_the_caller_is_interrupted(
     assert [worker.poll() is not None for worker in started] == [True, True]
 
 
+@pytest.mark.slow
 def test_workers_start_from_a_script_without_a_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -224,6 +229,7 @@ def test_sizes_of_the_first_images() -> None:
 GOLDEN_SIZES = [(333, 440), (717, 556), (481, 321), (450, 305)]
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, index=st.integers(0, 10**6), kinds=st.sampled_from([("bird", "key"), ("ring", "cross")]))
 @settings(max_examples=4, deadline=None)
 def test_a_scene_is_a_function_of_seed_and_index_and_the_class_changes_objects_only(
@@ -238,6 +244,7 @@ def test_a_scene_is_a_function_of_seed_and_index_and_the_class_changes_objects_o
     assert 0 < changed.mean() < 0.5
 
 
+@pytest.mark.slow
 def test_light_and_backdrops_vary() -> None:
     images = [np.asarray(draw_scene(1, index, "star").resize((16, 16)), dtype=float) for index in range(24)]
     means = np.array([image.mean(axis=(0, 1)) for image in images])

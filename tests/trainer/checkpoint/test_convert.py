@@ -127,6 +127,7 @@ def load(path: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_the_mean_of_running_statistics_and_the_average_are_written(tmp_path: Path) -> None:
     """For a network's own `load_state_dict`, which wants all names."""
     networks = [build("resnet-18", num_classes=3) for _ in range(2)]

@@ -97,6 +97,7 @@ def test_nearest_levels_around_every_border() -> None:
     np.testing.assert_array_equal(np.abs(decoded - np.append(x, 1.0)), distances.min(1))
 
 
+@pytest.mark.slow
 @given(
     x=hnp.arrays(np.float32, st.integers(1, 600), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
     block=st.sampled_from([1, 3, 16, 256, 257, None]),

@@ -45,6 +45,7 @@ def test_by_default_it_is_the_trainers_own_number(trained: tuple[Path, Result]) 
     assert found.classes == ("c0", "c1", "c2") and found.left_out == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "views", [Views(scales=(18, 16, 25), flip=True, dense=True), Views(scales=(20,), crops=10), Views(scales=(19, 16))]
 )
@@ -86,12 +87,14 @@ def test_views_are_averaged_as_by_hand(
         torch.testing.assert_close(torch.from_numpy(np.exp(found.log_probs[number])), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_little_memory_changes_batches_alone(trained: tuple[Path, Result]) -> None:
     views = Views(scales=(18, 25), flip=True, dense=True)
     wide, narrow = evaluate_runs(trained[0], views), evaluate_runs(trained[0], views, memory_mb=1)
     np.testing.assert_allclose(wide.log_probs, narrow.log_probs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_the_weighted_mean(trained: tuple[Path, Result], other: Path, photos: Path) -> None:
     first, second = evaluate_runs(trained[0]), evaluate_runs(other)
     found = evaluate_runs([trained[0], other], weights=[3, 1], source=photos)
@@ -120,6 +123,7 @@ def test_running_statistics_are_averaged_over_ranks() -> None:
     assert found.keys() == {"running_mean"} and found["running_mean"].tolist() == [2.5, 2.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [Views(), Views(scales=(18, 20), dense=True)])
 def test_images_that_cannot_be_used(views: Views, trained: tuple[Path, Result], damaged: Path, photos: Path) -> None:
     with pytest.raises(SampleError, match=r"00[34]\.jpg"):
@@ -210,6 +214,7 @@ class Nothing:
         raise AssertionError
 
 
+@pytest.mark.slow
 def test_mistakes_with_sources(trained: tuple[Path, Result], tmp_path: Path) -> None:
     out, _ = trained
     two = write_photos(tmp_path, 4, 2)
@@ -229,6 +234,7 @@ def test_mistakes_with_sources(trained: tuple[Path, Result], tmp_path: Path) -> 
         fails("none of 5 photographs can be used: .*not a picture", out, views, source=two, on_error="skip")
 
 
+@pytest.mark.slow
 def test_mistakes_with_ensembles(photos: Path, trained: tuple[Path, Result], tmp_path: Path) -> None:
     tables = {"report": {"tensorboard": False}, "epochs": 1, "max_steps": 1}
     two = write_photos(tmp_path, 8, 2)
@@ -243,6 +249,7 @@ def test_mistakes_with_ensembles(photos: Path, trained: tuple[Path, Result], tmp
     assert isinstance(evaluate_runs(seeds, source=photos), Comparison)
 
 
+@pytest.mark.slow
 def test_the_command(trained: tuple[Path, Result], damaged: Path, tmp_path: Path) -> None:
     out, result = trained
     assert result.evaluation is not None
@@ -263,6 +270,7 @@ def test_the_command(trained: tuple[Path, Result], damaged: Path, tmp_path: Path
         assert ended.exit_code == 2 and said in ended.output, ended.output
 
 
+@pytest.mark.slow
 def test_the_command_compares(
     trained: tuple[Path, Result], other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

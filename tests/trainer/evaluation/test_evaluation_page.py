@@ -95,6 +95,7 @@ def test_the_page(tmp_path: Path) -> None:
         assert np.abs(np.asarray(image)[10, 15].astype(int) - 4 * place).max() <= 2 and image.size == (30, 20)
 
 
+@pytest.mark.slow
 def test_the_surest_mistakes_come_first_with_their_bars(tmp_path: Path) -> None:
     found = comparison(1)
     probabilities = np.exp(found.log_probs.astype(np.float64))

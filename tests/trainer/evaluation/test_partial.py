@@ -41,6 +41,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
     return Answering(monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [Views(), DENSE])
 def test_an_evaluation_goes_on_where_it_was_killed(
     views: Views, trained: tuple[Path, Result], tmp_path: Path, answering: Answering
@@ -61,6 +62,7 @@ def test_an_evaluation_goes_on_where_it_was_killed(
     np.testing.assert_array_equal(found.log_probs, whole.log_probs)
 
 
+@pytest.mark.slow
 def test_answers_to_something_else_are_not_taken(
     trained: tuple[Path, Result], other: Path, photos: Path, tmp_path: Path, answering: Answering
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_damaged_file_is_made_again(trained: tuple[Path, Result], tmp_path: Pa
     assert answering.num == NUM
 
 
+@pytest.mark.slow
 def test_images_that_were_left_out_stay_so(
     trained: tuple[Path, Result], damaged: Path, tmp_path: Path, answering: Answering
 ) -> None:

@@ -28,6 +28,7 @@ NUM = 21
 BENT = Recipe(name="bent", ops=(ops.ColorCast(max_shift=200, step=None, p=0.1), ops.LensDistortion(kinds=("barrel",))))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_points_are_a_plain_loops(
     trained: tuple[Path, Result], other: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +115,7 @@ def test_mistakes(arguments: dict[str, Any], said: str, trained: tuple[Path, Res
         robustness_of([])
 
 
+@pytest.mark.slow
 def test_the_plot_has_a_panel_an_op() -> None:
     """For any number of ops and runs; the numbers are looked at by eye."""
     points = (Point(strength=0.0, top1=wilson(9, 10)), Point(strength=2.0, top1=wilson(1, 10)))
@@ -122,6 +124,7 @@ def test_the_plot_has_a_panel_an_op() -> None:
         assert curves_png(Robustness(recipe="_x_$", strengths=(0.0, 2.0), curves=tuple(curves))).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_command(trained: tuple[Path, Result], other: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "bent.toml"
     BENT.dump(recipe)

@@ -187,6 +187,7 @@ def test_the_second_run_is_refused_and_the_first_goes_on(
     assert run(config(tmp_path / "run", photos, max_steps=3)).step == 3  # it is free again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["asked to", "killed"])
 def test_no_step_is_missing_in_what_is_told_of_a_run_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends: str

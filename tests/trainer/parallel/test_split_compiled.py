@@ -18,6 +18,7 @@ def one_rank() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch looks for gradients of what it traces
 @pytest.mark.parametrize("logits", ["whole", "split"])

@@ -126,6 +126,7 @@ def test_the_bar_counts_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert begun == [(0, 2, 0, 3), (1, 2, 2, 3), (0, 2, 2, 3), (0, 2, 2, 3)]
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run_with_servers(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run = tmp_path / "run"

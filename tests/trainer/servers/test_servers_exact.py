@@ -140,6 +140,7 @@ def test_asynchronous_with_one_worker_equals_plain_training(name: str, tmp_path:
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["constant", "adaptive"])
 def test_compensation_of_strength_zero_is_none(kind: str, tmp_path: Path) -> None:
     plain = Setting(num_workers=3)
@@ -200,6 +201,7 @@ def test_compensation_follows_its_formula_on_a_quadratic(kind: str) -> None:
     assert (now - flat.values).abs().max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_one_group_equals_as_many_synchronous_workers(name: str, tmp_path: Path) -> None:
     """Bit for bit for two, as a sum of two has one order only; with shares of uneven sizes up to rounding."""

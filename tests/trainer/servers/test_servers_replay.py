@@ -40,6 +40,7 @@ WITHOUT_KILLS = ("sync with backups", "async", "own steps, encoded both ways")
 """Settings of which every run repeats one that nothing was killed in, too."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in WITHOUT_KILLS else pytest.param(name, marks=pytest.mark.deep) for name in settings()]
 )
@@ -49,6 +50,7 @@ def test_a_replay_equals_its_run(name: str, tmp_path: Path) -> None:
     assert_repeats(run, run.versions[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", settings())
 def test_a_replay_equals_its_run_with_kills(name: str, tmp_path: Path) -> None:
     setting = replace(settings()[name], num_kills=3, num_losses=2, save_every=10)
@@ -73,6 +75,7 @@ def test_a_step_goes_on_where_a_worker_is_missing(tmp_path: Path) -> None:
     assert_repeats(run)
 
 
+@pytest.mark.slow
 def test_one_may_stop_before_an_update_look_around_and_go_on(tmp_path: Path) -> None:
     run = LocalRun(settings()["own steps, encoded both ways"], tmp_path, 0).run()
     replay = replay_of(run)
@@ -90,6 +93,7 @@ def test_one_may_stop_before_an_update_look_around_and_go_on(tmp_path: Path) -> 
     assert_equal_states(tmp_path / "repeated", run.checkpoint(run.versions[-1]), 2)
 
 
+@pytest.mark.slow
 def test_weights_can_be_loaded(tmp_path: Path) -> None:
     run = LocalRun(Setting(num_workers=2), tmp_path, 0).run()
     replay = replay_of(run)

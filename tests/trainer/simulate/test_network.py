@@ -90,6 +90,7 @@ def test_the_order_of_a_pair_is_kept_with_jitter() -> None:
     assert len(set(times)) > 2
 
 
+@pytest.mark.slow
 def test_jitter_is_given_by_the_seed_and_has_mean_one() -> None:
     transfers = [(0, 1, 100)] * 4000
     once = arrivals(nodes(2, link_jitter=0.3), transfers, seed=1)

@@ -395,6 +395,7 @@ def test_a_deadlock_names_the_method_that_waits() -> None:
     assert "main (" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_ray_is_not_imported() -> None:
     code = "import sys, augpipe.trainer.simulate.peers; assert 'ray' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -123,6 +123,7 @@ def test_more_ranks_wait_longer_and_hold_less_under_lazy() -> None:
     assert whole.bytes_sent == pytest.approx(4 * found[1].bytes_sent, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "ranks", "what"), [("", "4,1,2", ""), (SPLIT, "4,2", "layers split among 2, ")])
 def test_the_command_prints_a_table_and_draws(tmp_path: Path, more: str, ranks: str, what: str) -> None:
     pytest.importorskip("matplotlib")

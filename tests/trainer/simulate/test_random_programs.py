@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ CALLER_IS_KILLED = [
 """Server 2 hands on the answer to a call of its own, and is killed while that call travels."""
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(programs, st.integers(0, 3))
 @example(CALLER_IS_KILLED, 3)
@@ -132,6 +134,7 @@ def test_a_program_runs_the_same_way_twice_and_time_does_not_go_back(program: li
     assert sum(len(ops) for _, ops in program) == sum(who.startswith("worker") for _, who, _ in once[0][0])
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(programs)
 def test_without_kills_bytes_are_those_of_the_formula(program: list[Any]) -> None:

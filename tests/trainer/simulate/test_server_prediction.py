@@ -71,6 +71,7 @@ def test_bytes_are_those_of_a_run_that_computes(tmp_path: Path, push: str, pull:
     assert outcomes[0].got_bytes == outcomes[1].got_bytes > 0
 
 
+@pytest.mark.slow
 def test_synchronous_steps_wait_for_the_slowest_unless_there_is_a_backup() -> None:
     quick = card(nic_bytes_per_s=1e12, within_bytes_per_s=1e12, copy_bytes_per_s=1e12, flop_per_s=1e8)
     found = {

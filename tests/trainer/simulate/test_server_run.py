@@ -192,6 +192,7 @@ def check_each_sample_once(folder: Path, seen: Seen, played: Played, epochs: int
     assert sum(one.outcome.num_samples for one in played.applied) == epochs * NUM_SAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_same_run_twice(tmp_path: Path, mode: str) -> None:
     kills = [
@@ -213,6 +214,7 @@ def test_the_same_run_twice(tmp_path: Path, mode: str) -> None:
     assert other.seconds != found[0].seconds
 
 
+@pytest.mark.slow
 def test_a_synchronous_run_gives_the_same_weights_whatever_its_timing(tmp_path: Path) -> None:
     def slow(number: int, lease: Lease) -> float:
         return 3.0 if number == 0 else 0.5
@@ -227,6 +229,7 @@ def test_a_synchronous_run_gives_the_same_weights_whatever_its_timing(tmp_path: 
     assert len({bits(one) for one in found}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("push", "workers"),
     [
@@ -278,6 +281,7 @@ def test_a_synchronous_run_does_not_wait_for_ever_for_who_never_comes(tmp_path: 
     assert played.notes == ["worker 1 has not come within 20 s: the others begin without it"]
 
 
+@pytest.mark.slow
 def test_equal_workers_are_as_stale_as_there_are_others(tmp_path: Path) -> None:
     for workers in (1, 2, 5):
         run, _ = make_run(tmp_path / str(workers), workers=workers, jitter=0.2, epochs=8)
@@ -290,6 +294,7 @@ def test_equal_workers_are_as_stale_as_there_are_others(tmp_path: Path) -> None:
         assert np.mean(inner) == pytest.approx(workers - 1, rel=0.06)
 
 
+@pytest.mark.slow
 def test_bounded_staleness_holds_and_unbounded_breaks_it(tmp_path: Path) -> None:
     def uneven(number: int, lease: Lease) -> float:
         return 8.0 if number == 0 else 0.5
@@ -303,6 +308,7 @@ def test_bounded_staleness_holds_and_unbounded_breaks_it(tmp_path: Path) -> None
     assert most[None] > (workers - 1) * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("push", "pull"), [("fp32", None), ("dynamic-tree", None), ("dynamic-tree", "dynamic-tree")])
 def test_bytes_are_those_of_the_formula(tmp_path: Path, push: str, pull: str | None) -> None:
     workers, servers, epochs = 3, 3, 2
@@ -322,6 +328,7 @@ def test_bytes_are_those_of_the_formula(tmp_path: Path, push: str, pull: str | N
     assert sum(played.bytes_between.values()) == sum(played.bytes_of.values())
 
 
+@pytest.mark.slow
 def test_backup_workers_leave_a_slow_one_out(tmp_path: Path) -> None:
     def throttled(number: int, lease: Lease) -> float:
         return 3.0 if number == 0 else 1.0
@@ -340,6 +347,7 @@ def test_backup_workers_leave_a_slow_one_out(tmp_path: Path) -> None:
     assert counted[1][0] <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", pytest.param("sync", marks=pytest.mark.deep)])
 def test_fifty_random_kills_lose_no_sample_and_apply_none_twice(tmp_path: Path, mode: str) -> None:
     random, epochs = Random(5), 12
@@ -402,6 +410,7 @@ def test_a_server_lost_about_a_fence(tmp_path: Path, undisturbed_s: float, befor
     check_each_sample_once(tmp_path, seen, play(run), 1)
 
 
+@pytest.mark.slow
 def test_a_server_lost_after_it_has_written(tmp_path: Path, undisturbed_s: float) -> None:
     """And before the checkpoint is whole: it has what it has just written back, and nothing is lost."""
     num_lost = 0

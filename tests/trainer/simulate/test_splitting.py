@@ -140,6 +140,7 @@ def test_a_piece_travels_while_another_one_is_computed(travel_s: float, compute_
     assert rotate == pytest.approx(2 * max(travel_s, compute_s) + min(travel_s, compute_s), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "size", "devices"), [(8, 2, 1), (8, 2, 4), (8, 4, 2), (16, 4, 8)])
 @pytest.mark.parametrize("strategy", ["butterfly", "lazy"])
 def test_one_rank_stands_for_all(ranks: int, size: int, devices: int, strategy: str) -> None:
@@ -155,6 +156,7 @@ def test_one_rank_stands_for_all(ranks: int, size: int, devices: int, strategy: 
     assert alone.step_s == pytest.approx(full.step_s, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "size", "seconds", "scheme"), [(8, 2, 0.0, "gather"), (6, 3, 0.01, "rotate")])
 def test_two_exchanges_of_a_rank_do_not_block_each_other(ranks: int, size: int, seconds: float, scheme: str) -> None:
     """All ranks issue those of the shards and those of the rest in one order, or they would wait for each other."""
