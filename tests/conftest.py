@@ -49,6 +49,8 @@ SLOW = (
     "augpipe/cli/test_cli.py",
     "augpipe/cli/test_cli_interrupt.py",
     "augpipe/cli/test_demo.py",
+    "augpipe/cuda/test_in_flight.py",
+    "augpipe/cuda/test_stream_order.py",
     "augpipe/dali/",
     "augpipe/loader/test_buffers.py",
     "augpipe/loader/test_cold_start.py",
@@ -62,6 +64,8 @@ SLOW = (
     "trainer/models/",
     "trainer/servers/test_ray.py",
     "trainer/servers/test_ray_driver.py",
+    "trainer/servers/test_servers_replay.py",
+    "trainer/simulate/test_server_run.py",
 )
 """Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
 first in `make test`, whose last minutes would else be one worker's."""

@@ -36,6 +36,7 @@ def test_processes_that_tests_start_are_under_it(tmp_path: Path) -> None:
     assert ended.returncode == 1 and "OrderedDict is unpickled by read" in ended.stderr
 
 
+@pytest.mark.slow
 def test_forked_processes_are_under_it_and_unpickle_no_objects_of_other_ranks(tmp_path: Path) -> None:
     """Ranks of the tests are such processes; what torch unpickles for somebody counts as that one's."""
     (tmp_path / "a_reader.py").write_text(

@@ -205,6 +205,7 @@ def run_together(num: int, work: Callable[[int], None]) -> None:
         threading.settrace(before)
 
 
+@pytest.mark.slow
 def test_threads_get_pieces_of_their_own() -> None:
     taken: list[list[Place]] = [[] for _ in range(8)]
     total = 8 * 40 * 48

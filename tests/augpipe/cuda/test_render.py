@@ -81,6 +81,7 @@ def test_an_empty_batch_has_its_shape_and_no_launch(launches: Launches) -> None:
     assert launches.calls == [] and streams.events == []
 
 
+@pytest.mark.slow
 def test_owners_are_kept_and_tensors_lent(launches: Launches) -> None:
     class Owner:
         pass

@@ -142,6 +142,7 @@ def test_photographs_of_other_kinds(photos_dir: Path, num_parts: int, num_change
     assert min(found.values()) > 0.15 * sum(found.values()), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_parts", [pytest.param(10, id="few"), pytest.param(1, marks=pytest.mark.deep)])
 def test_a_loader_replaces_and_counts_them(photos_dir: Path, num_parts: int) -> None:
     """With a cache, for which photographs are decoded whole."""

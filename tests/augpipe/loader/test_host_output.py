@@ -38,6 +38,7 @@ def run(recipe: Recipe, num_threads: int, cache: str) -> list[list[tuple[int, Sa
     return [samples(loader) for _ in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gathered_bytes", [0, 30_000, 2**22])
 @pytest.mark.parametrize("cache", ["off", "host"])
 @pytest.mark.parametrize("recipe", [CONTINUOUS, SEVERAL_VIEWS], ids=lambda recipe: recipe.name)

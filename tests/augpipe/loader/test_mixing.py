@@ -221,6 +221,7 @@ def test_batch_sizes_and_threads(batch_size: int, num_threads: int, reference: l
     assert samples(loader(batch_size=batch_size, num_threads=num_threads)) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world_size", "batch_size"), [(2, 32), (3, 5), (4, 16), (32, 4)])
 def test_world_sizes(world_size: int, batch_size: int, reference: list[Bits]) -> None:
     found = []

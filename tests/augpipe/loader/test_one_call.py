@@ -168,6 +168,7 @@ class Unindexed(MemorySource):
         return b""
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_had_is_its_samples_fault_alone() -> None:
     def loader(on_error: str) -> Loader:
         options = {"batch_size": 12, "num_threads": 1, "framework": "numpy", "shuffle": False}

@@ -136,6 +136,7 @@ def test_every_batch_of_every_rank_by_one_loader(kind: str) -> None:
         assert [bits(batch) for batch in loader.batches(places)] == [expected[place] for place in places]
 
 
+@pytest.mark.slow
 def test_the_batches_could_differ() -> None:
     for kind in set(KINDS) - {"in the source's order"}:
         found = [tuple(found[0]) for world in (1, 2, 3) for found in plain_batches(kind, world).values() if found[0]]

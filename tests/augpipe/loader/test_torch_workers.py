@@ -37,6 +37,7 @@ def around(dataset: Wrapped, **options: Any) -> list[Any]:
     return [tuple(batch) for batch in workers]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("num_workers", [1, 2])
 @pytest.mark.parametrize("takes_places", [False, True], ids=["a pass", "places"])
@@ -58,6 +59,7 @@ def test_a_loader_in_a_dataset_without_workers_gives_its_batches(takes_places: b
         assert torch.equal(one[0], other.images) and torch.equal(one[1], other.labels)
 
 
+@pytest.mark.slow
 def test_a_loader_without_torch_does_not_load_it() -> None:
     program = """
 import sys

@@ -82,6 +82,7 @@ def epoch_of(sampler: Sampler, source: Source, epoch: int = 0, seed: int = 1) ->
 # Shares
 
 
+@pytest.mark.slow
 def test_weighted_shares_are_those_of_the_weights() -> None:
     rng = np.random.default_rng(7)
     for number, weights in enumerate(

@@ -157,6 +157,7 @@ def test_a_stopped_run_is_resumed(photos: Path, whole: Path, tmp_path: Path, don
     assert tree(out) == tree(whole)
 
 
+@pytest.mark.slow
 def test_nothing_half_written_is_taken_for_whole(photos: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
@@ -172,6 +173,7 @@ def test_nothing_half_written_is_taken_for_whole(photos: Path, whole: Path, tmp_
     assert tree(out) == tree(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["32", "48"])
 @pytest.mark.parametrize("suffix", ["tar", "idx"])
 def test_a_shard_without_its_files_is_made_again(
@@ -205,6 +207,7 @@ def test_a_run_that_was_killed_after_the_manifest_is_cleaned_up(photos: Path, wh
     assert not (out / WORK_FOLDER).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_other_settings_are_refused_by_name(photos: Path, tmp_path: Path, is_finished: bool) -> None:
     out = tmp_path / "out"

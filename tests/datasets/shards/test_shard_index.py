@@ -168,6 +168,7 @@ def maps_of(path: Path) -> int:
     return Path("/proc/self/maps").read_text().count(str(path))
 
 
+@pytest.mark.slow
 def test_a_map_lives_as_long_as_its_last_view(path: Path) -> None:
     assert maps_of(path) == 0
     index = ShardIndex.open(path)

@@ -90,6 +90,7 @@ def test_the_reliability_plot_is_scikit_learns(answers: tuple[Any, Any], found: 
     assert [one.confidence for one in filled] == pytest.approx(means, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_torchmetrics(answers: tuple[Any, Any], found: Metrics) -> None:
     peers = pytest.importorskip("torchmetrics.functional.classification")
     probabilities, labels = torch.from_numpy(np.exp(answers[0])), torch.from_numpy(answers[1])

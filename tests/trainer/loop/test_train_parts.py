@@ -498,6 +498,7 @@ def test_one_ranks_end_reaches_all(says_why: bool, monkeypatch: pytest.MonkeyPat
         ring[rank].stop()
 
 
+@pytest.mark.slow
 def test_a_regular_end_is_no_death() -> None:
     ring = in_ring(2, 0.4)
     for heartbeat in ring:

@@ -100,6 +100,7 @@ def test_a_cluster_that_asks_for_its_token() -> None:
         join(RefusingRay("no answer"), "10.0.0.1:6379", "do without")
 
 
+@pytest.mark.slow
 def test_a_run_asks_for_ray_and_its_cluster_first(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     with pytest.raises(ValueError, match="or leave servers.address out for a cluster of this machine alone."):

@@ -178,6 +178,7 @@ def found_by(*overrides: str, ranks: tuple[int, ...] = (4, 8)) -> list[Predictio
     return predict(subject_of(make_config(data, overrides), cluster), cluster, ranks)
 
 
+@pytest.mark.slow
 def test_a_config_with_split_layers() -> None:
     whole, split = found_by(), found_by("parallel.model=4")
     for one, other in zip(whole, split, strict=True):

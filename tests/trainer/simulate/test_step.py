@@ -106,6 +106,7 @@ def test_devices_of_a_node_share_its_nic() -> None:
     assert shared == pytest.approx(apart * 4 / 3, rel=0.02)
 
 
+@pytest.mark.slow
 def test_clipping_under_lazy_is_one_more_collective() -> None:
     late = card(nic_latency_s=0.5)
     without, clipped = (play_steps(workload(late, 2, strategy="lazy", clips=clips)).step_s for clips in (False, True))
