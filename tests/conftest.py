@@ -34,8 +34,9 @@ runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
 settings.register_profile("augpipe", deadline=None, max_examples=50)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
-settings.register_profile("deep", parent=settings.get_profile("augpipe"), max_examples=500)
-settings.load_profile("ci" if os.environ.get("CI") else "augpipe")
+PROFILE = "ci" if os.environ.get("CI") else "augpipe"
+settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=500)
+settings.load_profile(PROFILE)
 
 
 ROOT = Path(__file__).parent
