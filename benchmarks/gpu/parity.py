@@ -116,19 +116,21 @@ def _by_size(made: Plan, images: Sequence[np.ndarray]) -> Iterator[tuple[Plan, l
 
 def _cases(run: Run) -> list[Recipe]:
     """All of the tests' cases; in the simulator each once, with outputs of a few pixels."""
-    from tests.parity.table import CASES, TABLE_CASES, recipes_of
+    from tests.parity.table import CASES, TABLE_CASES, recipes_of, with_borders
 
     if run.is_simulated:
         both = (*CASES.items(), *TABLE_CASES.items())
         return [Recipe(name=name, ops=[_tiny(op) for op in chosen]) for name, chosen in both]
     tables = [Recipe(name=n, ops=chosen, border=border) for border in BORDERS for n, chosen in TABLE_CASES.items()]
-    return [recipe for border in BORDERS for name in CASES for recipe in recipes_of(name, border)] + tables
+    return [recipe for name, border in with_borders(BORDERS) for recipe in recipes_of(name, border)] + tables
 
 
 def _tiny(op: ops.Op) -> ops.Op:
-    fields: dict[str, Any] = {"scales": (7, 9)} if isinstance(op, ops.MultiResolutionCrop) else {}
-    fields |= {"scale": 9} if isinstance(op, ops.CenterCrop) and op.scale else {}
-    return op.model_copy(update=fields | {"size": (6, 7)}) if op.is_crop else op
+    return op.model_copy(update={name: _a_twelfth(getattr(op, name)) for name in op.sides_px}) if op.is_crop else op
+
+
+def _a_twelfth(pixels: Any) -> Any:
+    return tuple(map(_a_twelfth, pixels)) if isinstance(pixels, tuple) else pixels and max(pixels // 12, 1)
 
 
 def _on_levels() -> list[Recipe]:

@@ -280,7 +280,7 @@ def test_blurs_add_up_and_leave_the_decoding_scale_alone() -> None:
     sizes = [(400, 500)]
     crop = ops.CenterCrop(size=30, scale=90)
     three, four = (ops.Blur(sigma_px=(value, value), p=1.0) for value in (3.0, 4.0))
-    rows = [plan(Recipe(ops=(*chosen, crop)), [0], sizes=sizes).rows for chosen in ((), (three, four), (four, three))]
+    rows = [plan(Recipe(ops=(crop, *chosen)), [0], sizes=sizes).rows for chosen in ((), (three, four), (four, three))]
     five = plan(Recipe(ops=(crop, ops.Blur(sigma_px=(5.0, 5.0), p=1.0))), [0], sizes=sizes).rows
     for one in rows[1:]:
         np.testing.assert_allclose(one["blur"], five["blur"], rtol=1e-12)
