@@ -64,7 +64,7 @@ format: .venv/.installed ## Let ruff mend what it can
 	@.venv/bin/ruff format --quiet .
 
 .PHONY: docs
-docs: .venv-docs/.installed ## Build the documentation's site into build/site (an environment of its own); open build/site/index.html
+docs: .venv-docs/.installed ## Build the documentation's site (an environment of its own); read it by python3 -m http.server -d build/site
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build
 	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 

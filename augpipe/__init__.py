@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
     from augpipe.recipes.recipe import Recipe as Recipe
-    from augpipe.recipes.recipe import View as View
     from augpipe.recipes.schedule import Schedule as Schedule
+    from augpipe.recipes.view import View as View
     from augpipe.sampling.epoch_order import Place as Place
     from augpipe.sources.protocol import Source as Source
 
@@ -47,7 +47,7 @@ _PLACES = {
     "SampleError": "augpipe.errors",
     "Schedule": "augpipe.recipes.schedule",
     "Source": "augpipe.sources.protocol",
-    "View": "augpipe.recipes.recipe",
+    "View": "augpipe.recipes.view",
     "plan": "augpipe.planning.plan",
 }
 """Where each name lives. It is looked for there when it is first asked for: importing numba takes most of a second, in

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from augpipe.ops import Op
-    from augpipe.recipes.recipe import Recipe, View
+    from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.view import View
 
 CONTINUOUS = "any number"
 

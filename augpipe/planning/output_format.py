@@ -11,7 +11,6 @@ import numpy.typing as npt
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Labels
 from augpipe.validation.arguments import check_choice
-from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
     import torch
@@ -72,11 +71,6 @@ class OutputFormat:
             raise ValueError('dtype="bfloat16" needs framework="torch": numpy has no such type. Or choose "float16".')
         if self.framework == "numpy" and self.layout == "channels_last":
             raise ValueError('layout="channels_last" is a torch memory format. With framework="numpy" choose "NHWC".')
-        if recipe.channels != self.channels:
-            raise ValueError(
-                f"{recipe.called} makes {count(recipe.channels, 'channel')}, and others {self.channels}: a batch's "
-                "shape stays over epochs. Give all of them the same channels."
-            )
         if self.framework == "torch":
             import_torch()
 

@@ -20,7 +20,8 @@ from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
-from augpipe.recipes.recipe import Recipe, View, check_recipe
+from augpipe.recipes.recipe import Recipe, check_recipe
+from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]

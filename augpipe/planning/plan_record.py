@@ -6,7 +6,7 @@ import numpy as np
 
 from augpipe.ops.colour_program import ColourStep, program_fields
 from augpipe.planning.mixing_draws import MIXED
-from augpipe.recipes.recipe import View
+from augpipe.recipes.view import View
 
 BORDERS = ("context", "reflect", "edge", "constant", "sharp")
 """sharp: as constant, of an image that was padded after it was resized."""

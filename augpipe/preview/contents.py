@@ -18,8 +18,9 @@ from augpipe.pipeline.items import Settings
 from augpipe.pipeline.mixing_stage import mixed_block
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.names import as_schedule
-from augpipe.recipes.recipe import Recipe, View
+from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
+from augpipe.recipes.view import View
 from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Pixels, Source
 from augpipe.validation.arguments import as_count, as_epoch, as_seed

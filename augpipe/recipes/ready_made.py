@@ -17,8 +17,9 @@ from augpipe.ops import (
 )
 from augpipe.ops.crops import usual_scale
 from augpipe.ops.op import Op, pair
-from augpipe.recipes.recipe import Border, Model, Recipe, View
+from augpipe.recipes.recipe import Border, Model, Recipe
 from augpipe.recipes.schedule import Schedule
+from augpipe.recipes.view import View
 
 __all__ = [
     "BY_NAME",

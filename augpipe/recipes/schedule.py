@@ -52,6 +52,7 @@ class Schedule(TomlFile):
             for what, found, first in (
                 ("views", len(stage.recipe.all_views), len(self.recipes[0].all_views)),
                 ("Normalize", stage.recipe.normalises, self.recipes[0].normalises),
+                ("channels", stage.recipe.channels, self.recipes[0].channels),
             ):
                 if found != first:
                     raise ValueError(

@@ -12,7 +12,7 @@ import torch
 from augpipe import Augment, Loader, Plan, Recipe, ops, plan, policies, recipes
 from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.recipes.recipe import View
+from augpipe.recipes.view import View
 from benchmarks.gpu.common import (
     Findings,
     OnDevice,

@@ -11,8 +11,9 @@ from typing import Any, get_args
 import typer
 
 from augpipe.cli.app import app
-from augpipe.recipes.recipe import Recipe, View
+from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
+from augpipe.recipes.view import View
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.config.tables import Section
 from docs.site.tables import fields_table, prose, table
@@ -116,7 +117,7 @@ def plain(text: str) -> str:
 
 
 def default_text(param: Any, context: Any) -> str:
-    """What stands for an option that is left out."""
+    """The default of an option, as the reference shows it."""
     shown = getattr(param, "show_default", None)
     default = shown if isinstance(shown, str) else param.get_default(context)
     if param.required:

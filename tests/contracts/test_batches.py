@@ -9,7 +9,7 @@ import torch
 
 from augpipe import Augment, Recipe, View, recipes
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop, Rotate
+from augpipe.ops import CenterCrop, Flip, Grayscale, MultiResolutionCrop, Normalize, RandomResizedCrop, Resize, Rotate
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import ids_of, views_of
 from tests.contracts.backends import (
@@ -69,6 +69,24 @@ def test_every_border(backend: Backend, border: Any) -> None:
     ops = (CenterCrop(size=(6, 5), scale=9), Rotate(max_deg=80, p=1.0))
     recipe = Recipe(border=border, fill=(10, 200, 90), ops=ops)
     assert backend.assert_as_plain(backend.loader(JPEGS, recipe), plain(JPEGS, recipe)) == len(JPEGS)
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "channels_last"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+def test_one_channel_is_the_gray_level_of_three(backend: Backend, dtype: Any, layout: Any) -> None:
+    chosen = (Resize(size=(4, 3)), Flip())
+    one, three = Recipe(channels=1, ops=chosen), Recipe(ops=(*chosen, Grayscale(p=1.0)))
+    options: dict[str, Any] = {"dtype": dtype, "layout": layout, "shuffle": False, "batch_size": 5}
+    loaders = backend.loader(recipe=one, **options), plain(recipe=three, **options)
+    for found, gray in zip(*loaders, strict=True):
+        expected = gray.images[..., :1] if layout == "NHWC" else gray.images[:, :1]
+        assert found.images.shape == expected.shape
+        assert (found.images.double() - expected.double()).abs().max() <= backend.most(found)
+        if layout == "channels_last":
+            assert found.images.is_contiguous(memory_format=torch.channels_last)
+        else:
+            assert found.images.is_contiguous()
 
 
 WIDE = (MultiResolutionCrop(size=(3, 16), scales=(20, 40)), Flip())

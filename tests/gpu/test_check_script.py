@@ -226,7 +226,7 @@ def test_a_missing_package_is_named_and_nothing_else_is_forgiven(tmp_path: Path)
 
 
 def test_evidence_leaves_nothing_out(tmp_path: Path) -> None:
-    """Without --require it is no failure: `simulated` has left out what needs a device."""
+    """Without --require it is not a failure: `simulated` has left out what needs a device."""
     arguments = "--simulate", *only("preflight", "kernel")
     code, said, report = check(tmp_path / "evidence", *arguments, "--require", before=BROKEN_SECTIONS + LEFT_OUT)
     assert code == 1 and said.count("FAILED: ") == 1 and "FAILED: 1 were not run, and --require was given" in said

@@ -18,7 +18,7 @@ from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.nn import AugmentModule
 from augpipe.ops import CenterCrop, Flip, Normalize, RandomResizedCrop, Rotate
-from augpipe.recipes.recipe import View
+from augpipe.recipes.view import View
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 

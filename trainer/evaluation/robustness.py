@@ -11,7 +11,7 @@ import numpy.typing as npt
 from augpipe import Recipe, ops
 from augpipe.ops.op import Op
 from augpipe.ops.strength import NAMES, at_strength, has_strength
-from augpipe.recipes.recipe import View
+from augpipe.recipes.view import View
 from augpipe.sources.protocol import Source
 from augpipe.trainer.evaluation.ensemble import MEMORY_MB, Tell, open_runs
 from augpipe.trainer.evaluation.metrics import Share, wilson

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from augpipe.ops import CenterCrop, RandomResizedCrop, ResizeShortest
-from augpipe.recipes.recipe import Recipe, View
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.view import View
 from augpipe.validation.arguments import as_count, check_choice
 
 _WHOLE = (1e-3, 1e3)

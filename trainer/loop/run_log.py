@@ -36,7 +36,7 @@ class Sums:
 
     @property
     def top1(self) -> float:
-        """The share of images that were named rightly."""
+        """The accuracy: the share of images that were classified correctly."""
         return self.num_correct / max(self.num_samples, 1.0)
 
     @property

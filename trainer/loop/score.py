@@ -9,5 +9,5 @@ class Score:
 
     loss_sum: float
     num_correct: int
-    """Images that were named rightly; of mixed ones, by the label that weighs more."""
+    """Images that were classified correctly; of mixed ones, by the label that weighs more."""
     num_samples: int

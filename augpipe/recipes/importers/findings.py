@@ -26,23 +26,8 @@ POINTWISE = (
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops of pixels alone: the same before a crop as after it."""
-GEOMETRY = (
-    *(
-        ops.Flip,
-        ops.Identity,
-        ops.QuarterTurn,
-        ops.Rotate,
-        ops.Shear,
-        ops.Stretch,
-        ops.Translate,
-        ops.Transpose,
-        ops.Zoom,
-    ),
-    *(ops.Perspective, ops.LensDistortion, ops.BrownConrady, ops.Blur),
-)
-"""Ops that act where they stand among crops and paddings."""
-
-
+IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
+"""Ops that, as all geometry, act where they stand among crops and paddings."""
 KEEPS_BLACK = (
     *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
     *(ops.ChannelDropout, ops.Posterize),
@@ -67,7 +52,7 @@ class Findings:
     borders: list[Beyond] = field(default_factory=list)
     """What transforms show beyond the image: a recipe's border and fill."""
     channels: int = 3
-    """Of a finished image."""
+    """Channels of a finished image."""
 
     def add(self, name: str, *made: Op, note: str = "") -> None:
         """A transform became ops, exactly unless a note says what differs."""
@@ -114,15 +99,19 @@ class Findings:
         crops = [op for op in self.ops if op.is_crop]
         for place, op in enumerate(self.ops):
             later = [one for one in self.ops[place:] if one.is_crop]
-            alike = GEOMETRY if any(one.beyond for one in later) else (*GEOMETRY, *POINTWISE)
-            if later and not op.is_crop and not all(isinstance(inner, alike) for inner in op.flat):
+            alike = () if any(one.beyond for one in later) else POINTWISE
+            if (
+                later
+                and not op.is_crop
+                and not all(_acts_in_place(inner) or isinstance(inner, alike) for inner in op.flat)
+            ):
                 self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
         if any(border == "constant" for border, _ in self.borders):
             fills = set(self.borders)
             unchanged: tuple[type[Op], ...] = KEEPS_BLACK if fills == {("constant", (0.0, 0.0, 0.0))} else ()
             moves = [place for place, op in enumerate(self.ops) if any(one.is_geometry for one in op.flat)]
             for op in self.ops[: moves[-1]] if moves else ():
-                is_tone = not op.is_crop and not any(isinstance(inner, GEOMETRY) for inner in op.flat)
+                is_tone = not op.is_crop and not any(map(_acts_in_place, op.flat))
                 if is_tone and not all(isinstance(inner, unchanged) for inner in op.flat):
                     self.note(f"{op.op}: stands before {self.ops[moves[-1]].op}, whose fill it changes, too.")
         for place, op in enumerate(self.ops):
@@ -150,6 +139,10 @@ def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) ->
     if not isinstance(normalised, ops.Normalize):
         return erased
     return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
+
+
+def _acts_in_place(op: Op) -> bool:
+    return op.is_geometry or isinstance(op, IN_PLACE)
 
 
 def floored_centre(size: Any) -> Op:

@@ -37,6 +37,10 @@ WRONG: list[tuple[Any, str]] = [
     ({0: LARGE, "a": SMALL}, "epoch='a' must be a whole number"),
     ({0: LARGE, 1: "deep_image"}, "recipe is a str. Give a Recipe"),
     ("deep_image", "recipe is a str. Give a Recipe"),
+    (
+        {0: LARGE, 4: Recipe(channels=1, ops=[Normalize(mean=0.5, std=0.5)])},
+        r"the first one in channels \(1, 3 there\)",
+    ),
     ({0: LARGE, 4: WHOLE}, r"the recipe of epoch 4 differs from the first one in Normalize \(False, True there\)"),
     ({0: LARGE, 4: VIEWS}, r"the recipe of epoch 4 differs from the first one in views \(2, 1 there\)"),
 ]

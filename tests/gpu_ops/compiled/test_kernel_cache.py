@@ -168,11 +168,8 @@ assert stat.S_IMODE(os.stat(private).st_mode) == 0o700
     assert list(temporary.iterdir()) == []  # removed when the process ended
 
 
-@pytest.mark.parametrize("may_write", [True, False])
-def test_another_users_kernels_are_not_loaded(
-    may_write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """They are machine code: a folder is used that root or this user alone can fill."""
+def kept_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any, Path, Any]:
+    """A folder of kernels, a kernel that was compiled into it, its file there, and what it was compiled for."""
     monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
     place = folder.cache_place(f"kernels-{kernels_digest(target_cpu())}")
     place.mkdir()
@@ -181,6 +178,15 @@ def test_another_users_kernels_are_not_loaded(
     assert ratio(1.0, 2.0) == 0.5
     (file,) = place.glob("*.kernel")
     (sig,) = ratio.signatures
+    return place, ratio, file, sig
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_another_users_kernels_are_not_loaded(
+    may_write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are machine code: a folder is used that root or this user alone can fill."""
+    place, ratio, file, sig = kept_kernel(tmp_path, monkeypatch)
     find = KernelCache(ratio).find
     other = os.geteuid() + 1
 
@@ -224,14 +230,7 @@ def test_a_folder_of_this_user_is_closed_to_others(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A umask of 002 or 0 has opened it; a file that others could change is not loaded, and compiled again."""
-    monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
-    place = folder.cache_place(f"kernels-{kernels_digest(target_cpu())}")
-    place.mkdir()
-    ratio = ratio_kernel()
-    monkeypatch.setattr(cache, "kernels_folder", lambda: place)
-    assert ratio(1.0, 2.0) == 0.5
-    (file,) = place.glob("*.kernel")
-    (sig,) = ratio.signatures
+    place, ratio, file, sig = kept_kernel(tmp_path, monkeypatch)
     place.chmod(mode)
     assert KernelCache(ratio).find(sig) == (file, "here")
     assert place.stat().st_mode & 0o777 == 0o755

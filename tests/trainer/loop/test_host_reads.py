@@ -29,6 +29,7 @@ from augpipe.trainer.loop.world import World
 from augpipe.trainer.strategies import Strategy, strategy
 from augpipe.trainer.strategies.ddp import Ddp
 from augpipe.trainer.strategies.update import AgreedScaler, Found
+from tests.trainer.host_copies import arriving
 
 TAKES_NUMBERS = ("tolist", "numpy", "cpu")
 """Methods of a tensor that give its numbers to the host by no operation of torch's."""
@@ -174,19 +175,7 @@ def test_a_step_reads_from_the_device_once(
 ) -> None:
     """Loss and count go along: their copy begins before the strategy's read, and is looked at after it."""
     order: list[str] = []
-
-    class Arriving:
-        """A copy in pinned memory."""
-
-        def __init__(self, numbers: Tensor) -> None:
-            order.append("copied")
-            self._numbers = counted.arrived(numbers)
-
-        def read(self) -> Tensor:
-            order.append("read")
-            return self._numbers
-
-    monkeypatch.setattr(step_module, "HostCopy", Arriving, raising=False)
+    monkeypatch.setattr(step_module, "HostCopy", arriving(order, lambda numbers: counted.arrived(numbers)))
     config = make_config({"data": {"source": "x"}, **tables})
     made = synced(name, network(num_parameters), config.optim.clip_norm)
     inner = made.step

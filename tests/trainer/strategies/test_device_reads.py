@@ -24,6 +24,7 @@ from augpipe.trainer.parallel import make_mesh, split
 from augpipe.trainer.strategies import Strategy, strategy
 from augpipe.trainer.strategies import hook as hook_module
 from augpipe.trainer.strategies.hybrid import Hybrid
+from tests.trainer.host_copies import arriving
 from tests.trainer.strategies.twins import twins
 
 TAKES_NUMBERS = ("item", "tolist", "numpy", "cpu", "__int__", "__float__", "__bool__")
@@ -207,19 +208,7 @@ def test_weights_come_and_go_by_as_many_launches_for_any_number_of_parameters(co
 def test_the_hook_with_error_feedback_reads_a_backward_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a backward has found is copied as it ends, and looked at as the next one begins: nothing waits for it."""
     order: list[str] = []
-
-    class Arriving:
-        """A copy in pinned memory."""
-
-        def __init__(self, numbers: Tensor) -> None:
-            order.append("copied")
-            self._numbers = counted.arrived(numbers)
-
-        def read(self) -> Tensor:
-            order.append("read")
-            return self._numbers
-
-    monkeypatch.setattr(hook_module, "HostCopy", Arriving, raising=False)
+    monkeypatch.setattr(hook_module, "HostCopy", arriving(order, lambda numbers: counted.arrived(numbers)))
     images = torch.randn(8, 64, generator=torch.Generator().manual_seed(1))
     with twins(2):
         model = DistributedDataParallel(network(2))

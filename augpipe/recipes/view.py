@@ -1,0 +1,136 @@
+"""A view of an image: which ops act on it, in which order, and what one look-up can show of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from augpipe.ops import Grayscale, Op
+from augpipe.ops.kinds import Ops
+from augpipe.ops.op import Beyond, keyed
+from augpipe.validation.models import Checked
+from augpipe.validation.written import written
+
+UNLIKE_SIZES = ((1, 1), (1, 60_000), (60_000, 1), (375, 500), (4_001, 2_999))
+"""Heights and widths of images: a view's output has one size if it has for all of these."""
+
+
+class View(Checked):
+    """One crop of an image, or several alike, with ops of its own."""
+
+    ops: Ops = ()
+    """In order: crops and geometry as they are listed, tone last in its order. With a MultiResolutionCrop among them,
+    crops act before all else, as in the papers."""
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many such crops, each with draws of its own."""
+
+    noun: ClassVar[str] = "a view"
+
+    @model_validator(mode="after")
+    def _is_one_pass(self) -> Self:
+        lenses = [inner.op for op in self.ops for inner in op.flat if inner.is_lens]
+        projections = [inner.op for op in self.ops for inner in op.flat if inner.is_projective]
+        for what, found in (("lens", lenses), ("perspective", projections)):
+            if len(found) > 1:
+                raise ValueError(
+                    f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
+                )
+        bending = [inner.op for op in self.ops for inner in op.flat if inner.is_lens or inner.is_projective]
+        if lenses and bending[0] not in lenses:
+            raise ValueError(
+                f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
+                f"Put {lenses[0]} first."
+            )
+        borders = {key: op.beyond for key, op in keyed(self.ops) if op.beyond}
+        if len(set(borders.values())) > 1:
+            texts = (f"{name} shows {border_text(beyond)}" for name, beyond in borders.items())
+            raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
+        acting = [op for _, op in self.acting_ops]
+        geometry = [place for place, op in enumerate(acting) if any(inner.is_geometry for inner in op.flat)]
+        padding = [place for place, op in enumerate(acting) if op.beyond]
+        between = acting[padding[0] : padding[-1]] if padding else []
+        if cut := next((op.op for op in between if op.cuts), None):
+            raise ValueError(
+                f"{acting[padding[-1]].op} pads what {cut} has cut out of a padded image, and one look-up would show "
+                "the image there. Pad once, before the crop."
+            )
+        if geometry and padding and padding[-1] > geometry[0]:
+            pads, moves = acting[padding[-1]].op, acting[geometry[0]].op
+            raise ValueError(
+                f"{pads} stands behind {moves}, and one look-up would show there what {moves} moved out of the frame "
+                f"instead of padding. Put {pads} before {moves}."
+            )
+        kinds = Counter(op.op for op in self.ops)
+        for kind in ("color_cast", "vignette", "normalize"):
+            if kinds[kind] > 1:
+                raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
+        return self
+
+    def __repr__(self) -> str:
+        return written(self)
+
+    @cached_property
+    def crops(self) -> tuple[Op, ...]:
+        """The crops, resizes and paddings, in order; none where the whole image is kept."""
+        return tuple(op for op in self.ops if op.is_crop)
+
+    @cached_property
+    def out_size(self) -> tuple[int, int] | None:
+        """(height, width) of the output in pixels; None where it depends on the image."""
+        sides = np.array(UNLIKE_SIZES).T
+        for op in self.crops:
+            sides = np.stack(np.broadcast_arrays(*op.sides(*sides), sides[0])[:2])
+        height, width = (int(side) for side in sides[:, 0])
+        return (height, width) if (sides == sides[:, :1]).all() else None
+
+    @cached_property
+    def ends_gray(self) -> bool:
+        """Whether its last op that changes levels is a Grayscale of every image."""
+        levels = [op for op in self.ops if not (op.is_crop or op.is_geometry or op.op in ("flip", "normalize", "blur"))]
+        return bool(levels) and isinstance(levels[-1], Grayscale) and levels[-1].p == 1.0
+
+    @cached_property
+    def beyond(self) -> Beyond | None:
+        """The border and the fill that its ops ask for; None leaves them to the recipe."""
+        return next((op.beyond for op in self.ops if op.beyond), None)
+
+    @property
+    def num_variants(self) -> int | None:
+        """The product of its ops' variants; None where one of them is continuous."""
+        return product(op.num_variants for op in self.ops)
+
+    @cached_property
+    def keyed_ops(self) -> tuple[tuple[str, Op], ...]:
+        """Each op under a name that is unique in the view: its kind, and from the second of a kind on its place."""
+        return keyed(self.ops)
+
+    @cached_property
+    def acting_ops(self) -> tuple[tuple[str, Op], ...]:
+        """`keyed_ops` in the order in which they act: as they are listed, or with the crops first."""
+        if any(op.acts_first for op in self.crops):
+            return tuple(sorted(self.keyed_ops, key=lambda keyed: not keyed[1].is_crop))
+        return self.keyed_ops
+
+    @cached_property
+    def drawn_dtype(self) -> np.dtype[np.void]:
+        """The record of what its ops draw, one field for each op that draws anything."""
+        return np.dtype([(key, op.record) for key, op in self.keyed_ops if op.record.names])
+
+
+def border_text(beyond: Beyond) -> str:
+    """A border as messages show it."""
+    border, fill = beyond
+    return f"{border} {[round(level, 3) for level in fill]}" if border == "constant" else border
+
+
+def product(counts: Iterable[int | None]) -> int | None:
+    """The product of numbers of variants; None where one of them is."""
+    total = 1
+    for count in counts:
+        if count is None:
+            return None
+        total *= count
+    return total
