@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from augpipe.ops import Op
     from augpipe.recipes.recipe import Recipe
-from augpipe.recipes.view import View
+    from augpipe.recipes.view import View
 
 CONTINUOUS = "any number"
 
