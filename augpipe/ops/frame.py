@@ -131,7 +131,6 @@ class Frame:
 
     def project(self, matrix: Float) -> None:
         """Change the image by an (n, 3, 3) map whose last row need not be (0, 0, 1)."""
-        assert not self.is_projective, "a recipe is checked to hold one perspective a view"
         self.is_projective = True
         self.transform(matrix)
 
@@ -159,11 +158,23 @@ class Frame:
 
     def distort(self, coefficients: Float) -> None:
         """Distort the image by (n, 5) Brown-Conrady coefficients k1, k2, k3, p1, p2."""
-        assert self.before_lens is None, "a recipe is checked to hold one lens a view"
-        assert not self.is_projective, "a recipe is checked to hold no perspective before a lens"
+        self._begin_bend()
         self.lens = coefficients
+
+    def _begin_bend(self) -> None:
+        """Have all maps so far act after the lens, for images that none acts on yet: a recipe is checked for that."""
         self.is_mapped = True
-        self.before_lens = affine.identity(len(coefficients))
+        self.split()
+        assert self.before_lens is not None
+        self.after_lens = affine.compose(self.after_lens, self.before_lens)
+        self.before_lens = affine.identity(self.num)
+
+    def split(self) -> None:
+        """Tell maps before the lens from those after it; one that projects is before it."""
+        if self.before_lens is None:
+            self.before_lens = affine.identity(self.num)
+            if self.is_projective:
+                self.before_lens, self.after_lens = self.after_lens, self.before_lens
 
     def blur(self, sigma_px: Float) -> None:
         """Blur the output by Gaussians of (n,) standard deviations, in its pixels; several add up."""

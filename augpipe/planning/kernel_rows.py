@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, REFLECT, REFLECT_101, SHARP, WRAP
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
 
@@ -12,6 +12,10 @@ Rows = npt.NDArray[np.void]
 
 MIN_DCT_SIDE = 64
 """Images with a shorter side are decoded whole: a DCT scale would save nothing."""
+
+_KINDS = {"context": REFLECT, "reflect": REFLECT, "reflect_101": REFLECT_101, "wrap": WRAP}
+GOES_ON = np.array([_KINDS.get(name, 0) for name in BORDERS])
+"""For each of BORDERS how the image goes on beyond it; 0 where it does not."""
 
 ROUNDING_PX = 1e-6
 """More than a crop's corner is off by rounding, and less than the smallest fraction of a pixel that it can lie at."""
@@ -142,7 +146,6 @@ def _bound(
     """Which pixels exist to the sampler, and whether any tap can lie outside them."""
     border = rows["border"]
     context = border == BORDERS.index("context")
-    mirrors = context | (border == BORDERS.index("reflect"))
     inside = np.ones(len(rows), np.bool_)
     for axis, (name, length) in enumerate((("x", "width"), ("y", "height"))):
         last = np.ceil(rows[length] / factor) - 1.0
@@ -155,6 +158,6 @@ def _bound(
         table[f"low_{name}"], table[f"high_{name}"] = low - origin, high - origin
         furthest = centre[:, axis] - reach[:, axis], centre[:, axis] + reach[:, axis]
         inside &= (furthest[0] >= low - origin) & (furthest[1] <= high - origin)
-    table["reflects"] = mirrors & ~inside
+    table["reflects"] = np.where(inside, 0, GOES_ON[border])
     fills = np.where(border == BORDERS.index("sharp"), SHARP, border == BORDERS.index("constant"))
     table["is_constant"] = np.where(inside, 0, fills)

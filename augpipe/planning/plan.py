@@ -26,7 +26,7 @@ from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
 
-FORMAT = 2
+FORMAT = 3
 """What a saved plan's numbers mean: raised where a kind of step, a border or a field changes."""
 WIDEST_FILTER = 2
 """Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""

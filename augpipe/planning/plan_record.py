@@ -8,7 +8,7 @@ from augpipe.ops.colour_program import ColourStep, program_fields
 from augpipe.planning.mixing_draws import MIXED
 from augpipe.recipes.view import View
 
-BORDERS = ("context", "reflect", "edge", "constant", "sharp")
+BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
 """sharp: as constant, of an image that was padded after it was resized."""
 
 PLAN_FIELDS: list[tuple[Any, ...]] = [

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.rows import REFLECT, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 
 Rows = npt.NDArray[np.void]
@@ -44,11 +45,15 @@ def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     low, high = _columns(rows, "low_x", "low_y"), _columns(rows, "high_x", "high_y")
     origin = _columns(rows, "origin_x", "origin_y")
     first, last = _taps(rows, height, width)
-    reflects = rows["reflects"][:, None] != 0
-    mirrored_first, mirrored_last = 2.0 * low - 1.0 - first, 2.0 * high + 1.0 - last
-    # past one end the taps run back from that end; past both, or back past the other end, they reach everywhere
-    first_read = np.where(reflects & (last > high), np.minimum(first, mirrored_last), first)
-    last_read = np.where(reflects & (first < low), np.maximum(last, mirrored_first), last)
+    goes_on = rows["reflects"][:, None]
+    reflects, wraps, edge = goes_on != 0, goes_on == WRAP, np.where(goes_on == REFLECT, 1.0, 0.0)
+    mirrored_first = np.where(wraps, high, 2.0 * low - edge - first)
+    mirrored_last = np.where(wraps, low, 2.0 * high + edge - last)
+    # past one end the taps run back from that end; past both, back past the other end, or wrapped, they reach everywhere
+    is_past = wraps & (first < low) | (last > high)
+    first_read = np.where(reflects & is_past, np.minimum(first, mirrored_last), first)
+    is_past = wraps & (last > high) | (first < low)
+    last_read = np.where(reflects & is_past, np.maximum(last, mirrored_first), last)
     return origin + np.clip(first_read, low, high), origin + np.clip(last_read, low, high)
 
 

@@ -26,7 +26,7 @@ PIXELS = 2
 raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
 without it is of 1."""
 
-Border = Literal["context", "reflect", "edge", "constant"]
+Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -54,7 +54,8 @@ class Recipe(TomlFile):
     """For captions and messages."""
     border: Border = "context"
     """What lies outside the crop: `context` is the image itself (mirrored beyond its own border); `reflect`
-    mirrors the crop, `edge` repeats its outermost pixels, `constant` is `fill`."""
+    mirrors the crop at its edge, `reflect_101` at the middle of its outermost pixels, `wrap` repeats it, `edge` repeats
+    its outermost pixels, `constant` is `fill`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
     channels: Literal[1, 3] = 3

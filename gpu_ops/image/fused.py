@@ -16,12 +16,14 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
 from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
     clamp,
+    continued,
     divisor,
     first_tap,
     is_inside,
     linear,
-    reflect,
     sharp_gain,
     tap_weight,
 )
@@ -212,7 +214,8 @@ def _weigh_x(row, s, width):
         store_first_x(at_first_x, i, first_x)
         store_sum_x(at_sum_x, i, ZERO)
         store_inside_x(at_inside_x, i, ZERO)
-    period_x = np.float32(2.0) * (high_x - low_x + ONE)
+    period_x = border_period(row.reflects, high_x - low_x + ONE)
+    turn_x = border_turn(row.reflects, high_x - low_x + ONE)
     inverse_support_x, inverse_period_x = ONE / support_x, ONE / period_x
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
     for tap in range(num_taps_x):
@@ -222,7 +225,7 @@ def _weigh_x(row, s, width):
             weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
             if reflects:
-                index = reflect(index, low_x, period_x, inverse_period_x)
+                index = continued(index, low_x, period_x, inverse_period_x, turn_x)
             store_weight_x(at_weight_x, tap * width + i, weight)
             store_index_x(at_index_x, tap * width + i, np.int32(clamp(index, low_x, high_x)))
         if is_constant:
@@ -259,7 +262,8 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
         store_red(at_red, i, ZERO)
         store_green(at_green, i, ZERO)
         store_blue(at_blue, i, ZERO)
-    period_y = np.float32(2.0) * (high_y - low_y + ONE)
+    period_y = border_period(row.reflects, high_y - low_y + ONE)
+    turn_y = border_turn(row.reflects, high_y - low_y + ONE)
     inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
     shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
@@ -278,7 +282,7 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
             weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
             if reflects:
-                index = reflect(index, low_y, period_y, inverse_period_y)
+                index = continued(index, low_y, period_y, inverse_period_y, turn_y)
             pixel_row = np.int32(np.int32(np.int32(clamp(index, low_y, high_y)) * stride) + shift)
             store_weight_y(at_weight_y, i, weight)
             store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))

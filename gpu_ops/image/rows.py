@@ -50,6 +50,7 @@ KERNEL_ROW = np.dtype(
         # whether lens coordinates are used at all, and whether they are more than linear in the output pixel's
         ("has_lens", np.int32),
         ("has_projection", np.int32),
+        # 0: pixels outside are like the nearest one inside; else how the image goes on there, as below
         ("reflects", np.int32),
         # 0: no fill is seen; 1: taps outside are the fill; SHARP: an output pixel is the image or the fill
         ("is_constant", np.int32),
@@ -59,6 +60,9 @@ KERNEL_ROW = np.dtype(
 )
 """Coordinates are centred on the output frame: (0, 0) is its middle and pixel (i, j) lies at j + 0.5 - width/2 and
 i + 0.5 - height/2; y points down."""
+
+REFLECT, REFLECT_101, WRAP = 1, 2, 3
+"""As `reflects`: d c b a | a b c d | d c b a, d c b | a b c d | c b a and a b c d | a b c d | a b c d."""
 
 SHARP = 2
 """As `is_constant`: an image that was padded after it was resized has an edge that is not resampled."""

@@ -6,6 +6,7 @@ with support 1 it is bilinear interpolation; a larger support averages over as m
 
 import numpy as np
 
+from augpipe.gpu_ops.image.rows import REFLECT_101, WRAP
 from augpipe.gpu_ops.jit import leaf
 
 LEAST_DIVISOR = np.float32(0.125)
@@ -45,11 +46,29 @@ def tap_weight(tap, coordinate, inverse_support):
 
 
 @leaf
-def reflect(tap, low, period, inverse_period):
-    """Mirror an index about the outer edges of the pixels low..low + period/2 - 1 (d c b a | a b c d | d c b a)."""
+def border_period(reflects, num):
+    """After how many pixels a row of `num` begins again beyond its border, as `rows.REFLECT` and its likes go on."""
+    doubled = np.float32(2.0) * num
+    if reflects == REFLECT_101:
+        return max(doubled - np.float32(2.0), np.float32(1.0))
+    return num if reflects == WRAP else doubled
+
+
+@leaf
+def border_turn(reflects, num):
+    """What the numbers of a pixel of the row, from 0, and of its mirror image behind the row add up to."""
+    doubled = np.float32(2.0) * num
+    if reflects == REFLECT_101:
+        return doubled - np.float32(2.0)
+    return doubled if reflects == WRAP else doubled - np.float32(1.0)
+
+
+@leaf
+def continued(tap, low, period, inverse_period, turn):
+    """The index of the pixel that stands for any index, for a row from `low` on; see `border_period`."""
     offset = tap - low
-    offset = offset - period * floor(offset * inverse_period)
-    return low + min(offset, period - np.float32(1.0) - offset)
+    offset = offset - period * floor((offset + np.float32(0.5)) * inverse_period)
+    return low + min(offset, turn - offset)
 
 
 @leaf

@@ -2,12 +2,23 @@
 
 import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from augpipe.gpu_ops.image import affine, fused, lens, sampling, tone
-from augpipe.gpu_ops.image.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
+from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
+from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
+    clamp,
+    continued,
+    first_tap,
+    is_inside,
+    linear,
+    tap_weight,
+)
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.random import philox
 
@@ -43,8 +54,10 @@ ARGUMENTS = {
     "sampling.divisor": numbers((-200, 200), (-200, 200), (-0.01, 0.01), (-0.01, 0.01), (-1, 2)),
     "sampling.first_tap": [*numbers((-50, 50), (1, 8)), (F(3), F(1)), (F(-3), F(1)), (F(2.5), F(1)), (F(2.5), F(2.5))],
     "sampling.tap_weight": numbers((-9, 9), (-9, 9), (0.1, 1)),
-    "sampling.reflect": [
-        (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n)) for low in (-5, 3) for n in (1, 7)
+    "sampling.border_period": [(np.int32(kind), F(n)) for kind in (1, 2, 3) for n in (1, 2, 7)],
+    "sampling.border_turn": [(np.int32(kind), F(n)) for kind in (1, 2, 3) for n in (1, 2, 7)],
+    "sampling.continued": [
+        (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n), F(2 * n - 1)) for low in (-5, 3) for n in (1, 7)
     ],
     "sampling.sharp_gain": [*numbers((0.1, 2), (0, 2)), (F(1), F(0.5)), (F(1), F(0))],
     "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
@@ -143,13 +156,14 @@ def test_taps(coordinate: float, support: float, taps: list[int]) -> None:
 
 
 @pytest.mark.parametrize("low", [-300, -4, 0, 17])
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 100, 333])
-def test_reflection_is_numpy_s_symmetric_padding(low: int, length: int) -> None:
-    reach = 3000
-    expected = np.pad(np.arange(low, low + length), reach, mode="symmetric")
-    period = F(2 * length)
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 49, 333])
+@pytest.mark.parametrize(("kind", "mode"), [(REFLECT, "symmetric"), (REFLECT_101, "reflect"), (WRAP, "wrap")])
+def test_what_stands_beyond_a_border_is_numpy_s_padding(kind: int, mode: Any, low: int, length: int) -> None:
+    reach = 1000
+    expected = np.pad(np.arange(low, low + length), reach, mode=mode)
+    period, turn = border_period.py_func(kind, F(length)), border_turn.py_func(kind, F(length))
     for tap, mirrored in zip(range(low - reach, low + length + reach, 1), expected, strict=True):
-        index = reflect.py_func(F(tap), F(low), period, F(1) / period)
+        index = continued.py_func(F(tap), F(low), period, F(1) / period, turn)
         assert clamp.py_func(index, F(low), F(low + length - 1)) == mirrored
 
 

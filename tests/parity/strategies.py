@@ -9,7 +9,7 @@ from augpipe import Recipe, ops
 from augpipe.ops.op import KINDS
 from tests.parity.field_strategies import PROBABILITIES, of_kind, ranges
 
-BORDERS = ("context", "reflect", "edge", "constant")
+BORDERS = ("context", "reflect", "edge", "constant", "reflect_101", "wrap")
 
 
 def _built(kind: type[ops.Op], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[ops.Op]:
@@ -71,6 +71,9 @@ LENSES = st.one_of(
         max_strength=st.floats(0.01, 0.33),
         degrees=st.none() | st.integers(1, 100),
         p=PROBABILITIES,
+    ),
+    _built(
+        ops.OpticalDistortion, k=ranges(-0.4, 0.4), mode=st.sampled_from(["camera", "fisheye"]), p=PROBABILITIES
     ),
     # all of them together: with the default of k1, which is wider, some would fold the image
     st.just(ops.BrownConrady()),
@@ -177,7 +180,7 @@ BY_HAND = {
     *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
-    *(ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
+    *(ops.OpticalDistortion, ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""

@@ -235,6 +235,20 @@ def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None
     expected.has_lens = True
 
 
+def _optical_distortion(expected: Expected, op: ops.OpticalDistortion, drawn: Any) -> None:
+    k, corner = float(drawn["k"]), expected.corner
+    units = (expected.out_width, expected.out_height) if op.mode == "camera" else (corner, corner)
+    quartic = k if op.mode == "camera" else 0.0
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        r2 = (x / units[0]) ** 2 + (y / units[1]) ** 2
+        gain = 1 + k * r2 + quartic * r2**2
+        return x * gain, y * gain
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
 def _vignette(expected: Expected, op: ops.Vignette, drawn: Any) -> None:
     inner, strength = float(drawn["radius"]), float(drawn["strength"])
 
@@ -432,6 +446,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Letterbox: _letterbox,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.OpticalDistortion: _optical_distortion,
     ops.Pad: _pad,
     ops.Perspective: _perspective,
     ops.QuarterTurn: _quarter_turn,
@@ -451,7 +466,7 @@ ROWS: dict[type[ops.Op], Row] = {
 
 
 GEOMETRY = (
-    *(ops.BrownConrady, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
+    *(ops.BrownConrady, ops.LensDistortion, ops.OpticalDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
     *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
@@ -565,6 +580,13 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "lens_distortion pincushion": (ops.LensDistortion(kinds=("pincushion",)),),
     "lens_distortion stretches": (ops.LensDistortion(kinds=("stretch_horizontal", "stretch_vertical"), degrees=None),),
     "brown_conrady": (TANGENTIAL,),
+    "optical_distortion": (ops.OpticalDistortion(k=(-0.4, 0.4)),),
+    "optical_distortion fisheye": (ops.OpticalDistortion(k=(-0.3, 0.3), mode="fisheye"),),
+    "one of three that bend": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.OneOf(ops=(ops.Perspective(), ops.OpticalDistortion(k=(0.2, 0.4)), TANGENTIAL)),
+        ops.Translate(),
+    ),
     "vignette": (ops.Vignette(),),
     "vignette to black": (ops.Vignette(radii=(0.0, 0.0), strengths=(1.0, 1.0)),),
     "color_cast": (ops.ColorCast(channel_p=1.0),),

@@ -120,7 +120,7 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
     """(red, green, blue, weight) over any taps, where need be with what stands for pixels beyond the border."""
     low_x, high_x = np.float32(load_i32(row + LOW_X)), np.float32(load_i32(row + HIGH_X))
     low_y, high_y = np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y))
-    reflects, is_constant = load_i32(row + REFLECTS) != 0, load_i32(row + IS_CONSTANT) != 0
+    reflects, is_constant = load_i32(row + REFLECTS), load_i32(row + IS_CONSTANT) != 0
     red, green, blue = ZERO, ZERO, ZERO
     sum_x, sum_y, inside_x, inside_y = ZERO, ZERO, ZERO, ZERO
     for tap_y in range(taps_y[3]):
