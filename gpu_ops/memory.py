@@ -35,9 +35,11 @@ SCOPES = (
     "table",
     "scaled",
     "slots",
+    "nodes",
+    "node_sums",
 )
 """What a kernel touches: the image, the batch, pixels fetched from the image and the other scratch rows between the
-kernel's steps, and the image as a decoder gave it; what a codec encodes, into what, the table that it looks up, and
+kernel's steps, and the image as a decoder gave it; nodes of a displacement and sums over them; what a codec encodes, into what, the table that it looks up, and
 what it keeps until it does."""
 
 __all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from augpipe.ops.bends import *
 from augpipe.ops.blur import *
 from augpipe.ops.colour import *
 from augpipe.ops.crops import *

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -22,6 +23,23 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
 Lengths = Float | Sides
+
+
+BEND = np.dtype(
+    [
+        ("kind", np.int8),
+        ("matrix", np.float64, (2, 2)),
+        ("cells", np.int8),
+        ("nodes", np.float64, (2, NUM_NODES)),
+        ("sides", np.float64, (2,)),
+        ("spacing", np.float64, (1,)),
+        ("phase", np.float64, (2,)),
+        ("key", np.uint32, (2,)),
+    ]
+)
+"""What a displacement does to an image: of which kind it is (of `gpu_ops.image.rows`, 0 for none) and what its numbers
+mean in pixels of the frame; a GRID's cells, their ends, and width and height of the frame; a SPLINE's spacing in pixels,
+where it begins, and its key."""
 
 
 class Frame:
@@ -57,6 +75,8 @@ class Frame:
         self.before_lens: Float | None = None
         self.is_projective = False
         self.lens = np.zeros((num, 5))
+        self.bends: npt.NDArray[np.void] | None = None
+        """(n,) `BEND`, where any op bends by a displacement."""
         self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
@@ -160,6 +180,29 @@ class Frame:
         """Distort the image by (n, 5) Brown-Conrady coefficients k1, k2, k3, p1, p2."""
         self._begin_bend()
         self.lens = coefficients
+
+    def bend_by_grid(self, ends: Float, applied: Bool) -> None:
+        """Move what the lines between k cells a side show by (n, 2, k) pixels, along x and y; each cell's end is told."""
+        bend = np.zeros(self.num, BEND)
+        bend["kind"], bend["cells"] = np.where(applied, GRID, 0), ends.shape[2]
+        bend["nodes"][:, :, 1 : ends.shape[2] + 1] = ends
+        bend["matrix"] = np.eye(2)
+        bend["sides"] = np.stack([self.out_widths, self.out_heights], axis=1)
+        self._bend(bend)
+
+    def bend_by_spline(
+        self, matrix: Float, spacing_px: float, phase: Float, key: npt.NDArray[np.uint32], applied: Bool
+    ) -> None:
+        """Move pixels by (n, 2, 2) `matrix` times fields of nodes in -1..1, made of (n, 2) keys, from (n, 2) parts of
+        a node on."""
+        bend = np.zeros(self.num, BEND)
+        bend["kind"] = np.where(applied, SPLINE, 0)
+        bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px, phase, key
+        self._bend(bend)
+
+    def _bend(self, bend: npt.NDArray[np.void]) -> None:
+        self._begin_bend()
+        self.bends = bend
 
     def _begin_bend(self) -> None:
         """Have all maps so far act after the lens, for images that none acts on yet: a recipe is checked for that."""

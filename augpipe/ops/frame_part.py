@@ -55,6 +55,7 @@ class PartOfFrame(Frame):
     after_lens: Any = _OwnRows()
     before_lens: Any = _OwnRows()
     lens: Any = _OwnRows()
+    bends: Any = _OwnRows()
     mirrored: Any = _OwnRows()
     blur_variance: Any = _OwnRows()
     cast: Any = _OwnRows()

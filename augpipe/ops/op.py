@@ -84,7 +84,9 @@ class Op(Checked):
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_lens: ClassVar[bool] = False
+    """Whether it bends lines, by a lens or a displacement: one look-up bends an image once."""
     is_projective: ClassVar[bool] = False
+    """Whether it makes parallels meet: one look-up does it once, before what bends."""
     num_words: ClassVar[int] = 0
     """How many 32-bit random words the op reads; that of its `draws` unless it is given."""
 

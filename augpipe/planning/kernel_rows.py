@@ -4,7 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, REFLECT, REFLECT_101, SHARP, WRAP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, REFLECT, REFLECT_101, SHARP, WRAP
+from augpipe.planning.fields import displacements, write_field_rows
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
 
@@ -45,6 +46,11 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     lens = rows["lens"]
     has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1)
     centre = after[:, :, 2]
+    bends = "field" in (rows.dtype.names or ())
+    if bends:
+        write_field_rows(table, rows, factor)
+        has_lens |= table["field"] == GRID
+        table["before_w0"] = 1.0
     moves = is_moved(rows)
     if moves:
         centre = _move(table, rows, linear, centre, has_lens)
@@ -69,7 +75,10 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     if table.dtype != KERNEL_ROW:
         _write_finish(table, rows)
     table["fill"] = rows["fill"]
-    _bound(table, rows, factor, centre, _reach(table, rows, linear, has_lens, moves))
+    reach = _reach(table, rows, linear, has_lens, moves)
+    if bends:
+        reach += np.abs(np.stack(displacements(table))).max(axis=0)
+    _bound(table, rows, factor, centre, reach)
     return table
 
 
@@ -113,7 +122,7 @@ def _move(
     for column, name in enumerate(("before_x0", "before_y0")):
         table[name] = np.where(has_projection, offset[:, column], 0.0)
     for column, name in enumerate(("before_wx", "before_wy", "before_w0")):
-        table[name] = np.where(has_projection, divisor[:, column], 0.0)
+        table[name] = np.where(has_projection, divisor[:, column], table[name])
     moved: npt.NDArray[np.float64] = centre + np.matmul(linear, offset[:, :, None])[:, :, 0]
     return np.where(has_lens[:, None], centre, moved)
 

@@ -17,6 +17,7 @@ from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
+from augpipe.planning.fields import write_fields
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
@@ -202,7 +203,7 @@ def _plan_view(
             op.apply(frame, {})
     if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps, mixes=bool(recipe.mixing)))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, mixes=bool(recipe.mixing)))
     if recipe.mixing:
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
@@ -268,6 +269,8 @@ def _compose(rows: Rows, frame: Frame) -> None:
     if frame.blur_variance is not None:
         # a triangle of half-width s has the variance s^2 / 6
         rows["blur"] = np.sqrt(6.0 * frame.blur_variance)[:, None] * covered
+    if frame.bends is not None:
+        write_fields(rows, frame, scale[:, :, None] * after_map[:, :2, :2], corner)
     rows["vignette"] = frame.vignette
     rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
     rows["mean"], rows["std"] = frame.mean, frame.std

@@ -60,7 +60,7 @@ class View(Checked):
     def _check_bends(self) -> None:
         for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):
             lenses, projections = [op.op for op in acting if op.is_lens], [op.op for op in acting if op.is_projective]
-            for what, found in (("lens", lenses), ("perspective", projections)):
+            for what, found in (("lens or other bend", lenses), ("perspective", projections)):
                 if len(found) > 1:
                     raise ValueError(
                         f"a view takes one {what} an image and this one holds {' and '.join(found)}, which may act on the "
@@ -68,7 +68,7 @@ class View(Checked):
                     )
             if lenses and not acting[0].is_lens:
                 raise ValueError(
-                    f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before its lens "
+                    f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before it "
                     f"bends. Put {lenses[0]} first."
                 )
 

@@ -13,8 +13,9 @@ from numba import types
 from numba.extending import overload
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SPLINE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -112,9 +113,12 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     num_tap_rows = np.int64(0)
     for job in range(first_job, last_job):
         num_tap_rows = max(num_tap_rows, _num_taps(rows[job // blocks].support_x))
-    scratch = np.empty((WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width, np.float32)
+    num_scratch = (WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width
+    scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
+    s = scratch.ctypes.data
+    at_nodes = s + 4 * num_scratch
     for job in range(first_job, last_job):
-        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, scratch.ctypes.data)
+        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, s, at_nodes)
 
 
 def _rendering(dtype: Any) -> Any:
@@ -125,25 +129,36 @@ declare(__name__, run_jobs, float32=lambda: _rendering(np.float32), uint8=lambda
 
 
 @subroutine
-def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s):
-    """One block of an image's rows, in scratch at the address `s`.
+def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, at_nodes):
+    """One block of an image's rows, in scratch at the addresses `s` and `at_nodes`.
 
     Rows of an axis-aligned output share what belongs to x, and all pixels of one of them share what belongs to y.
     """
     pixels, row = pixel_table[image], rows[image]
-    is_axis_aligned = row.has_lens == 0 and row.after_xy == ZERO and row.after_yx == ZERO
+    is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
     are_taps_inside = False
-    fetched = np.full(ROWS_KEPT, NO_ROW)
+    held = np.full(ROWS_KEPT + TAPS, NO_ROW)
+    fetched, nodes_held = held[:ROWS_KEPT], held[ROWS_KEPT:]
     for row_y in range(block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)):
         y = centred(row_y, height)
         shares_x = is_axis_aligned and row_y > block * ROWS_PER_JOB
         num_located = np.int64(1) if shares_x else width
         _locate(row, s, width, y, num_located)
+        if row.field:
+            bend_row(row, s, at_nodes, width, centred(0, width), y, num_located, nodes_held)
         if not shares_x:
             are_taps_inside = _weigh_x(row, s, width)
         _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
         start = image * height * width * 3 + row_y * width * (1 if planar else 3)
         _finish_row(row, s, width, y, batch, start, height * width, planar)
+
+
+@subroutine
+def _keeps_axes(row):
+    """Whether a pixel's column alone tells how far right it is looked up before the last map, and its row how far down."""
+    if row.field == GRID:
+        return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
+    return row.has_lens == 0 and row.field != SPLINE
 
 
 @leaf

@@ -2,6 +2,11 @@
 
 import numpy as np
 
+GRID, SPLINE = 1, 2
+"""As `field`; see `gpu_ops.image.field`."""
+NUM_NODES = 11
+"""Along an axis of a `GRID`, at most."""
+
 KERNEL_ROW = np.dtype(
     [
         # output pixel -> lens coordinates (with a lens) or unused
@@ -55,6 +60,22 @@ KERNEL_ROW = np.dtype(
         # 0: no fill is seen; 1: taps outside are the fill; SHARP: an output pixel is the image or the fill
         ("is_constant", np.int32),
         ("casts_last", np.int32),
+        # a displacement that is added to where a pixel comes from: its kind, 0 for none, and what it becomes in source
+        # pixels; where in it, counted in nodes, a point of lens coordinates (`GRID`) or an output pixel (`SPLINE`) lies
+        ("field", np.int32),
+        ("field_xx", np.float32),
+        ("field_xy", np.float32),
+        ("field_yx", np.float32),
+        ("field_yy", np.float32),
+        ("field_scale_x", np.float32),
+        ("field_scale_y", np.float32),
+        ("field_x0", np.float32),
+        ("field_y0", np.float32),
+        # `GRID`: cells along an axis, and the displacements along x and along y at their ends
+        ("field_cells", np.int32),
+        ("field_nodes", np.float32, (2, NUM_NODES)),
+        # `SPLINE`: what its nodes are made of
+        ("field_key", np.uint32, (2,)),
     ],
     align=True,
 )

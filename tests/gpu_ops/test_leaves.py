@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.image import affine, fused, lens, sampling, tone
+from augpipe.gpu_ops.image import affine, field, fused, lens, sampling, tone
 from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
 from augpipe.gpu_ops.image.sampling import (
     border_period,
@@ -25,7 +25,7 @@ from augpipe.gpu_ops.random import philox
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (fused, lens, philox, sampling, tone)
+    for module in (field, fused, lens, philox, sampling, tone)
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -38,6 +38,12 @@ def numbers(*ranges: tuple[float, float], count: int = 200) -> list[tuple[np.flo
 
 
 ARGUMENTS = {
+    "field.between": numbers((-9, 9), (-9, 9), (0, 1)),
+    "field.spline": numbers((-3, 3)),
+    "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
+    "field.two_nodes": [
+        (np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)
+    ],
     "fused.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
     "lens.radial_gain": numbers((0, 1), (-0.3, 0.3), (-0.1, 0.1), (-0.1, 0.1)),
     "lens.distort": numbers((-1, 1), (-1, 1), (0, 1), (0.7, 1.3), (-0.1, 0.1), (-0.1, 0.1)),
@@ -96,7 +102,7 @@ def test_compiled_and_plain_leaves_agree(name: str) -> None:
             assert np.array_equal(np.asarray(compiled), np.asarray(plain)), arguments
 
 
-@pytest.mark.parametrize("name", [name for name in ARGUMENTS if not name.startswith("philox")])
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if not name.startswith(("philox", "field.two"))])
 def test_leaves_stay_in_single_precision(name: str) -> None:
     """A float64 within a leaf would halve the width of the CPU's vectors, and crawl on a GPU."""
     expected = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}.get(name, np.float32)

@@ -75,6 +75,21 @@ LENSES = st.one_of(
     _built(
         ops.OpticalDistortion, k=ranges(-0.4, 0.4), mode=st.sampled_from(["camera", "fisheye"]), p=PROBABILITIES
     ),
+    st.builds(
+        ops.GridDistortion,
+        num_steps=st.integers(1, 10),
+        distort_limit=ranges(-0.95, 1.0),
+        normalized=st.booleans(),
+        p=PROBABILITIES,
+    ),
+    _built(
+        ops.ElasticTransform,
+        alpha=st.floats(0.0, 200.0),
+        sigma=st.floats(0.5, 60.0),
+        affine_px=st.floats(0.0, 60.0),
+        same=st.booleans(),
+        p=PROBABILITIES,
+    ),
     # all of them together: with the default of k1, which is wider, some would fold the image
     st.just(ops.BrownConrady()),
     st.builds(
@@ -180,7 +195,7 @@ BY_HAND = {
     *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
-    *(ops.OpticalDistortion, ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
+    *(ops.ElasticTransform, ops.GridDistortion, ops.OpticalDistortion, ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
 from tests.parity.oracle import Expected, Float, LookUp
-from tests.parity.pixel_noise import normals
+from tests.parity.pixel_noise import normals, splines
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -249,6 +249,55 @@ def _optical_distortion(expected: Expected, op: ops.OpticalDistortion, drawn: An
     expected.has_lens = True
 
 
+def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> None:
+    shown = 1 + drawn["shares"][:, : op.num_steps].astype(float)
+    if op.normalized:
+        shown /= shown.mean(axis=1, keepdims=True)
+    sides = expected.out_width, expected.out_height
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        if x.ndim == 1 or not drawn["shares"].any():  # the filter is that of the frame before it is bent
+            return x, y
+        found = []
+        for at, side, shares in zip((x, y), sides, shown, strict=True):
+            ends = np.linspace(0, side, op.num_steps + 1)
+            place = np.clip(at + side / 2, 0, side)
+            found.append(at - place + np.interp(place, ends, np.append(0, np.cumsum(shares)) * side / op.num_steps))
+        return found[0], found[1]
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
+def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any) -> None:
+    """The affine map by its corners, and the field by scipy's B-splines over the output."""
+    corners = min(expected.out_height, expected.out_width) / 3 * np.array([[1, 1], [1, -1], [-1, -1]])
+    affine = np.linalg.solve(np.column_stack([corners + drawn["corners"], np.ones(3)]), corners)
+    expected.look_ups.append(
+        lambda x, y: (affine[0, 0] * x + affine[1, 0] * y + affine[2, 0], affine[0, 1] * x + affine[1, 1] * y + affine[2, 1])
+    )
+    place = len(expected.look_ups)
+    # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
+    std = float(drawn["amplitude"]) / ((1 / 6) ** 0.5 * 151 / 315)
+    key, phase = (int(drawn["key"][0]), int(drawn["key"][1])), drawn["phase"].astype(float)
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        if x.ndim == 1 or not std:
+            return x, y
+        step: tuple[Float, Float] = 1e-3 * np.array([1.0, -1, 0, 0]), 1e-3 * np.array([0.0, 0, 1, -1])
+        for later in reversed(expected.look_ups[place + 1 :]):
+            step = later(*step)
+        covered = [np.hypot(step[0][i] - step[0][i + 1], step[1][i] - step[1][i + 1]) / 2e-3 for i in (0, 2)]
+        sides, out = (expected.out_width, expected.out_height), expected.grid()
+        fine = [min(1.0, one / (3**0.5 * op.sigma)) for one in covered]
+        at = [1 + phase[i] + fine[i] * (out[i] + sides[i] / 2) for i in (0, 1)]
+        dx, dy = splines(at[0], at[1], key)
+        return x + std * dx, y + std * (dx if op.same else dy)
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
 def _vignette(expected: Expected, op: ops.Vignette, drawn: Any) -> None:
     inner, strength = float(drawn["radius"]), float(drawn["strength"])
 
@@ -426,7 +475,9 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
     ops.CoarseDropout: _coarse_dropout,
+    ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
+    ops.GridDistortion: _grid_distortion,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
@@ -467,7 +518,7 @@ ROWS: dict[type[ops.Op], Row] = {
 
 GEOMETRY = (
     *(ops.BrownConrady, ops.LensDistortion, ops.OpticalDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
-    *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
+    *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
 
@@ -582,9 +633,37 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "brown_conrady": (TANGENTIAL,),
     "optical_distortion": (ops.OpticalDistortion(k=(-0.4, 0.4)),),
     "optical_distortion fisheye": (ops.OpticalDistortion(k=(-0.3, 0.3), mode="fisheye"),),
-    "one of three that bend": (
+    "grid_distortion": (ops.GridDistortion(),),
+    "grid_distortion, further than the image": (
+        ops.GridDistortion(num_steps=10, distort_limit=(-1.0, 1.0), normalized=False),
+    ),
+    "rotate, grid_distortion, translate, rotate": (
         ops.Rotate(max_deg=30, step=None),
-        ops.OneOf(ops=(ops.Perspective(), ops.OpticalDistortion(k=(0.2, 0.4)), TANGENTIAL)),
+        ops.GridDistortion(num_steps=3, normalized=False),
+        ops.Translate(),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+    "flip, grid_distortion, perspective": (ops.Flip(p=1), ops.GridDistortion(num_steps=7), ops.Perspective()),
+    "elastic_transform": (ops.ElasticTransform(alpha=60, sigma=6, p=1),),
+    "elastic_transform, coarse and leaning": (ops.ElasticTransform(alpha=900, sigma=30, affine_px=20, same=True, p=1),),
+    "elastic_transform, fine": (ops.ElasticTransform(alpha=3, sigma=0.5, p=1),),
+    "rotate, elastic_transform, zoom, rotate": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.ElasticTransform(alpha=90, sigma=8, p=1),
+        ops.Zoom(factor=(1.2, 1.8)),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+    "one of five that bend": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.OneOf(
+            ops=(
+                ops.Perspective(),
+                ops.OpticalDistortion(k=(0.2, 0.4)),
+                ops.AllOf(ops=(ops.Rotate(), ops.GridDistortion())),
+                ops.ElasticTransform(alpha=60, sigma=6, p=1),
+                TANGENTIAL,
+            )
+        ),
         ops.Translate(),
     ),
     "vignette": (ops.Vignette(),),
