@@ -7,10 +7,13 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, floored_centre, levels, same
+from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.findings import FIELD, Findings, Maker, channels, floored_centre, levels, same
 
-BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
-"""OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
+BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
+"""OpenCV's border modes."""
+LARGEST_NORMAL = 4.55
+"""The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
 LINEAR = 1
 """OpenCV's interpolation that is this package's, too."""
 
@@ -71,21 +74,18 @@ def _always(one: Mapping[str, Any]) -> None:
         raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
 
 
-def _beyond(found: Findings, one: Mapping[str, Any]) -> str:
-    """The border of a transform; returns what differs."""
-    border, fill, note = _border(one)
-    found.borders.append((border, fill))
-    return note
+def _beyond(found: Findings, one: Mapping[str, Any]) -> None:
+    """The border of a transform."""
+    found.borders.append(_border(one))
 
 
-def _border(one: Mapping[str, Any]) -> tuple[str, tuple[float, float, float], str]:
-    """Border and fill of a transform, and what differs."""
+def _border(one: Mapping[str, Any]) -> Beyond:
+    """Border and fill of a transform."""
     mode = one.get("border_mode", one.get("mode", 0))
     if mode not in BORDERS:
         raise ValueError(f"border_mode={mode} is not mapped")
     fill = one.get("fill", one.get("value", one.get("cval", 0)))
-    note = "the outermost pixel is repeated where the border is mirrored." if mode == 4 else ""
-    return BORDERS[mode], levels(fill), note
+    return BORDERS[mode], levels(fill)
 
 
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
@@ -110,14 +110,14 @@ def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) ->
 
 def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    border, fill, note = _border(one)
+    border, fill = _border(one)
     least = one.get("min_height"), one.get("min_width")
     multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
     if len(multiples) > 1 or (None in least and any(least)):
         raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
     position = str(one.get("position", "center")).rpartition(".")[2].lower()
     fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
-    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}), note=note)
+    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}))
 
 
 def _without_padding(one: Mapping[str, Any]) -> None:
@@ -146,8 +146,8 @@ def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
-    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
-    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), note=note)
+    _beyond(found, one)
+    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), note=_kernel(one))
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
@@ -159,8 +159,41 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
         ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
     )
-    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), note=note)
+    _beyond(found, one)
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), note=_kernel(one))
+
+
+def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    _beyond(found, one)
+    fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
+    made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
+    note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
+    found.add("GridDistortion", made, note=f"{note} {_kernel(one)}".strip())
+
+
+def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("approximate"):
+        raise ValueError("approximate=True, a filter of 17 pixels whatever sigma is, is not mapped; set it to False")
+    alpha, note = float(one["alpha"]), FIELD
+    if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
+        alpha *= 3.0**0.5 / LARGEST_NORMAL
+        note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
+    _beyond(found, one)
+    fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
+    made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
+    found.add("ElasticTransform", made, note=f"{note} {_kernel(one)}".strip())
+
+
+def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    shifts = _limits(one, "shift_limit") if "shift_limit" in one else (0.0, 0.0)
+    if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
+        raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
+    _beyond(found, one)
+    made = ops.OpticalDistortion.model_validate(
+        {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
+    )
+    note = "the image is not moved by half a pixel."
+    found.add("OpticalDistortion", made, note=f"{note} {_kernel(one)}".strip())
 
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
@@ -322,6 +355,9 @@ MADE: dict[str, Maker] = {
     "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
+    "GridDistortion": _grid_distortion,
+    "ElasticTransform": _elastic_transform,
+    "OpticalDistortion": _optical_distortion,
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
     "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),

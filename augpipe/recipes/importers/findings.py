@@ -28,6 +28,8 @@ POINTWISE = (
 """Ops of pixels alone: the same before a crop as after it."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
+FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
+"""What differs in an elastic transform."""
 KEEPS_BLACK = (
     *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
     *(ops.ChannelDropout, ops.Posterize),

@@ -7,7 +7,7 @@ from augpipe import ops, policies
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
-from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, levels, same
+from augpipe.recipes.importers.findings import FIELD, Findings, Maker, channels, erase, levels, same
 
 SILENT = {
     *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
@@ -86,29 +86,25 @@ def _crop(found: Findings, one: Any) -> None:
     found.add("RandomResizedCrop", made, note=_kernel(one))
 
 
-MIRRORED = "the outermost pixel is repeated where torchvision's reflect leaves it out."
-
-
-def _padding(one: Any) -> tuple[dict[str, Any], str]:
-    """The border and the fill of what pads, and what differs."""
-    border = {"symmetric": "reflect"}.get(one.padding_mode, one.padding_mode)
-    return {"border": border, "fill": levels(one.fill)}, MIRRORED if one.padding_mode == "reflect" else ""
+def _padding(one: Any) -> dict[str, Any]:
+    """The border and the fill of what pads."""
+    border = {"symmetric": "reflect", "reflect": "reflect_101"}.get(one.padding_mode, one.padding_mode)
+    return {"border": border, "fill": levels(one.fill)}
 
 
 def _random_crop(found: Findings, one: Any) -> None:
-    padding, (fields, note) = _sides(one.padding or 0), _padding(one)
+    padding, fields = _sides(one.padding or 0), _padding(one)
     made: dict[str, Any] = {"size": _pair(one.size), "pad_if_needed": one.pad_if_needed}
     if len(set(padding)) == 1:
         made["padding"] = padding[0]
     else:
         found.ops.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields), note=note)
+    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields))
 
 
 def _pad(found: Findings, one: Any) -> None:
-    fields, note = _padding(one)
-    padding = _sides(one.padding)
-    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}), note=note)
+    padding, fields = _sides(one.padding), _padding(one)
+    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
 
 
 def _rotation(found: Findings, one: Any) -> None:
@@ -158,6 +154,15 @@ def _perspective(found: Findings, one: Any) -> None:
     found.add("RandomPerspective", ops.Perspective(distortion=one.distortion_scale, p=one.p), note=note.strip())
 
 
+def _elastic_transform(found: Findings, one: Any) -> None:
+    if len(set(one.alpha)) > 1 or len(set(one.sigma)) > 1:
+        raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
+    _beyond(found, one)
+    # there half the image's side is 1
+    made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
+    found.add("ElasticTransform", made, note=f"{FIELD} {_kernel(one)}".strip())
+
+
 def _erasing(found: Findings, one: Any) -> None:
     normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
     is_noise = one.value in (None, "random")
@@ -203,6 +208,7 @@ MADE: dict[str, Maker] = {
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
+    "ElasticTransform": _elastic_transform,
     "ColorJitter": _jitter,
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,

@@ -33,9 +33,9 @@ from augpipe.gpu_ops.image.rows import GRID, NUM_NODES
 clamp, divisor, linear = shared(sampling.clamp), shared(sampling.divisor), shared(sampling.linear)
 between, spline, two_nodes = shared(field.between), shared(field.spline), shared(field.two_nodes)
 
-FURTHEST = np.float32(2.0**20)
-"""More nodes than any output has along an axis: a loop over them ends whatever a row holds."""
-ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+PAIRS = 3
+"""Pairs of nodes that hold the four of a line that a point draws on."""
+ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
 @function("float32")
@@ -64,20 +64,19 @@ def of_grid(row, x, y):
 def of_spline(row, x, y):
     """The displacement of a random field at a point of the output; what can be worked out anew takes no register."""
     key0, key1 = np.uint64(load_u32(row + FIELD_KEY)), np.uint64(load_u32(row + FIELD_KEY + 4))
-    along_x = clamp(load_f32(row + FIELD_SCALE_X) * x + load_f32(row + FIELD_X0), ZERO, FURTHEST)
-    along_y = clamp(load_f32(row + FIELD_SCALE_Y) * y + load_f32(row + FIELD_Y0), ZERO, FURTHEST)
+    along_x = load_f32(row + FIELD_SCALE_X) * x + load_f32(row + FIELD_X0)
+    along_y = load_f32(row + FIELD_SCALE_Y) * y + load_f32(row + FIELD_Y0)
     moved_x, moved_y = ZERO, ZERO
-    line = np.int32(floor_index(along_y) - 1)
-    while np.float32(line) < along_y + TWO:
-        pair = np.int32((floor_index(along_x) - 1) // 2)
-        while np.float32(2 * pair) < along_x + TWO:
-            first_x, first_y, second_x, second_y = two_nodes(np.int64(pair), np.int64(line), key0, key1)
-            weight, distance = spline(along_y - np.float32(line)), along_x - np.float32(2 * pair)
-            first, second = weight * spline(distance), weight * spline(distance - ONE)
-            moved_x += first * first_x + second * second_x
-            moved_y += first * first_y + second * second_y
-            pair = np.int32(pair + 1)
-        line = np.int32(line + 1)
+    nth = np.int32(0)
+    while nth < PAIRS * field.TAPS:
+        line = np.int32(floor_index(along_y) - 1 + nth // PAIRS)
+        pair = np.int32((floor_index(along_x) - 1) // 2 + nth % PAIRS)
+        first_x, first_y, second_x, second_y = two_nodes(np.int64(pair), np.int64(line), key0, key1)
+        weight, distance = spline(along_y - np.float32(line)), along_x - np.float32(2 * pair)
+        first, second = weight * spline(distance), weight * spline(distance - ONE)
+        moved_x += first * first_x + second * second_x
+        moved_y += first * first_y + second * second_y
+        nth = np.int32(nth + 1)
     return moved_x, moved_y
 
 
