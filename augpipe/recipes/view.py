@@ -60,16 +60,16 @@ class View(Checked):
     def _check_bends(self) -> None:
         for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):
             lenses, projections = [op.op for op in acting if op.is_lens], [op.op for op in acting if op.is_projective]
-            for what, found in (("lens or other bend", lenses), ("perspective", projections)):
+            for what, found in (("what bends", lenses), ("a perspective", projections)):
                 if len(found) > 1:
                     raise ValueError(
-                        f"a view takes one {what} an image and this one holds {' and '.join(found)}, which may act on the "
-                        "same. Keep one, or put them into a OneOf."
+                        f"an image takes {what} once a view, and {' and '.join(found)} may both act on one. Keep one, or "
+                        "choose among them with OneOf."
                     )
             if lenses and not acting[0].is_lens:
                 raise ValueError(
-                    f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before it "
-                    f"bends. Put {lenses[0]} first."
+                    f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before it bends. "
+                    f"Put {lenses[0]} first."
                 )
 
     def __repr__(self) -> str:

@@ -115,9 +115,9 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         num_tap_rows = max(num_tap_rows, _num_taps(rows[job // blocks].support_x))
     num_scratch = (WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
-    s = scratch.ctypes.data
-    at_nodes = s + 4 * num_scratch
     for job in range(first_job, last_job):
+        s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
+        at_nodes = s + 4 * num_scratch
         _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, s, at_nodes)
 
 

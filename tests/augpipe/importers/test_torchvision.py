@@ -138,13 +138,23 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             (ops.Pad(px=(4, 5), fill=(1, 2, 3), border="reflect"), ops.CenterCrop(size=(8, 8))),
         ),
         ([make("Pad", padding=[3], fill=7, padding_mode="constant")], (ops.Pad(px=3, fill=7),)),
+        (
+            [random_crop((32, 32), padding=4, padding_mode="reflect")],
+            (ops.RandomCrop(size=(32, 32), padding=4, border="reflect_101"),),
+        ),
     ):
         found = importers.from_torchvision(compose(*transforms))
         assert (found.recipe.ops, found.notes) == (expected, ())
-    reflected = importers.from_torchvision(compose(random_crop((32, 32), padding=4, padding_mode="reflect")))
-    assert reflected.notes == (
-        "RandomCrop: the outermost pixel is repeated where torchvision's reflect leaves it out.",
-    )
+
+
+def test_an_elastic_transform_counts_half_the_side_as_one() -> None:
+    one = make("ElasticTransform", alpha=[50.0, 50.0], sigma=[5.0, 5.0], interpolation=Mode.BILINEAR, fill=[3.0])
+    found = importers.from_torchvision(compose(one))
+    assert found.recipe.ops == (ops.ElasticTransform(alpha=25.0, sigma=5.0, p=1.0),)
+    assert (found.recipe.border, found.recipe.fill) == ("constant", (3.0, 3.0, 3.0))
+    one.sigma = [5.0, 6.0]
+    with pytest.raises(ValueError, match="alpha and sigma that differ along x and y"):
+        importers.from_torchvision(compose(one))
 
 
 def test_one_channel() -> None:
