@@ -311,3 +311,16 @@ def test_all_numbers_that_do_not_fit_stand_in_the_line_of_their_transform() -> N
     with pytest.raises(ValueError, match=r"\n  Normalize: mean=.* must .* std=.* must") as told:
         importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": [1, 2], "std": []}))
     assert "Normalize: Normalize:" not in str(told.value)
+
+
+@pytest.mark.parametrize("border_mode", [0, 1, 4])
+def test_holes_and_noise_before_geometry_are_not_said_to_be_exact(border_mode: int) -> None:
+    """A turn after them would turn the holes and smooth the noise, whatever the border shows."""
+    hole = one("CoarseDropout", num_holes_range=[1, 1], hole_height_range=[9, 9], hole_width_range=[9, 9], fill=0)
+    turn = one("Rotate", limit=[-20, 20], border_mode=border_mode, fill=0)
+    noise = one("GaussNoise", std_range=[0.1, 0.1], mean_range=[0, 0], per_channel=True)
+    found = importers.from_albumentations(compose(hole, noise, turn, one("HorizontalFlip", p=0.5)))
+    assert "coarse_dropout: stands before rotate, and acts after it here." in found.notes
+    assert "noise: stands before rotate, and acts after it here." in found.notes
+    quarter = importers.from_albumentations(compose(hole, one("RandomRotate90"), one("HorizontalFlip", p=0.5)))
+    assert quarter.notes == ()
