@@ -26,6 +26,8 @@ POINTWISE = (
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops of pixels alone: the same before a crop as after it."""
+WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
+"""Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
 KEEPS_BLACK = (
@@ -47,6 +49,8 @@ class Findings:
     """A setting of a transform."""
     ops: list[Op] = field(default_factory=list)
     exact: list[str] = field(default_factory=list)
+    made: dict[str, tuple[Op, ...]] = field(default_factory=dict)
+    """What the transforms of a name became."""
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     borders: list[Beyond] = field(default_factory=list)
@@ -57,6 +61,7 @@ class Findings:
     def add(self, name: str, *made: Op, note: str = "") -> None:
         """A transform became ops, exactly unless a note says what differs."""
         self.ops += made
+        self.made[name] = (*self.made.get(name, ()), *made)
         if note:
             self.note(f"{name}: {note}")
         else:
@@ -90,6 +95,32 @@ class Findings:
         inner.exact, inner.notes, inner.problems, inner.borders = self.exact, self.notes, self.problems, self.borders
         return inner
 
+    def _note_order(self) -> None:
+        """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
+        is_black = set(self.borders) == {("constant", (0.0, 0.0, 0.0))}
+        is_filled = any(border == "constant" for border, _ in self.borders)
+        for place, op in enumerate(self.ops):
+            if op.is_crop or all(map(_acts_in_place, op.flat)):
+                continue
+            later = self.ops[place:]
+            crops = [one for one in later if one.is_crop]
+            moves = [one for one in later if any(inner.is_geometry for inner in one.flat)]
+            bends = [one for one in moves if not all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat)]
+            is_tone = not any(map(_acts_in_place, op.flat))
+            is_pointwise = all(_acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
+            if crops and not (is_pointwise and not any(one.beyond for one in crops)):
+                self._act_late(op, f"the {crops[0].op}")
+            elif bends and is_tone and not is_pointwise:
+                self._act_late(op, bends[0].op)
+            elif (
+                moves and is_tone and is_filled and not (is_black and all(isinstance(o, KEEPS_BLACK) for o in op.flat))
+            ):
+                self.note(f"{op.op}: stands before {moves[-1].op}, whose fill it changes, too.")
+
+    def _act_late(self, op: Op, before: str) -> None:
+        self.note(f"{op.op}: stands before {before}, and acts after it here.")
+        self.exact = [name for name in self.exact if op not in self.made.get(name, ())]
+
     def recipe_fields(self) -> dict[str, Any]:
         """The border, fill and ops of the recipe.
 
@@ -97,23 +128,7 @@ class Findings:
             ValueError: something cannot be mapped; lists all of it.
         """
         crops = [op for op in self.ops if op.is_crop]
-        for place, op in enumerate(self.ops):
-            later = [one for one in self.ops[place:] if one.is_crop]
-            alike = () if any(one.beyond for one in later) else POINTWISE
-            if (
-                later
-                and not op.is_crop
-                and not all(_acts_in_place(inner) or isinstance(inner, alike) for inner in op.flat)
-            ):
-                self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
-        if any(border == "constant" for border, _ in self.borders):
-            fills = set(self.borders)
-            unchanged: tuple[type[Op], ...] = KEEPS_BLACK if fills == {("constant", (0.0, 0.0, 0.0))} else ()
-            moves = [place for place, op in enumerate(self.ops) if any(one.is_geometry for one in op.flat)]
-            for op in self.ops[: moves[-1]] if moves else ():
-                is_tone = not op.is_crop and not any(map(_acts_in_place, op.flat))
-                if is_tone and not all(isinstance(inner, unchanged) for inner in op.flat):
-                    self.note(f"{op.op}: stands before {self.ops[moves[-1]].op}, whose fill it changes, too.")
+        self._note_order()
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
