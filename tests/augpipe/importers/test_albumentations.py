@@ -325,3 +325,16 @@ def test_holes_and_noise_before_geometry_are_not_said_to_be_exact(border_mode: i
     assert not {"CoarseDropout", "GaussNoise"} & set(found.exact)
     quarter = importers.from_albumentations(compose(hole, one("RandomRotate90"), one("HorizontalFlip", p=0.5)))
     assert "coarse_dropout" not in str(quarter.notes) and "CoarseDropout" in quarter.exact
+
+
+def test_always_apply_of_1_3_is_p_of_1_but_the_weight_in_a_one_of() -> None:
+    """1.3 applies such a transform whatever its p says; OneOf chooses by p all the same."""
+    gray, flip = one("ToGray", p=0.5, always_apply=True), one("HorizontalFlip", p=0.5, always_apply=False)
+    found = importers.from_albumentations(compose(gray, flip, one("Sequential", p=0.3, transforms=[gray])))
+    assert found.recipe.ops == (
+        ops.Grayscale(p=1.0),
+        ops.Flip(p=0.5),
+        ops.AllOf(ops=[ops.Grayscale(p=1.0)], p=0.3),
+    )
+    chosen = importers.from_albumentations(compose(one("OneOf", transforms=[gray, one("InvertImg", p=1.0)])))
+    assert chosen.recipe.ops == (ops.OneOf(ops=[ops.Grayscale(p=1.0), ops.Invert(p=1.0)], weights=(0.5, 1.0)),)
