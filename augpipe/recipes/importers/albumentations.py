@@ -42,7 +42,7 @@ def _name(one: Mapping[str, Any]) -> str:
 def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if _name(one) in ("Compose", "Sequential") and one.get("p", 1.0) == 1.0:
         return [flat for inner in one["transforms"] for flat in _flattened(inner)]
-    return [one]
+    return [{**one, "p": 1.0} if one.get("always_apply") else one]  # before version 2
 
 
 def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
