@@ -15,8 +15,8 @@ LINEAR = 1
 """OpenCV's interpolation that is this package's, too."""
 
 
-def found_in(data: Mapping[str, Any] | str) -> Findings:
-    """The ops of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
+def found_in(data: Any) -> Findings:
+    """The ops of a transform, of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
 
     Raises:
         ValueError: it is none.
@@ -28,10 +28,14 @@ def found_in(data: Mapping[str, Any] | str) -> Findings:
             raise ValueError(
                 f"the text is no JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
             ) from error
-    if not isinstance(data, Mapping) or not isinstance(data.get("transform", data).get("__class_fullname__"), str):
-        raise ValueError("this is no transform of albumentations. Give what A.to_dict(transform) returns.")
+    elif hasattr(data, "to_dict"):
+        data = data.to_dict()
+    if isinstance(data, Mapping):
+        data = data.get("transform", data)
+    if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
+        raise ValueError("this is no transform of albumentations. Give one, or what A.to_dict(transform) returns.")
     found = Findings(source="albumentations", name_of=_name, read=getitem)
-    _add_all(found, _flattened(data.get("transform", data)))
+    _add_all(found, _flattened(data))
     return found
 
 
@@ -152,8 +156,8 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = _limits(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
-    along_x = "shift_limit_x" if "shift_limit_x" in one else "shift_limit"
-    along_y = "shift_limit_y" if "shift_limit_y" in one else "shift_limit"
+    along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
+    along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
     made = (
         ops.Zoom(factor=(1.0 + low, 1.0 + high)),
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),

@@ -1,8 +1,8 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,6 +37,24 @@ KEEPS_BLACK = (
 """Ops that leave a black border black."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What became of a transform."""
+
+    name: str
+    """Of the transform, in its library."""
+    ops: tuple[Op, ...] = ()
+    verdict: Literal["exact", "near", "left out"] = "exact"
+    """The same but for rounding; the same but for what `note` says; nothing."""
+    note: str = ""
+    """What differs, or why it is left out."""
+
+    @property
+    def became(self) -> str:
+        """The ops by name."""
+        return ", ".join(op.op for op in self.ops)
+
+
 @dataclass(kw_only=True)
 class Findings:
     """What was found so far."""
@@ -48,11 +66,9 @@ class Findings:
     read: Callable[[Any, str], Any] = getattr
     """A setting of a transform."""
     ops: list[Op] = field(default_factory=list)
-    exact: list[str] = field(default_factory=list)
-    made: dict[str, tuple[Op, ...]] = field(default_factory=dict)
-    """What the transforms of a name became."""
+    rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    """What differs, a sentence each: that of rows, and of the recipe as a whole."""
     borders: list[Beyond] = field(default_factory=list)
     """What transforms show beyond the image: a recipe's border and fill."""
     channels: int = 3
@@ -61,11 +77,9 @@ class Findings:
     def add(self, name: str, *made: Op, note: str = "") -> None:
         """A transform became ops, exactly unless a note says what differs."""
         self.ops += made
-        self.made[name] = (*self.made.get(name, ()), *made)
+        self.rows.append(Row(name=name, ops=made, verdict="near" if note else "exact", note=note))
         if note:
             self.note(f"{name}: {note}")
-        else:
-            self.exact.append(name)
 
     def note(self, text: str) -> None:
         """Something differs."""
@@ -74,7 +88,7 @@ class Findings:
 
     def refuse(self, name: str, reason: str) -> None:
         """A transform cannot be mapped."""
-        self.problems.append(f"{name}: {reason}")
+        self.rows.append(Row(name=name, verdict="left out", note=reason))
 
     def add_by(self, makers: Mapping[str, "Maker"], one: Any) -> None:
         """Have a transform made by the one of `makers` that its name says, or refuse it."""
@@ -89,10 +103,15 @@ class Findings:
         except (AttributeError, TypeError, ValueError) as error:
             self.refuse(name, in_a_line(error))
 
+    @property
+    def problems(self) -> list[str]:
+        """What cannot be mapped, and why."""
+        return [f"{row.name}: {row.note}" for row in self.rows if row.verdict == "left out"]
+
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, name_of=self.name_of, read=self.read)
-        inner.exact, inner.notes, inner.problems, inner.borders = self.exact, self.notes, self.problems, self.borders
+        inner.rows, inner.notes, inner.borders = self.rows, self.notes, self.borders
         return inner
 
     def _note_order(self) -> None:
@@ -118,26 +137,35 @@ class Findings:
                 self.note(f"{op.op}: stands before {moves[-1].op}, whose fill it changes, too.")
 
     def _act_late(self, op: Op, before: str) -> None:
-        self.note(f"{op.op}: stands before {before}, and acts after it here.")
-        self.exact = [name for name in self.exact if op not in self.made.get(name, ())]
+        told = f"stands before {before}, and acts after it here."
+        self.note(f"{op.op}: {told}")
+        for place, row in enumerate(self.rows):
+            if op in row.ops:
+                self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
 
-    def recipe_fields(self) -> dict[str, Any]:
+    def recipe_fields(self, strict: bool | None) -> dict[str, Any]:
         """The border, fill and ops of the recipe.
 
+        Args:
+            strict: refuse what cannot be mapped, instead of leaving it out; None refuses it, and offers no choice.
+
         Raises:
-            ValueError: something cannot be mapped; lists all of it.
+            ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
         crops = [op for op in self.ops if op.is_crop]
         self._note_order()
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
-        if self.problems:
+        if self.problems and strict is not False:
+            how = " by strict=False (--leave-out)," if strict else ""
             raise ValueError(
                 f"{len(self.problems)} of {self.source}'s transforms cannot be imported:\n"
                 + "\n".join(f"  {problem}" for problem in self.problems)
-                + "\nLeave them out and add ops by hand."
+                + f"\nLeave them out{how} and add ops by hand."
             )
+        for problem in self.problems:
+            self.note(f"{problem}: left out.")
         own = next((op.beyond for op in crops if op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*one) for one in self.borders)]
         if len(set(borders)) > 1:
