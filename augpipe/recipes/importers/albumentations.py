@@ -289,6 +289,12 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Normalize", ops.Normalize(mean=channels(one["mean"]), std=channels(one["std"])))
 
 
+def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("max_value") not in (None, 255, 255.0):
+        raise ValueError(f"max_value={one['max_value']} is not mapped; 255 is")
+    found.add("ToFloat", ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+
+
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:
     members: list[Op] = []
     for held in one["transforms"]:
@@ -356,6 +362,7 @@ MADE: dict[str, Maker] = {
     ),
     "GaussianBlur": _blur,
     "Normalize": _normalize,
+    "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
     "NoOp": same(ops.Identity),

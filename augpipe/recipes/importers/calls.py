@@ -112,6 +112,12 @@ class Script:
         """Arguments of functions that were taken at their defaults."""
         self._under_way: list[ast.AST] = []
 
+    def read(self) -> Any:
+        """What the one expression of the text says."""
+        (node,) = self.body
+        assert isinstance(node, ast.Expr)
+        return self.value(node.value, self.names)
+
     def find(self, name: str | None = None) -> Call:
         """The recipe that is assigned to `name`, or returned by the function of that name; without one, the only one.
 

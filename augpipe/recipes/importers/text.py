@@ -55,19 +55,20 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
 
 
 @cache
-def _signatures() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))
+def parameters(library: str) -> dict[str, dict[str, Any]]:
+    """The transforms of "torchvision", "albumentations-1" or "albumentations-2" that are known, and their parameters.
+
+    A parameter has its default, or `...` where it must be given.
+    """
+    texts = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))[library]
+    return {name: _parameters(text) for name, text in texts.items()}
 
 
-@cache
-def _parameters(library: str, name: str) -> dict[str, Any] | None:
-    """The parameters of a transform in order, each with its default, or `...` without; None where it is not known."""
-    text = _signatures()[library].get(name)
-    if text is None:
-        return None
-    arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]
-    names = [one.arg for one in arguments.args]
-    defaults = [eval(compile(ast.Expression(one), "", "eval"), {}) for one in arguments.defaults]  # our own file
+def _parameters(text: str) -> dict[str, Any]:
+    function = ast.parse(f"def f({text}): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    names = [argument.arg for argument in function.args.args]
+    defaults = [Script(ast.unparse(default)).read() for default in function.args.defaults]
     return dict(zip(names, [...] * (len(names) - len(defaults)) + defaults, strict=True))
 
 
@@ -81,22 +82,22 @@ def _bound(library: str, call: Call) -> dict[str, Any]:
     package, _, version = library.partition("-")
     if call.library not in ("", package):
         raise ValueError(f"line {call.line}: {call.path} stands among transforms of {package}. Leave it out.")
-    parameters = _parameters(library, call.name)
-    if parameters is None:
-        if version and any(call.name in _signatures()[f"{package}-{other}"] for other in VERSIONS):
+    known = parameters(library).get(call.name)
+    if known is None:
+        if version and any(call.name in parameters(f"{package}-{other}") for other in VERSIONS):
             raise ValueError(f"{where} is not in version {version} of {package}.")
         return dict(call.kwargs)  # refused by its name
-    if len(call.args) > len(parameters):
-        raise ValueError(f"{where} takes {len(parameters)} arguments and is given {len(call.args)}.")
-    given = {**dict(zip(parameters, call.args, strict=False)), **call.kwargs}
+    if len(call.args) > len(known):
+        raise ValueError(f"{where} takes {len(known)} arguments and is given {len(call.args)}.")
+    given = {**dict(zip(known, call.args, strict=False)), **call.kwargs}
     for name in given:
-        if name not in parameters:
-            near = nearest(name, parameters)
+        if name not in known:
+            near = nearest(name, known)
             raise ValueError(
                 f"{where} of {library} has no argument {name}. "
                 + (f"Did you mean {near}?" if near else "Leave it out.")
             )
-    bound = {**parameters, **given}
+    bound = {**known, **given}
     missing = [name for name, value in bound.items() if value is ...]
     if missing:
         raise ValueError(f"{where} needs {', '.join(missing)}.")
