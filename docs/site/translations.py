@@ -32,16 +32,11 @@ VALUES = {
 GIVEN = {"ColorJitter": ("brightness", "contrast"), "LongestMaxSize": ("max_size",), "SmallestMaxSize": ("max_size",)}
 """Transforms that are shown with such arguments though they do not need them."""
 LIBRARIES = {
-    "torchvision": ("transforms", "torchvision", torchvision.MADE, "Recipe.from_torchvision(transform)"),
-    "albumentations": ("A", "albumentations-2", albumentations.MADE, "Recipe.from_albumentations(transform)"),
-    "albumentations before 2.0": (
-        "A",
-        "albumentations-1",
-        albumentations.MADE,
-        "Recipe.from_albumentations(transform)",
-    ),
+    "torchvision": ("transforms", "torchvision", torchvision.MADE),
+    "albumentations": ("A", "albumentations-2", albumentations.MADE),
+    "albumentations before 2.0": ("A", "albumentations-1", albumentations.MADE),
 }
-"""Title -> how its calls begin, the name of its signatures, what is mapped, and how a whole recipe is imported."""
+"""Title -> how its calls begin, the name of its signatures, and what is mapped."""
 TIMM = {
     "input_size": 224,
     "scale": (0.3, 1.0),
@@ -65,19 +60,16 @@ LONGEST = 300
 def pages() -> dict[str, str]:
     """Path in the site -> a page."""
     made = {}
-    for title, (alias, library, mapped, how) in LIBRARIES.items():
-        lines = [
-            f"# From {title}",
-            f"`{how}` imports a whole recipe, and `augpipe import FILE.py:NAME` one that is in a script.",
-        ]
+    for title, (alias, library, mapped) in LIBRARIES.items():
+        how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
+        lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
         lines += ["Each transform at its defaults, and what it becomes. `exact`: the same but for rounding."]
         rows = [("transform", "here", "", "what differs"), *_rows(alias, library, set(mapped))]
         made[f"from/{title.replace(' ', '-')}.md"] = "\n\n".join([*lines, table(*rows)])
     rows = [("argument", "here", "", "what differs")]
     for name, value in TIMM.items():
-        found = importers.from_timm(
-            **{"color_jitter": None, "hflip": 0.0, name: value, "is_training": name != "crop_pct"}
-        )
+        others = {"color_jitter": None, "hflip": 0.0, "is_training": name != "crop_pct"}
+        found = importers.from_timm(**{**others, name: value})
         notes = " ".join(note.removeprefix(f"{name}: ") for note in found.notes)
         ops = found.recipe.ops[:-1] if name in ("input_size", "scale", "crop_pct") else found.recipe.ops[1:-1]
         ops = found.recipe.ops[-1:] if name == "re_prob" else ops
