@@ -53,6 +53,9 @@ TIMM = {
 """Arguments of timm's create_transform that are shown, with a value."""
 
 
+HEADER = ("transform", "verdict", "here", "what differs")
+WIDE = "---\nhide: [toc]\n---\n\n"
+"""A page without a table of contents at its side."""
 LONGEST = 300
 """Characters of an op that are shown; policies are longer."""
 
@@ -64,19 +67,24 @@ def pages() -> dict[str, str]:
         how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
         lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
         lines += ["Each transform at its defaults, and what it becomes. `exact`: the same but for rounding."]
-        rows = [("transform", "here", "", "what differs"), *_rows(alias, library, set(mapped))]
-        made[f"from/{title.replace(' ', '-')}.md"] = "\n\n".join([*lines, table(*rows)])
-    rows = [("argument", "here", "", "what differs")]
+        rows = list(_rows(alias, library, set(mapped)))
+        absent = [row[0] for row in rows if row[1] == "left out" and not row[3]]
+        lines += [table(HEADER, *(row for row in rows if row[0] not in absent))]
+        lines += [f"These are not there yet, and an import says so: {', '.join(absent)}."]
+        made[f"from/{title.replace(' ', '-')}.md"] = WIDE + "\n\n".join(lines)
+    rows = [("argument", *HEADER[1:])]
     for name, value in TIMM.items():
         others = {"color_jitter": None, "hflip": 0.0, "is_training": name != "crop_pct"}
         found = importers.from_timm(**{**others, name: value})
         notes = " ".join(note.removeprefix(f"{name}: ") for note in found.notes)
         ops = found.recipe.ops[:-1] if name in ("input_size", "scale", "crop_pct") else found.recipe.ops[1:-1]
         ops = found.recipe.ops[-1:] if name == "re_prob" else ops
-        rows.append((f"`{name}={value!r}`", _here(ops), "near" if notes else "exact", notes))
+        rows.append((f"`{name}={value!r}`", "near" if notes else "exact", _here(ops), notes))
     lines = ["# From timm", "`recipes.from_timm(**arguments)` takes the arguments of `create_transform`:", table(*rows)]
     unmapped = ", ".join(f"`{name}`" for name in timm.UNMAPPED)
-    return made | {"from/timm.md": "\n\n".join([*lines, f"These are taken at timm's own values only: {unmapped}."])}
+    return made | {
+        "from/timm.md": WIDE + "\n\n".join([*lines, f"These are taken at timm's own values only: {unmapped}."])
+    }
 
 
 def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str, str, str]]:
@@ -91,7 +99,7 @@ def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str
         row = _row(call, name, version)
         if row.verdict == "left out" and name not in mapped:
             row = Row(name=name, verdict="left out", note="")
-        yield f"`{call}`", _here(row.ops), row.verdict, row.note
+        yield f"`{call}`", row.verdict, _here(row.ops), row.note
 
 
 def _row(call: str, name: str, version: str | None) -> Row:
