@@ -11,6 +11,9 @@ from augpipe.planning.projection import is_moved, moved_extent
 
 Rows = npt.NDArray[np.void]
 
+HALF_WIDTHS = np.array([1.0, 2.0, 0.5, 2.0])
+"""Of `INTERPOLATIONS`, in output pixels of an image that is not enlarged."""
+
 MIN_DCT_SIDE = 64
 """Images with a shorter side are decoded whole: a DCT scale would save nothing."""
 
@@ -65,6 +68,8 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     support = np.maximum(rows["support"] / factor[:, None], 1.0)
     if rows["blur"].any():
         support = np.hypot(support, rows["blur"] / factor[:, None])
+    support *= HALF_WIDTHS[rows["interpolation"]][:, None]
+    table["filter"] = rows["interpolation"]
     table["support_x"], table["support_y"] = support[:, 0], support[:, 1]
     radius2 = rows["vignette"][:, 0] ** 2
     table["inverse_corner_r2"] = 4.0 / (rows["out_height"].astype(np.float64) ** 2 + rows["out_width"] ** 2.0)

@@ -19,7 +19,7 @@ from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import write_fields
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
-from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
+from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe, check_recipe
 from augpipe.recipes.view import View
@@ -213,6 +213,17 @@ def _plan_view(
     if border == "constant":
         rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
+    if recipe.interpolation == "nearest" or not recipe.antialias:
+        rows["support"] = 1.0
+    cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
+    if recipe.interpolation == "random":
+        stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:0:{position}{sampled}")
+        is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
+        rows["interpolation"] = np.where(is_cubic, cubic, 0)
+    elif recipe.interpolation == "bicubic":
+        rows["interpolation"] = cubic
+    else:
+        rows["interpolation"] = INTERPOLATIONS.index(recipe.interpolation)
     return rows
 
 

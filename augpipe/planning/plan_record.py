@@ -13,6 +13,9 @@ from augpipe.recipes.view import View
 BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
 """sharp: as constant, of an image that was padded after it was resized."""
 
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "sharp bicubic")
+"""sharp bicubic: OpenCV's, with a = -0.75."""
+
 PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("sample_id", np.int64),
     ("epoch", np.int64),
@@ -36,7 +39,9 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("lens", np.float64, (5,)),
     # lens coordinates -> source pixel from `origin`
     ("after", np.float64, (2, 3)),
-    # half-width of the sampling filter along x and y, in source pixels; at least 1
+    # index into INTERPOLATIONS
+    ("interpolation", np.int8),
+    # source pixels from one output pixel to the next along x and y, at least 1, as far as shrinking averages over them
     ("support", np.float64, (2,)),
     # half-width of what blurs it further, added in quadrature; 0 where nothing does
     ("blur", np.float64, (2,)),

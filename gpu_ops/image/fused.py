@@ -15,13 +15,14 @@ from numba.extending import overload
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
     clamp,
     continued,
     divisor,
+    filter_weight,
     first_tap,
     is_inside,
     linear,
@@ -232,12 +233,16 @@ def _weigh_x(row, s, width):
     period_x = border_period(row.reflects, high_x - low_x + ONE)
     turn_x = border_turn(row.reflects, high_x - low_x + ONE)
     inverse_support_x, inverse_period_x = ONE / support_x, ONE / period_x
+    is_triangle = row.filter == TRIANGLE
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
     for tap in range(num_taps_x):
         nth = np.float32(tap)
         for i in range(width):
             index = load_first_x(at_first_x, i) + nth
-            weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
+            if is_triangle:
+                weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
+            else:
+                weight = filter_weight(row.filter, index, load_source_x(at_source_x, i), inverse_support_x)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
             if reflects:
                 index = continued(index, low_x, period_x, inverse_period_x, turn_x)
@@ -280,6 +285,7 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
     period_y = border_period(row.reflects, high_y - low_y + ONE)
     turn_y = border_turn(row.reflects, high_y - low_y + ONE)
     inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
+    is_triangle = row.filter == TRIANGLE
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
     shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
@@ -294,7 +300,10 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
         nth = np.float32(tap_y)
         for i in range(num_located):
             index = load_first_y(at_first_y, i) + nth
-            weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
+            if is_triangle:
+                weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
+            else:
+                weight = filter_weight(row.filter, index, load_source_y(at_source_y, i), inverse_support_y)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
             if reflects:
                 index = continued(index, low_y, period_y, inverse_period_y, turn_y)

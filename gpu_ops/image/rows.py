@@ -32,7 +32,9 @@ KERNEL_ROW = np.dtype(
         ("k3", np.float32),
         ("p1", np.float32),
         ("p2", np.float32),
-        # half-width of the triangle filter, in source pixels; 1 is bilinear
+        # TRIANGLE, CUBIC, BOX or SHARP_CUBIC
+        ("filter", np.int32),
+        # half-width of the filter, in source pixels; of a triangle 1 is bilinear
         ("support_x", np.float32),
         ("support_y", np.float32),
         # the vignette, in squared radii of the output frame
@@ -84,6 +86,9 @@ i + 0.5 - height/2; y points down."""
 
 REFLECT, REFLECT_101, WRAP = 1, 2, 3
 """As `reflects`: d c b a | a b c d | d c b a, d c b | a b c d | c b a and a b c d | a b c d | a b c d."""
+
+TRIANGLE, CUBIC, BOX, SHARP_CUBIC = range(4)
+"""Filters: bilinear where it is not widened; bicubic with a = -0.5 and with a = -0.75; and the nearest pixel."""
 
 SHARP = 2
 """As `is_constant`: an image that was padded after it was resized has an edge that is not resampled."""

@@ -1,12 +1,13 @@
 """Sampling: which pixels a point of the source draws on, with which weights, and what lies beyond the border.
 
-Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle:
-with support 1 it is bilinear interpolation; a larger support averages over as many pixels as one output pixel covers.
+Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle
+unless its kind says otherwise: with support 1 it is bilinear interpolation; a larger support averages over as many pixels
+as one output pixel covers.
 """
 
 import numpy as np
 
-from augpipe.gpu_ops.image.rows import REFLECT_101, WRAP
+from augpipe.gpu_ops.image.rows import BOX, REFLECT_101, SHARP_CUBIC, WRAP
 from augpipe.gpu_ops.jit import leaf
 
 LEAST_DIVISOR = np.float32(0.125)
@@ -43,6 +44,21 @@ def first_tap(coordinate, support):
 def tap_weight(tap, coordinate, inverse_support):
     """The triangle filter's weight, before normalisation."""
     return max(np.float32(0.0), np.float32(1.0) - abs(tap - coordinate) * inverse_support)
+
+
+@leaf
+def filter_weight(kind, tap, coordinate, inverse_support):
+    """The weight of a filter other than the triangle's, before normalisation; see `rows.TRIANGLE` and its likes.
+
+    Keys (1981), with a = -0.5 as Pillow has it, and -0.75 as OpenCV has it.
+    """
+    one, two = np.float32(1.0), np.float32(2.0)
+    a = np.float32(-0.75) if kind == SHARP_CUBIC else np.float32(-0.5)
+    t = min(two * abs(tap - coordinate) * inverse_support, two)
+    near = ((a + two) * t - (a + np.float32(3.0))) * t * t + one
+    far = a * (((t - np.float32(5.0)) * t + np.float32(8.0)) * t - np.float32(4.0))
+    cubic = near if t < one else far
+    return one if kind == BOX else cubic
 
 
 @leaf
