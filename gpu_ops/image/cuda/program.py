@@ -24,7 +24,9 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
+from augpipe.gpu_ops.image import clahe as leaves_of_clahe
 from augpipe.gpu_ops.image import fused, noise, tone, whole_image
+from augpipe.gpu_ops.image.cuda import clahe, neighbours
 from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
 from augpipe.gpu_ops.image.program_rows import (
@@ -32,15 +34,19 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_TABLES,
     AUTO_CONTRAST,
     BIAS,
+    CLAHE,
+    CONVOLVE,
     EQUALIZE,
     FILL,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
+    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
+    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -58,6 +64,7 @@ noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), share
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
+tile_side = shared(leaves_of_clahe.tile_side)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
 ZERO = np.float32(0.0)
@@ -65,7 +72,7 @@ WHITE = np.float32(255.0)
 NUM_COUNTS = 768
 """256 levels of three channels."""
 
-FINISH_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
+FINISH_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64, int64)"
 FINISH_THREADS = 4 if IS_SIMULATED else 512
 FINISH_LAUNCH_BOUNDS = (512, 2)
 
@@ -164,14 +171,14 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
     """The kernel's Python function for one number type (`writing.HELD_AS`) and layout; its arguments are int64."""
     item_bytes = ITEM_BYTES[held_as]
 
-    def finish(rows, row_bytes, first_byte, levels, batch, copies, height, width):
+    def finish(rows, row_bytes, first_byte, levels, batch, copies, copied_bytes, height, width):
         image, thread, num_threads = np.int64(cuda.blockIdx.x), np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x)
         counts = cuda.shared.array(NUM_COUNTS, np.int32)
         tables = cuda.shared.array(NUM_COUNTS, np.int32)
         at = rows + image * row_bytes + first_byte
         num_pixels = height * width
         pixel_step, channel_step = (1, num_pixels) if planar else (3, 1)
-        start, copy = levels + image * 12 * num_pixels, copies + image * 3 * num_pixels
+        start, copy = levels + image * 12 * num_pixels, copies + image * copied_bytes
         target = batch + image * 3 * num_pixels * item_bytes
         num_steps, step, has_tables = load_i32(at + NUM_STEPS), np.int32(0), False
         is_end = num_steps == 0 and levels == batch  # then it is finished
@@ -205,7 +212,7 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
             if not is_end:
                 at_step = at + AT_STEPS + np.int64(stop) * STEP_BYTES
                 kind, factor = load_i32(at_step), load_f32(at_step + STEP_NUMBERS)
-                has_tables = kind != SHARPNESS
+                has_tables = kind < SHARPNESS
                 cuda.syncthreads()
                 if has_tables:
                     for nth in range(thread, NUM_COUNTS, num_threads):
@@ -248,12 +255,51 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                             else:
                                 made = mean + factor * (np.float32(value) - mean)
                             tables[first + value] = np.int32(kept_within(made))
+                elif kind == CLAHE:
+                    plane, counts_at = copy, copy + (num_pixels + 3) // 4 * 4
+                    num_down = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
+                    num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 8))
+                    num_tiles = num_down * num_across
+                    area = tile_side(height, num_down, width, num_across)
+                    area = area * tile_side(width, num_across, height, num_down)
+                    clahe.take_lightness(
+                        start, plane, counts_at, num_tiles, num_pixels, pixel_step, channel_step, thread, num_threads
+                    )
+                    cuda.syncthreads()
+                    clahe.count(plane, counts_at, num_down, num_across, height, width, thread, num_threads)
+                    cuda.syncthreads()
+                    clahe.make_tables(counts_at, factor, num_tiles, area, thread, num_threads)
+                    cuda.syncthreads()
+                    grid = plane, counts_at, num_down, num_across, height, width
+                    clahe.relight(start, *grid, pixel_step, channel_step, thread, num_threads)
+                elif kind == SEPARABLE:
+                    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+                    radius = np.int64(factor)
+                    neighbours.sum_columns(
+                        start, copy, taps, radius, height, width, pixel_step, channel_step, thread, num_threads
+                    )
+                    cuda.syncthreads()
+                    neighbours.sum_rows(
+                        start, copy, taps, radius, height, width, pixel_step, channel_step, thread, num_threads
+                    )
+                elif kind == CONVOLVE:
+                    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+                    neighbours.copy_levels(start, copy, num_pixels, pixel_step, channel_step, thread, num_threads)
+                    cuda.syncthreads()
+                    neighbours.convolve(
+                        start, copy, taps, np.int64(factor), height, width, pixel_step, channel_step, thread, num_threads
+                    )
                 else:
                     for pixel in range(thread, num_pixels, num_threads):
                         for channel in range(3):
                             level = whole_level(start + 4 * (pixel * pixel_step + channel * channel_step))
                             store_u8(copy + 3 * pixel + channel, np.uint32(level))
                     cuda.syncthreads()
+                if kind == MEDIAN:
+                    neighbours.take_median(
+                        start, copy, np.int64(factor), height, width, pixel_step, channel_step, thread, num_threads
+                    )
+                elif kind == SHARPNESS:
                     above, below = copy - 3 * width, copy + 3 * width
                     for pixel in range(thread, num_pixels, num_threads):
                         x, y = pixel % width, pixel // width
