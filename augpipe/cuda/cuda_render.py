@@ -14,7 +14,13 @@ from augpipe.cuda.failures import SampleIds, allocate
 from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, most_copied_bytes, render_batch
+from augpipe.gpu_ops.image.cuda.launch import (
+    are_filters,
+    finish_batch,
+    mix_batch,
+    most_copied_bytes,
+    render_batch,
+)
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
@@ -153,6 +159,7 @@ class DeviceRenderer:
                 render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
                 memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
                 shape |= {"row_bytes": tables[view].itemsize, "copied_bytes": copied_bytes}
+                shape |= {"filters": are_filters(tables[view]["steps"])}
                 finish_batch(rows, *memory, **shape, held_as=dtype)
             for (view, jobs), given in zip(of_jobs, addresses[len(uploads) - len(of_jobs) :], strict=True):
                 (height, width), out = sizes[view], outs[view]

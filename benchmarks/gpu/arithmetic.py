@@ -61,7 +61,8 @@ def ptx_renderer(packed: Sequence[Pixels], size: tuple[int, int]) -> Renderer:
         copied_bytes = launch.most_copied_bytes(rows["steps"], *size)
         copies = np.empty(len(rows) * copied_bytes, np.uint8)
         memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
-        launch.finish_batch(*memory, row_bytes=rows.itemsize, copied_bytes=copied_bytes, **shape, stream=0)
+        shape |= {"copied_bytes": copied_bytes, "filters": launch.are_filters(rows["steps"])}
+        launch.finish_batch(*memory, row_bytes=rows.itemsize, **shape, stream=0)
         return out
 
     return rendered

@@ -46,6 +46,8 @@ NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRA
 CLAHE, MEDIAN, SEPARABLE, CONVOLVE = range(11, 15)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
+FIRST_FILTER = CLAHE
+"""From this kind on, a step is a filter: CUDA takes them in a kernel of their own."""
 LAST_WHOLE = MEDIAN
 """From `FIRST_LOOK` up to this kind, a step takes the nearest of 256 levels, as `TABLE` does."""
 

@@ -5,7 +5,7 @@ import pytest
 
 from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes
+from augpipe.gpu_ops.image.cuda.launch import are_filters, finish_batch, most_copied_bytes
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
 from augpipe.gpu_ops.image.program import finish_images
 from augpipe.gpu_ops.image.program_rows import as_bytes
@@ -68,7 +68,8 @@ def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) 
     shape = {"num": NUM, "height": HEIGHT, "width": WIDTH, "planar": planar, "held_as": held_as, "stream": 0}
     target = work if held_as == "float32" else batch
     addresses = [memory.ctypes.data for memory in (table, work, target, copies)]
-    finish_batch(*addresses, row_bytes=rows.itemsize, copied_bytes=copied_bytes, **shape)
+    more = {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
+    finish_batch(*addresses, row_bytes=rows.itemsize, **more, **shape)
     kinds = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "uint8": np.uint8}
     return target.view(kinds[held_as]).copy()
 

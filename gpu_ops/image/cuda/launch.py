@@ -16,10 +16,17 @@ from augpipe.gpu_ops.image.cuda import clahe
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
-from augpipe.gpu_ops.image.cuda.program import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
+from augpipe.gpu_ops.image.cuda.program import (
+    FILTER_LAUNCH_BOUNDS,
+    FINISH_LAUNCH_BOUNDS,
+    FINISH_SIGNATURE,
+    FINISH_THREADS,
+    filter_kernel,
+    finish_kernel,
+)
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, MEDIAN, SEPARABLE, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, FIRST_FILTER, MEDIAN, SEPARABLE, SHARPNESS
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
@@ -101,6 +108,7 @@ def finish_batch(
     *,
     row_bytes: int,
     copied_bytes: int,
+    filters: bool = False,
     num: int,
     height: int,
     width: int,
@@ -117,6 +125,7 @@ def finish_batch(
         copies: device address of num * copied_bytes bytes that may be overwritten.
         row_bytes: of a row.
         copied_bytes: at least `most_copied_bytes` of the rows' steps, and a multiple of 4.
+        filters: whether any of the rows' steps `are_filters`.
         num: images.
         height, width: of an output image, in pixels.
         planar: as in `render_batch`.
@@ -124,9 +133,12 @@ def finish_batch(
         stream: likewise.
     """
     if num and height * width:
+        sizes = (copies, copied_bytes, height, width)
+        if filters:
+            first = row_bytes, KERNEL_ROW.itemsize, levels, levels
+            _launch(_filter(planar), (num,), FINISH_THREADS, stream, rows, *first, *sizes)
         kernel = _finish(held_as, planar)
-        sizes = (KERNEL_ROW.itemsize, levels, batch, copies, copied_bytes, height, width)
-        _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, *sizes)
+        _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, KERNEL_ROW.itemsize, levels, batch, *sizes)
 
 
 def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> int:
@@ -140,6 +152,11 @@ def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> i
     for _, num_down, num_across in steps["numbers"][kinds == CLAHE][:, :3]:
         needed.append(clahe.copied_bytes(int(num_down * num_across), num_pixels))
     return max(needed)
+
+
+def are_filters(steps: npt.NDArray[np.void]) -> bool:
+    """Whether any of some `COLOUR_STEP`s is one."""
+    return bool((steps["kind"] >= FIRST_FILTER).any())
 
 
 def mix_batch(
@@ -208,6 +225,11 @@ def _finish(held_as: str, planar: bool) -> Any:
         return _compiled_finish(held_as, planar)
 
 
+def _filter(planar: bool) -> Any:
+    with _lock:
+        return _compiled_filter(planar)
+
+
 def _mix(held_as: str, planar: bool) -> Any:
     with _lock:
         return _compiled_mix(held_as, planar)
@@ -226,6 +248,11 @@ def _compiled_fused(held_as: str, planar: bool) -> Any:
 @cache
 def _compiled_finish(held_as: str, planar: bool) -> Any:
     return _compiled(finish_kernel(HELD_AS[held_as], planar), FINISH_SIGNATURE, FINISH_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_filter(planar: bool) -> Any:
+    return _compiled(filter_kernel(planar), FINISH_SIGNATURE, FILTER_LAUNCH_BOUNDS)
 
 
 @cache

@@ -7,11 +7,11 @@ They read levels that were copied aside, or the image, and write the other: the 
 import numpy as np
 
 from augpipe.gpu_ops.cuda.functions import function, shared
-from augpipe.gpu_ops.cuda.memory import load_changing_f32, load_changing_u8, load_f32, store_f32
+from augpipe.gpu_ops.cuda.memory import load_changing_f32, load_changing_u8, load_f32, store_f32, store_u8
 from augpipe.gpu_ops.image import neighbours, tone
 
 mirrored, repeated = shared(neighbours.mirrored), shared(neighbours.repeated)
-kept_within = shared(tone.kept_within)
+kept_within, nearest_level = shared(tone.kept_within), shared(tone.nearest_level)
 
 ZERO = np.float32(0.0)
 
@@ -54,6 +54,15 @@ def copy_levels(start, copy, num_pixels, pixel_step, channel_step, thread, num_t
         for channel in range(3):
             level = load_changing_f32(start + 4 * (pixel * pixel_step + channel * channel_step))
             store_f32(copy + 4 * (3 * pixel + channel), level)
+
+
+@function()
+def copy_whole_levels(start, copy, num_pixels, pixel_step, channel_step, thread, num_threads):
+    """Copy the image's nearest levels aside, as bytes."""
+    for pixel in range(thread, num_pixels, num_threads):
+        for channel in range(3):
+            level = load_changing_f32(start + 4 * (pixel * pixel_step + channel * channel_step))
+            store_u8(copy + 3 * pixel + channel, np.uint32(nearest_level(level)))
 
 
 @function()

@@ -2,7 +2,8 @@
 
 A thread block belongs to one image, whose levels the fused kernel has written; they are changed in place. A step that
 looks at the whole image waits for all threads of its block, which count levels in memory that they share. From the same
-levels a step makes what the CPU's makes of them, within a level: see `gpu_ops.image.program`.
+levels a step makes what the CPU's makes of them, within a level: see `gpu_ops.image.program`. Filters, and what stands
+before them, are another kernel's, which is launched first: they take registers that other steps need not pay for.
 """
 
 import math
@@ -24,29 +25,25 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import clahe as leaves_of_clahe
 from augpipe.gpu_ops.image import fused, noise, tone, whole_image
-from augpipe.gpu_ops.image.cuda import clahe, neighbours
-from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write
+from augpipe.gpu_ops.image.cuda.filtering import filter_image
+from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     AUTO_CONTRAST,
     BIAS,
-    CLAHE,
-    CONVOLVE,
     EQUALIZE,
     FILL,
+    FIRST_FILTER,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
-    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
-    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -64,7 +61,6 @@ noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), share
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
-tile_side = shared(leaves_of_clahe.tile_side)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
 ZERO = np.float32(0.0)
@@ -75,6 +71,7 @@ NUM_COUNTS = 768
 FINISH_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64, int64)"
 FINISH_THREADS = 4 if IS_SIMULATED else 512
 FINISH_LAUNCH_BOUNDS = (512, 2)
+FILTER_LAUNCH_BOUNDS = (512, 1)
 
 
 @function("float32", "float32", "float32")
@@ -167,8 +164,20 @@ def copied_level(address):
     return np.float32(load_changing_u8(address))
 
 
+def filter_kernel(planar: bool) -> Any:
+    """As `finish_kernel`, of the kernel that takes all steps up to the last filter, and leaves levels."""
+    return _program_kernel(FLOAT32, planar, filters=True)
+
+
 def finish_kernel(held_as: int, planar: bool) -> Any:
-    """The kernel's Python function for one number type (`writing.HELD_AS`) and layout; its arguments are int64."""
+    """The kernel's Python function for one number type (`writing.HELD_AS`) and layout; its arguments are int64.
+
+    It takes the steps behind the last filter, and writes finished images.
+    """
+    return _program_kernel(held_as, planar, filters=False)
+
+
+def _program_kernel(held_as: int, planar: bool, *, filters: bool) -> Any:
     item_bytes = ITEM_BYTES[held_as]
 
     def finish(rows, row_bytes, first_byte, levels, batch, copies, copied_bytes, height, width):
@@ -181,13 +190,18 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
         start, copy = levels + image * 12 * num_pixels, copies + image * copied_bytes
         target = batch + image * 3 * num_pixels * item_bytes
         num_steps, step, has_tables = load_i32(at + NUM_STEPS), np.int32(0), False
-        is_end = num_steps == 0 and levels == batch  # then it is finished
+        for nth in range(num_steps):
+            if load_i32(at + AT_STEPS + np.int64(nth) * STEP_BYTES) >= FIRST_FILTER:
+                step = np.int32(nth + 1)
+        if filters:
+            num_steps, step = step, np.int32(0)
+        is_end = num_steps == 0 and (filters or levels == batch)  # then it is finished
         while not is_end:
             stop = step
             while stop < num_steps and load_i32(at + AT_STEPS + np.int64(stop) * STEP_BYTES) < FIRST_LOOK:
                 stop = np.int32(stop + 1)
             is_end = stop == num_steps
-            if is_end or stop > step or has_tables:
+            if (is_end and not filters) or stop > step or has_tables:
                 for pixel in range(thread, num_pixels, num_threads):
                     nth = pixel * pixel_step
                     red = load_changing_f32(start + 4 * nth)
@@ -198,7 +212,7 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                         green = np.float32(tables[256 + nearest_level(green)])
                         blue = np.float32(tables[512 + nearest_level(blue)])
                     red, green, blue = changed(at, step, stop, red, green, blue, pixel, height, width)
-                    if is_end:
+                    if is_end and not filters:
                         red = normalise(red, load_f32(at + SCALE), load_f32(at + BIAS))
                         green = normalise(green, load_f32(at + SCALE + 4), load_f32(at + BIAS + 4))
                         blue = normalise(blue, load_f32(at + SCALE + 8), load_f32(at + BIAS + 8))
@@ -255,51 +269,15 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                             else:
                                 made = mean + factor * (np.float32(value) - mean)
                             tables[first + value] = np.int32(kept_within(made))
-                elif kind == CLAHE:
-                    plane, counts_at = copy, copy + (num_pixels + 3) // 4 * 4
-                    num_down = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
-                    num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 8))
-                    num_tiles = num_down * num_across
-                    area = tile_side(height, num_down, width, num_across)
-                    area = area * tile_side(width, num_across, height, num_down)
-                    clahe.take_lightness(
-                        start, plane, counts_at, num_tiles, num_pixels, pixel_step, channel_step, thread, num_threads
-                    )
-                    cuda.syncthreads()
-                    clahe.count(plane, counts_at, num_down, num_across, height, width, thread, num_threads)
-                    cuda.syncthreads()
-                    clahe.make_tables(counts_at, factor, num_tiles, area, thread, num_threads)
-                    cuda.syncthreads()
-                    grid = plane, counts_at, num_down, num_across, height, width
-                    clahe.relight(start, *grid, pixel_step, channel_step, thread, num_threads)
-                elif kind == SEPARABLE:
-                    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
-                    radius = np.int64(factor)
-                    neighbours.sum_columns(
-                        start, copy, taps, radius, height, width, pixel_step, channel_step, thread, num_threads
-                    )
-                    cuda.syncthreads()
-                    neighbours.sum_rows(
-                        start, copy, taps, radius, height, width, pixel_step, channel_step, thread, num_threads
-                    )
-                elif kind == CONVOLVE:
-                    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
-                    neighbours.copy_levels(start, copy, num_pixels, pixel_step, channel_step, thread, num_threads)
-                    cuda.syncthreads()
-                    neighbours.convolve(
-                        start, copy, taps, np.int64(factor), height, width, pixel_step, channel_step, thread, num_threads
-                    )
+                elif filters and kind >= FIRST_FILTER:
+                    shape = height, width, pixel_step, channel_step, thread, num_threads
+                    filter_image(kind, factor, at, at_step, start, copy, *shape)
                 else:
                     for pixel in range(thread, num_pixels, num_threads):
                         for channel in range(3):
                             level = whole_level(start + 4 * (pixel * pixel_step + channel * channel_step))
                             store_u8(copy + 3 * pixel + channel, np.uint32(level))
                     cuda.syncthreads()
-                if kind == MEDIAN:
-                    neighbours.take_median(
-                        start, copy, np.int64(factor), height, width, pixel_step, channel_step, thread, num_threads
-                    )
-                elif kind == SHARPNESS:
                     above, below = copy - 3 * width, copy + 3 * width
                     for pixel in range(thread, num_pixels, num_threads):
                         x, y = pixel % width, pixel // width

@@ -214,6 +214,7 @@ class Machine:
         *,
         row_bytes: int,
         copied_bytes: int,
+        filters: bool,
         num: int,
         stream: int,
         **shape: Any,
