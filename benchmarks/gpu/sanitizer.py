@@ -99,7 +99,11 @@ FINISHED = (
     *(ops.Contrast(about="mean", p=1.0), ops.Erase(p=1.0), ops.Noise(p=1.0), ops.Sharpness(p=1.0), ops.Vignette()),
 )
 FILTERED = (
-    *(ops.CLAHE(tiles=(2, 3), p=1.0), ops.GaussianBlur(sigma_px=(0.5, 1.0), p=1.0), ops.MedianBlur(sizes=(3, 3), p=1.0)),
+    *(
+        ops.CLAHE(tiles=(2, 3), p=1.0),
+        ops.GaussianBlur(sigma_px=(0.5, 1.0), p=1.0),
+        ops.MedianBlur(sizes=(3, 3), p=1.0),
+    ),
     *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0)),
 )
 WORKLOADS: dict[str, Callable[[], object]] = {

@@ -8,7 +8,7 @@ as its mirror image.
 import numpy as np
 
 from augpipe.gpu_ops.image.fused import load_blue, load_green, load_red, store_blue, store_green, store_red
-from augpipe.gpu_ops.image.lab import lightness, relit, roots
+from augpipe.gpu_ops.image.lab import LIGHT, LIGHTNESS, brightness, relit, roots
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.neighbours import mirrored
 from augpipe.gpu_ops.image.tone import nearest_level
@@ -54,6 +54,7 @@ def place_among(position, side):
 
 @leaf
 def between(first, second, part):
+    """A number between two, a `part` of the way to the second."""
     return first * (ONE - part) + second * part
 
 
@@ -89,10 +90,10 @@ def equalize_tiles(clip_limit, num_down, num_across, levels, start, height, widt
 
 @subroutine
 def _take_lightness(row, width, at_red, at_green, at_blue):
-    prefer_wide_vectors()
     for i in range(width):
-        _, root, _ = roots(load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i))
-        row[i] = np.uint8(nearest_level(lightness(root)))
+        red = LIGHT[nearest_level(load_red(at_red, i))]
+        green, blue = LIGHT[nearest_level(load_green(at_green, i))], LIGHT[nearest_level(load_blue(at_blue, i))]
+        row[i] = LIGHTNESS[brightness(red, green, blue)]
 
 
 @subroutine
@@ -140,7 +141,8 @@ def _look_up_between(tables, row, y, side_y, side_x, width, equalized):
 def _relight(equalized, width, at_red, at_green, at_blue):
     prefer_wide_vectors()
     for i in range(width):
-        root_x, root_y, root_z = roots(load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i))
+        red, green = np.float32(nearest_level(load_red(at_red, i))), np.float32(nearest_level(load_green(at_green, i)))
+        root_x, root_y, root_z = roots(red, green, np.float32(nearest_level(load_blue(at_blue, i))))
         red, green, blue = relit(root_x, root_y, root_z, equalized[i])
         store_red(at_red, i, red)
         store_green(at_green, i, green)

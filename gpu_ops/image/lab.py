@@ -21,6 +21,17 @@ KAPPA_ROOT = np.float32(6 / 29)
 LEVELS_PER_ROOT, LEVELS_AT_BLACK = np.float32(116 * 2.55), np.float32(16 * 2.55)
 """Lightness is counted in 0..255 here, as 8-bit images hold it."""
 
+MOST_LIGHT = 2040
+_VALUES = np.arange(256) / 255
+_LIGHTS = np.arange(MOST_LIGHT + 1) / MOST_LIGHT
+_ROOTS = np.where(_LIGHTS < 0.008856, 7.787 * _LIGHTS + 16 / 116, np.cbrt(_LIGHTS))
+LIGHT = np.rint(MOST_LIGHT * np.where(_VALUES <= 0.04045, _VALUES / 12.92, ((_VALUES + 0.055) / 1.055) ** 2.4)).astype(
+    np.int32
+)
+"""The intensity of each level, in whole numbers."""
+LIGHTNESS = ((296 * np.rint(32768 * _ROOTS).astype(np.int64) - 1336934 + 16384) >> 15).astype(np.uint8)
+"""The nearest level of lightness of each intensity: OpenCV's, whose whole numbers CPU and CUDA cannot round apart."""
+
 
 @leaf
 def linear_light(level):
@@ -73,9 +84,11 @@ def roots(red, green, blue):
 
 
 @leaf
-def lightness(root_y):
-    """L* in 0..255."""
-    return root_y * LEVELS_PER_ROOT - LEVELS_AT_BLACK
+def brightness(red_light, green_light, blue_light):
+    """The place in `LIGHTNESS` of the whole numbers that `LIGHT` holds for a pixel's levels."""
+    return np.int32(
+        (np.int32(871) * red_light + np.int32(2929) * green_light + np.int32(296) * blue_light + 2048) >> 12
+    )
 
 
 @leaf

@@ -27,6 +27,7 @@ from augpipe.gpu_ops.image.fused import (
     store_red,
 )
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
+from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
     EXPONENT_BIAS,
@@ -37,7 +38,6 @@ from augpipe.gpu_ops.image.noise import (
     sine_and_cosine,
     turn_of,
 )
-from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
@@ -153,8 +153,13 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
         elif kind == SHARPNESS:
             sharpen(factor, levels, start, height, width, planar)
         elif kind == CLAHE:
-            num_down, num_across = load_number(at, at_step + STEP_NUMBERS + 4), load_number(at, at_step + STEP_NUMBERS + 8)
-            equalize_tiles(factor, np.int64(num_down), np.int64(num_across), levels, start, height, width, planar, at_red)
+            num_down, num_across = (
+                load_number(at, at_step + STEP_NUMBERS + 4),
+                load_number(at, at_step + STEP_NUMBERS + 8),
+            )
+            equalize_tiles(
+                factor, np.int64(num_down), np.int64(num_across), levels, start, height, width, planar, at_red
+            )
         elif kind == MEDIAN:
             take_median(np.int64(factor), levels, start, height, width, planar)
         elif kind == SEPARABLE:

@@ -27,7 +27,7 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "sharpness": (ops.Sharpness(factor=(0.0, 3.0)), ops.Invert(p=0.5)),
     "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.3, 4.0), p=0.8), ops.Saturation()),
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=0.8), ops.Hue()),
-    "median_blur": (ops.Brightness(), ops.MedianBlur(p=0.8)),
+    "median_blur": (ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=0.8)),
     "motion_blur": (ops.MotionBlur(p=0.8), ops.Sharpen(p=0.5), ops.Emboss(alpha=(0.5, 1.0), p=0.5)),
     "clahe": (ops.CLAHE(clip_limit=(1.0, 40.0), tiles=(2, 3), p=0.8), ops.GaussianBlur()),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),

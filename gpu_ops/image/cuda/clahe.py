@@ -16,11 +16,12 @@ from augpipe.gpu_ops.cuda.memory import (
     store_u8,
 )
 from augpipe.gpu_ops.image import clahe, lab, neighbours, tone
+from augpipe.gpu_ops.image.lab import LIGHT, LIGHTNESS
 
 mirrored, nearest_level = shared(neighbours.mirrored), shared(tone.nearest_level)
 tile_side, most_counted, table_entry = shared(clahe.tile_side), shared(clahe.most_counted), shared(clahe.table_entry)
 place_among, between = shared(clahe.place_among), shared(clahe.between)
-roots, lightness, relit = shared(lab.roots), shared(lab.lightness), shared(lab.relit)
+roots, brightness, relit = shared(lab.roots), shared(lab.brightness), shared(lab.relit)
 
 LEVELS = 256
 
@@ -30,11 +31,24 @@ def copied_bytes(num_tiles: int, num_pixels: int) -> int:
     return 4 * (-(-num_pixels // 4) + LEVELS * num_tiles)
 
 
+@function("int32")
+def level_at(address):
+    """The nearest level of what lies there."""
+    return np.int32(nearest_level(load_changing_f32(address)))
+
+
+@function("uint32")
+def lightness_at(address, channel_step):
+    """The nearest level of a pixel's lightness."""
+    red, green = LIGHT[level_at(address)], LIGHT[level_at(address + 4 * channel_step)]
+    return np.uint32(LIGHTNESS[brightness(red, green, LIGHT[level_at(address + 8 * channel_step)])])
+
+
 @function("float32", "float32", "float32")
 def roots_at(address, channel_step):
     """What L*, a* and b* of a pixel are sums of."""
-    red, green = load_changing_f32(address), load_changing_f32(address + 4 * channel_step)
-    x, y, z = roots(red, green, load_changing_f32(address + 8 * channel_step))
+    red, green = np.float32(level_at(address)), np.float32(level_at(address + 4 * channel_step))
+    x, y, z = roots(red, green, np.float32(level_at(address + 8 * channel_step)))
     return np.float32(x), np.float32(y), np.float32(z)
 
 
@@ -42,8 +56,7 @@ def roots_at(address, channel_step):
 def take_lightness(start, plane, counts, num_tiles, num_pixels, pixel_step, channel_step, thread, num_threads):
     """Write the nearest level of each pixel's lightness, and set all counts to 0."""
     for pixel in range(thread, num_pixels, num_threads):
-        _, root, _ = roots_at(start + 4 * pixel * pixel_step, channel_step)
-        store_u8(plane + pixel, np.uint32(nearest_level(np.float32(lightness(root)))))
+        store_u8(plane + pixel, lightness_at(start + 4 * pixel * pixel_step, channel_step))
     for nth in range(thread, LEVELS * num_tiles, num_threads):
         store_i32(counts + 4 * nth, np.int32(0))
 
@@ -81,6 +94,7 @@ def make_tables(counts, clip_limit, num_tiles, area, thread, num_threads):
 
 @function("float32")
 def entry(counts, tile, level):
+    """What a tile's table makes of a level."""
     return np.float32(load_changing_i32(counts + 4 * (LEVELS * tile + level)))
 
 

@@ -25,8 +25,16 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import fused, noise, tone, whole_image
-from augpipe.gpu_ops.image.cuda.filtering import filter_image
+from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
+from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
+from augpipe.gpu_ops.image.cuda.neighbours import (
+    convolve,
+    copy_levels,
+    copy_whole_levels,
+    sum_columns,
+    sum_rows,
+    take_median,
+)
 from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
 from augpipe.gpu_ops.image.program_rows import (
@@ -34,6 +42,7 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_TABLES,
     AUTO_CONTRAST,
     BIAS,
+    CLAHE,
     EQUALIZE,
     FILL,
     FIRST_FILTER,
@@ -41,9 +50,11 @@ from augpipe.gpu_ops.image.program_rows import (
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
+    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
+    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -61,6 +72,7 @@ noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), share
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
+tile_side = shared(clahe.tile_side)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
 ZERO = np.float32(0.0)
@@ -162,6 +174,40 @@ def whole_level(address):
 def copied_level(address):
     """A level that was copied aside."""
     return np.float32(load_changing_u8(address))
+
+
+@function()
+def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_step, channel_step, thread, num_threads):
+    """Take the step at `at_step`, whose first number is `factor`, of the row's header at `at`.
+
+    `start` is the address of the image's levels, `copy` that of memory beside them; all threads of the block call it.
+    """
+    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+    size = np.int64(factor)
+    if kind == CLAHE:
+        num_down = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
+        num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 8))
+        counts, num_tiles = copy + (height * width + 3) // 4 * 4, num_down * num_across
+        area = tile_side(height, num_down, width, num_across) * tile_side(width, num_across, height, num_down)
+        take_lightness(start, copy, counts, num_tiles, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        count(copy, counts, num_down, num_across, height, width, thread, num_threads)
+        cuda.syncthreads()
+        make_tables(counts, factor, num_tiles, area, thread, num_threads)
+        cuda.syncthreads()
+        relight(start, copy, counts, num_down, num_across, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == SEPARABLE:
+        sum_columns(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        sum_rows(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == MEDIAN:
+        copy_whole_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        take_median(start, copy, size, height, width, pixel_step, channel_step, thread, num_threads)
+    else:
+        copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
 
 
 def filter_kernel(planar: bool) -> Any:

@@ -225,7 +225,11 @@ class Machine:
         # the levels are overwritten, too
         writes = [(levels, _num_bytes(num, **shape | {"held_as": "float32"})), (batch, _num_bytes(num, **shape))]
         with self.device.on(self.device.streams[stream]):
-            self.use("finish", [(rows, num * row_bytes)], [*writes, *([(copies, num * copied_bytes)] if copied_bytes else [])])
+            self.use(
+                "finish",
+                [(rows, num * row_bytes)],
+                [*writes, *([(copies, num * copied_bytes)] if copied_bytes else [])],
+            )
 
     def _mix_batch(self, jobs: int, batch: int, *, num_jobs: int, stream: int, **shape: Any) -> None:
         images = batch, _num_bytes(1, **shape)

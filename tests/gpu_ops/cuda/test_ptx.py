@@ -119,7 +119,9 @@ def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
     found |= {name: launch.compile_ptx_of(name, EVERY_RUNS) for name in launch.CODEC_KERNELS}
     kinds |= dict.fromkeys(launch.CODEC_KERNELS, "codecs")
     together = {name for name, text in found.items() if WORKS_TOGETHER.search(text)}
-    assert len(together) == 10, together  # those that finish, in each number type and layout, and filter, in each layout
+    assert len(together) == 10, (
+        together
+    )  # those that finish, in each number type and layout, and filter, in each layout
     assert {kinds[name] for name in together} <= set(sanitizer.TOOLS["racecheck"]) & set(sanitizer.TOOLS["synccheck"])
     assert set(kinds.values()) == set(sanitizer.TOOLS["memcheck"])
 
