@@ -258,9 +258,19 @@ class Frame:
         step.tables[applied] = tables
         self.steps.append(step)
 
-    def look_at_image(self, kind: int, factors: Float, applied: Bool) -> None:
-        """Change levels by a kind of `finish_rows` that looks at the whole rendered image, with (n,) factors."""
-        self.steps.append(ColourStep.of(kind, factors[:, None], applied))
+    def look_at_image(self, kind: int, numbers: Float, applied: Bool) -> None:
+        """Change levels by a kind of `program_rows` that looks at the whole rendered image, with (n, k) numbers."""
+        self.steps.append(ColourStep.of(kind, numbers, applied))
+
+    def filter(self, kind: int, sizes: Int, weights: Float, applied: Bool) -> None:
+        """Make each level a weighted sum of those around it: `SEPARABLE` of (n,) radii, or `CONVOLVE` of (n,) sides.
+
+        (n, k) weights, k of them at most `program_rows.TABLE_BYTES` in float32.
+        """
+        step = ColourStep.of(kind, sizes[:, None].astype(np.float64), applied)
+        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
+        step.tables.view(np.float32)[:, : weights.shape[1]] = weights
+        self.steps.append(step)
 
     def add_noise(self, stds: Float, speckle_stds: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds."""

@@ -36,16 +36,16 @@ ANSWERS = {
     **dict.fromkeys(("togray", "gray", "tosepia"), "ops.Grayscale()"),
     **dict.fromkeys(("invertimg", "negative"), "ops.Invert()"),
     **dict.fromkeys(("channelpermutation", "rgbpermutation"), "ops.ChannelShuffle()"),
-    **dict.fromkeys(("clahe", "histogramequalization"), "ops.Equalize()"),
+    "histogramequalization": "ops.Equalize()",
     **dict.fromkeys(("tonecurve", "adjustgamma"), "ops.Gamma()"),
     # blur, noise, rectangles
-    **dict.fromkeys(("gaussianblur", "medianblur", "motionblur", "boxblur", "defocus"), "ops.Blur()"),
+    **dict.fromkeys(("defocus", "glassblur", "advancedblur", "zoomblur"), "ops.GaussianBlur()"),
     **dict.fromkeys(
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
     **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout()"),
-    **dict.fromkeys(("sharpen", "unsharpmask", "emboss"), "ops.Sharpness(factor=(1.0, 2.0))"),
+    "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     **dict.fromkeys(
         ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),
         _STORED,

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.clahe import equalize_tiles
 from augpipe.gpu_ops.image.fused import (
     centred,
     finish,
@@ -25,6 +26,8 @@ from augpipe.gpu_ops.image.fused import (
     store_green,
     store_red,
 )
+from augpipe.gpu_ops.image.level_rows import load_row, store_levels
+from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
     EXPONENT_BIAS,
@@ -39,14 +42,17 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     BIAS,
+    CLAHE,
     FILL,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
+    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
+    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -79,7 +85,6 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 load_key = load_bytes("values", types.uint32)
 load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
 load_normal, store_normal = load("scaled", types.float32), store("scaled")
-load_levels = load("pixels", types.float32)
 load_level = load("table", types.uint8, types.int32)
 
 
@@ -127,7 +132,7 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
         if is_end or stop > step or has_tables:
             for y in range(height):
                 first, plane = start + y * width * (1 if planar else 3), height * width
-                _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
+                load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
                 if has_tables:
                     table = np.uintp(tables.ctypes.data)
                     _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
@@ -136,34 +141,32 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
                 if is_end:
                     _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
                 else:
-                    _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
+                    store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
         if is_end:
             return
         at_step = AT_STEPS + stop * STEP_BYTES
         kind, factor = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
-        has_tables = kind != SHARPNESS
+        has_tables = kind < SHARPNESS
+        at_payload = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
         if has_tables:
             look_up_tables(kind, factor, levels, start, height * width, planar, tables)
-        else:
+        elif kind == SHARPNESS:
             sharpen(factor, levels, start, height, width, planar)
+        elif kind == CLAHE:
+            num_down, num_across = (
+                load_number(at, at_step + STEP_NUMBERS + 4),
+                load_number(at, at_step + STEP_NUMBERS + 8),
+            )
+            equalize_tiles(
+                factor, np.int64(num_down), np.int64(num_across), levels, start, height, width, planar, at_red
+            )
+        elif kind == MEDIAN:
+            take_median(np.int64(factor), levels, start, height, width, planar)
+        elif kind == SEPARABLE:
+            filter_separably(at_payload, np.int64(factor), levels, start, height, width, planar)
+        else:
+            convolve(at_payload, np.int64(factor), levels, start, height, width, planar)
         step = stop + 1
-
-
-@subroutine
-def _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue):
-    """Take the levels of the row that begins at item `first`."""
-    prefer_wide_vectors()
-    source = levels.ctypes.data
-    if planar:
-        for i in range(width):
-            store_red(at_red, i, load_levels(source, first + i))
-            store_green(at_green, i, load_levels(source, first + plane + i))
-            store_blue(at_blue, i, load_levels(source, first + 2 * plane + i))
-    else:
-        for i in range(width):
-            store_red(at_red, i, load_levels(source, first + 3 * i))
-            store_green(at_green, i, load_levels(source, first + 3 * i + 1))
-            store_blue(at_blue, i, load_levels(source, first + 3 * i + 2))
 
 
 @subroutine
@@ -183,18 +186,6 @@ def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue
             store_batch(out, first + 3 * i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
             store_batch(out, first + 3 * i + 1, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
             store_batch(out, first + 3 * i + 2, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
-
-
-@subroutine
-def _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue):
-    """Put the levels of a row back."""
-    prefer_wide_vectors()
-    out = levels.ctypes.data
-    pixel_step, channel_step = (1, plane) if planar else (3, 1)
-    for i in range(width):
-        store_batch(out, first + pixel_step * i, load_red(at_red, i))
-        store_batch(out, first + pixel_step * i + channel_step, load_green(at_green, i))
-        store_batch(out, first + pixel_step * i + 2 * channel_step, load_blue(at_blue, i))
 
 
 @subroutine

@@ -195,6 +195,56 @@ def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:
     expected.blur_variance += float(drawn["sigma_px"]) ** 2
 
 
+def _convolved(levels: Float, weights: Float) -> Float:
+    """The sum over a square about each pixel; beyond the image lies its mirror image without the outermost pixel."""
+    radius = len(weights) // 2
+    padded = np.pad(levels, ((radius, radius), (radius, radius), (0, 0)), mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape, axis=(0, 1))
+    return np.einsum("hwcyx,yx->hwc", windows, weights)
+
+
+def _gaussian_blur(expected: Expected, op: ops.GaussianBlur, drawn: Any) -> None:
+    sigma = float(drawn["sigma_px"])
+    if sigma > 0:
+        radius = int(3.5 * sigma) if op.kernel_px is None else op.kernel_px // 2
+        y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+        weights = np.exp(-(x**2 + y**2) / (2 * sigma**2))
+        expected.tones.append(lambda levels, radius: _convolved(levels, weights / weights.sum()))
+
+
+def _box_blur(expected: Expected, op: ops.BoxBlur, drawn: Any) -> None:
+    size = int(drawn["size_px"])
+    expected.tones.append(lambda levels, radius: _convolved(levels, np.full((size, size), size**-2.0)))
+
+
+def _motion_blur(expected: Expected, op: ops.MotionBlur, drawn: Any) -> None:
+    size, turn = int(drawn["size_px"]), np.exp(1j * np.pi * drawn["degrees"] / 180)
+    if size == 1:
+        return
+    half, direction, (right, down) = size // 2, float(drawn["direction"]), drawn["shift"]
+    weights = np.zeros((size, size))
+    for along in np.linspace(-half * min(1, 1 - direction), half * min(1, 1 + direction), size):
+        point = half * (1 + 1j) + (along * turn).conjugate() + half / 2 * (right + 1j * down)
+        weights[np.clip(round(point.imag), 0, size - 1), np.clip(round(point.real), 0, size - 1)] = 1
+    expected.tones.append(lambda levels, radius: _convolved(levels, weights / weights.sum()))
+
+
+def _blended(expected: Expected, alpha: float, weights: list[list[float]]) -> None:
+    def blend(levels: Float, radius: Float) -> Float:
+        return np.clip((1 - alpha) * levels + alpha * _convolved(levels, np.array(weights)), 0, 255)
+
+    expected.tones.append(blend)
+
+
+def _sharpen(expected: Expected, op: ops.Sharpen, drawn: Any) -> None:
+    _blended(expected, float(drawn["alpha"]), [[-1, -1, -1], [-1, 8 + float(drawn["lightness"]), -1], [-1, -1, -1]])
+
+
+def _emboss(expected: Expected, op: ops.Emboss, drawn: Any) -> None:
+    s = float(drawn["strength"])
+    _blended(expected, float(drawn["alpha"]), [[-1 - s, -s, 0], [-s, 1, s], [0, s, 1 + s]])
+
+
 def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
     right, down = float(drawn["horizontal"]), float(drawn["vertical"])
     if op.unit == "fraction":
@@ -489,6 +539,11 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Saturation: _saturation,
     ops.SomeOf: _group,
     ops.Blur: _blur,
+    ops.BoxBlur: _box_blur,
+    ops.Emboss: _emboss,
+    ops.GaussianBlur: _gaussian_blur,
+    ops.MotionBlur: _motion_blur,
+    ops.Sharpen: _sharpen,
     ops.BrownConrady: _brown_conrady,
     ops.CenterCrop: _center_crop,
     ops.ColorCast: _color_cast,
@@ -694,6 +749,13 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
+    "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.2, 6.0), p=1.0),),
+    "gaussian_blur, cut off": (ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=5, p=1.0),),
+    "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),
+    "motion_blur": (ops.MotionBlur(p=1.0),),
+    "motion_blur, in the middle": (ops.MotionBlur(sizes=(7, 7), direction=(0, 0), shifts=False, p=1.0),),
+    "sharpen": (ops.Sharpen(alpha=(0.0, 1.0), lightness=(0.0, 2.0), p=1.0),),
+    "emboss": (ops.Emboss(alpha=(0.0, 1.0), strength=(0.0, 2.0), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
     "some_of": (ops.SomeOf(num=(0, 3), ops=(ops.Saturation(), ops.ColorCast(), ops.Stretch(), ops.Contrast())),),
     "all_of": (ops.AllOf(p=0.5, ops=(ops.Lighting(), ops.Flip(), ops.Vignette())),),
@@ -703,6 +765,13 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Brightness(),
         ops.Erase(p=1.0),
         ops.Noise(p=1.0),
+    ),
+    "brightness, gaussian_blur, contrast, emboss, vignette": (
+        ops.Brightness(factor=(1.2, 2.0)),
+        ops.GaussianBlur(sigma_px=(1.0, 2.0), p=1.0),
+        ops.Contrast(factor=(1.5, 2.0)),
+        ops.Emboss(p=1.0),
+        ops.Vignette(),
     ),
     "hue, cast, brightness, vignette": (ops.Hue(), ops.ColorCast(max_shift=90), ops.Brightness(), ops.Vignette()),
     "vignette, saturation, cast": (ops.Vignette(), ops.Saturation(factor=(2.0, 3.0)), ops.ColorCast(max_shift=99)),
@@ -805,6 +874,8 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "contrast about the mean": (_CROP, ops.ColorCast(), ops.Contrast(about="mean", factor=(0.1, 3.0))),
     "color_jitter about the mean": (_CROP, ops.ColorJitter(brightness=0.4, contrast=0.9, hue=0.2, about="mean")),
     "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
+    "median_blur": (_CROP, ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=1.0), ops.Saturation()),
+    "clahe": (_CROP, ops.Saturation(), ops.CLAHE(tiles=(3, 2), p=1.0), ops.GaussianBlur(p=1.0)),
     "several tables": (
         _CROP,
         ops.Rotate(),

@@ -18,6 +18,7 @@ EACH: list[ops.Op] = [
     ops.Equalize(p=0.8),
     ops.Gamma(gamma=(0.3, 3.0)),
     ops.Invert(p=0.8),
+    ops.MedianBlur(p=0.8),
     ops.Posterize(bits=(1, 8)),
     ops.Sharpness(factor=(0.0, 3.0)),
     ops.Solarize(threshold=(0, 256), p=0.8),

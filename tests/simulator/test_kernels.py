@@ -10,7 +10,7 @@ import pytest
 from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.cuda.launch import are_filters, finish_batch, most_copied_bytes, pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.gpu_ops.image.program import finish_images
@@ -97,9 +97,11 @@ def on_device(
     if first is rows:
         render_batch(table.ctypes.data, rows.ctypes.data, out.ctypes.data, **shape, held_as=dtype)
         return out.view(HELD_AS[dtype])
-    levels, copies = aligned(4 * num_items), aligned(num_items)
+    copied_bytes = most_copied_bytes(rows["steps"], *size)
+    levels, copies = aligned(4 * num_items), aligned(len(images) * copied_bytes)
     render_batch(table.ctypes.data, first.ctypes.data, levels.ctypes.data, **shape, held_as="float32")
     memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
+    shape |= {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
     finish_batch(*memory, row_bytes=rows.itemsize, **shape, held_as=dtype)
     return out.view(HELD_AS[dtype])
 

@@ -1,6 +1,7 @@
 """What `albumentations.to_dict` writes, as ops."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from operator import getitem
 from typing import Any
@@ -93,6 +94,7 @@ def _border(one: Mapping[str, Any]) -> Beyond:
 
 
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
+CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 SKIPS = "shrinking averages, where OpenCV's bilinear skips pixels."
 
 
@@ -296,12 +298,69 @@ def _d4(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]), note=KEEPS_SHAPE)
 
 
-def _blur(found: Findings, one: Mapping[str, Any]) -> None:
+def _odd(size: int) -> int:
+    return size if size % 2 else size + 1
+
+
+def _sides(one: Mapping[str, Any]) -> tuple[int, int]:
+    """Smallest and largest side of a kernel, odd ones."""
+    value = one["blur_limit"]
+    low, high = value if isinstance(value, list | tuple) else (3, value)
+    return _odd(max(3, int(low))), _odd(max(3, int(high)))
+
+
+def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
     low, high = _limits(one, "sigma_limit")
-    if high <= 0.0:
-        raise ValueError("sigma_limit=0 leaves sigma to the kernel's size; give sigma_limit")
-    note = "a wider triangle of the same variance instead of a Gaussian cut at blur_limit."
-    found.add("GaussianBlur", ops.Blur(sigma_px=(low, high), p=one["p"]), note=note)
+    smallest, largest = (int(size) for size in _twice(one["blur_limit"]))
+    sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
+    made = []
+    for size in sizes:
+        sigma = (low, high) if high > 0.0 else (0.3 * ((size - 1) * 0.5 - 1.0) + 0.8,) * 2
+        made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
+    if len(made) == 1:
+        found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
+    else:
+        weights = tuple(float(num) for num in sizes.values())
+        found.add("GaussianBlur", ops.OneOf(ops=tuple(made), weights=weights, p=one["p"]))
+
+
+def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    fields: dict[str, Any] = {"sizes": _sides(one), "shifts": one.get("allow_shifted", True), "p": one["p"]}
+    if "angle_range" in one:  # newer versions; there angles count clockwise
+        low, high = one["angle_range"]
+        fields |= {"degrees": (-high, -low), "direction": one["direction_range"]}
+        note = ""
+    else:
+        note = "a line's angle and place are drawn, where that version draws its two ends."
+    found.add("MotionBlur", ops.MotionBlur.model_validate(fields), note=note)
+
+
+def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
+    value = one["clip_limit"]
+    limits = tuple(value) if isinstance(value, list | tuple) else (1.0, value)
+    across, down = one["tile_grid_size"]
+    made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
+    found.add("CLAHE", made, note=CLAHE_NOTE)
+
+
+def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("method", "kernel") != "kernel":
+        raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
+    _blend(ops.Sharpen, "lightness")(found, one)
+
+
+def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        alpha, other = (_from_zero(one[field]) for field in ("alpha", name))
+        found.add(_name(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
+
+    return add
+
+
+def _from_zero(value: Any) -> tuple[Any, ...]:
+    """A range that may be given as its end."""
+    return tuple(value) if isinstance(value, list | tuple) else (0.0, value)
 
 
 def _twice(value: Any) -> tuple[Any, ...]:
@@ -396,7 +455,15 @@ MADE: dict[str, Maker] = {
         p=lambda one: one["p"] * 5 / 6,
         note="p is that of the five orders that change anything.",
     ),
-    "GaussianBlur": _blur,
+    "GaussianBlur": _gaussian_blur,
+    "Blur": same(ops.BoxBlur, sizes=_sides),
+    "MedianBlur": same(ops.MedianBlur, sizes=_sides),
+    "MotionBlur": _motion_blur,
+    "CLAHE": _clahe,
+    "Sharpen": _sharpen,
+    "IAASharpen": _sharpen,
+    "Emboss": _blend(ops.Emboss, "strength"),
+    "IAAEmboss": _blend(ops.Emboss, "strength"),
     "Normalize": _normalize,
     "ToFloat": _to_float,
     "ToTensor": _nothing,

@@ -148,6 +148,16 @@ def _jitter(found: Findings, one: Any) -> None:
     found.add("ColorJitter", made)
 
 
+def _gaussian_blur(found: Findings, one: Any) -> None:
+    given, border = one.flags["kernel_size"], one.flags["border_type"]
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    name = str(getattr(border, "name", border)).lower()
+    notes = [] if len(set(sizes)) == 1 else [f"kernel_size={list(sizes)} becomes {max(sizes)} both ways."]
+    notes += [] if name == "reflect" else [f"border_type={name} becomes reflect."]
+    made = ops.GaussianBlur(sigma_px=_range(one, "sigma"), kernel_px=max(sizes), p=_read(one, "p"))
+    found.add("RandomGaussianBlur", made, note=" ".join(notes))
+
+
 def _erasing(found: Findings, one: Any) -> None:
     given = one._param_generator
     normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
@@ -189,11 +199,7 @@ MADE: dict[str, Maker] = {
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: _range(one, "sharpness")),
     "RandomInvert": same(ops.Invert),
     "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
-    "RandomGaussianBlur": same(
-        ops.Blur,
-        sigma_px=lambda one: _range(one, "sigma"),
-        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
-    ),
+    "RandomGaussianBlur": _gaussian_blur,
     "RandomGaussianNoise": _noise,
     "RandomErasing": _erasing,
     "Normalize": lambda found, one: found.add(

@@ -134,8 +134,8 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
     if given["grayscale_prob"]:
         found.add("grayscale_prob", ops.Grayscale(p=given["grayscale_prob"]))
     if given["gaussian_blur_prob"]:
-        note = "a wider triangle of the same variance instead of a Gaussian."
-        found.add("gaussian_blur_prob", ops.Blur(sigma_px=(0.1, 2.0), p=given["gaussian_blur_prob"]), note=note)
+        blurred = ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=23, p=given["gaussian_blur_prob"])
+        found.add("gaussian_blur_prob", blurred)
 
 
 def _jitter(found: Findings, given: Mapping[str, Any]) -> None:

@@ -139,6 +139,13 @@ def _jitter(found: Findings, one: Any) -> None:
     found.add("ColorJitter", ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv"}))
 
 
+def _gaussian_blur(found: Findings, one: Any) -> None:
+    sizes = sorted(set(_sides(one.kernel_size)))
+    note = "" if len(sizes) == 1 else f"kernel_size={list(_sides(one.kernel_size))} becomes {sizes[-1]} both ways."
+    sigma = tuple(float(end) for end in one.sigma)
+    found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(sigma[0], sigma[1]), kernel_px=sizes[-1], p=1.0), note=note)
+
+
 def _grayscale(found: Findings, one: Any) -> None:
     found.channels = 1 if one.num_output_channels == 1 else 3
     found.add("Grayscale", ops.Grayscale(p=1.0))
@@ -213,12 +220,7 @@ MADE: dict[str, Maker] = {
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
     "RGB": _rgb,
-    "GaussianBlur": same(
-        ops.Blur,
-        sigma_px=lambda one: tuple(one.sigma),
-        p=1.0,
-        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
-    ),
+    "GaussianBlur": _gaussian_blur,
     "RandomInvert": same(ops.Invert),
     "RandomPosterize": same(ops.Posterize, bits=lambda one: (one.bits, one.bits)),
     "RandomSolarize": lambda found, one: found.add("RandomSolarize", solarize(one.threshold, one.p)),
