@@ -51,7 +51,9 @@ class GridDistortion(Op):
     is_geometry = is_lens = True
     draws = (Draw("shares", shape=(2, MAX_CELLS), num_words=2 * MAX_CELLS, neutral=0.0, scaled=("distort_limit",)),)
     formula = "columns of cells show 1 + s of a cell's width, rows of its height, one after the other"
-    inspect_text = "{num_steps} x {num_steps} cells, of which lines show {distort_limit[0]:g} to {distort_limit[1]:g} more"
+    inspect_text = (
+        "{num_steps} x {num_steps} cells, of which lines show {distort_limit[0]:g} to {distort_limit[1]:g} more"
+    )
 
     @model_validator(mode="after")
     def _does_not_fold(self) -> Self:
@@ -110,7 +112,9 @@ class ElasticTransform(Op):
         Seed(),
     )
     formula = "looks x up at x + `alpha` (noise * Gaussian of `sigma`), y alike"
-    inspect_text = "a field of {alpha:g} times noise smoothed over {sigma:g} pixels, and an affine map of {affine_px:g} pixels"
+    inspect_text = (
+        "a field of {alpha:g} times noise smoothed over {sigma:g} pixels, and an affine map of {affine_px:g} pixels"
+    )
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)

@@ -1,8 +1,8 @@
 """Sampling: which pixels a point of the source draws on, with which weights, and what lies beyond the border.
 
 Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle
-unless its kind says otherwise: with support 1 it is bilinear interpolation; a larger support averages over as many pixels
-as one output pixel covers.
+unless its kind says otherwise: with support 1 it is bilinear interpolation; a larger support averages over as many
+pixels as one output pixel covers.
 """
 
 import numpy as np

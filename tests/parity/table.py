@@ -324,7 +324,10 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
     corners = min(expected.out_height, expected.out_width) / 3 * np.array([[1, 1], [1, -1], [-1, -1]])
     affine = np.linalg.solve(np.column_stack([corners + drawn["corners"], np.ones(3)]), corners)
     expected.look_ups.append(
-        lambda x, y: (affine[0, 0] * x + affine[1, 0] * y + affine[2, 0], affine[0, 1] * x + affine[1, 1] * y + affine[2, 1])
+        lambda x, y: (
+            affine[0, 0] * x + affine[1, 0] * y + affine[2, 0],
+            affine[0, 1] * x + affine[1, 1] * y + affine[2, 1],
+        )
     )
     place = len(expected.look_ups)
     # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
@@ -572,7 +575,15 @@ ROWS: dict[type[ops.Op], Row] = {
 
 
 GEOMETRY = (
-    *(ops.BrownConrady, ops.LensDistortion, ops.OpticalDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
+    *(
+        ops.BrownConrady,
+        ops.LensDistortion,
+        ops.OpticalDistortion,
+        ops.Perspective,
+        ops.QuarterTurn,
+        ops.Rotate,
+        ops.Shear,
+    ),
     *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
@@ -597,7 +608,10 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
 def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
     """(H, W, 3) of the output that the plan's row should give."""
     expected = described(plan, position, view)
-    return expected.finished(expected.sampled(image, *(expected.beyond or (plan.recipe.border, plan.recipe.fill))))
+    recipe = plan.recipe
+    border, fill = expected.beyond or (recipe.border, recipe.fill)
+    look = {"interpolation": recipe.interpolation, "antialias": recipe.antialias}
+    return expected.finished(expected.sampled(image, border, fill, **look))
 
 
 TANGENTIAL = ops.BrownConrady(k1=(-0.15, 0.2), k2=(-0.05, 0.1), k3=(0.0, 0.05), p1=(-0.03, 0.03), p2=(-0.03, 0.03))

@@ -215,6 +215,21 @@ def test_odd_sizes_and_several_tiles(size: tuple[int, int], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize(("interpolation", "antialias"), [("bicubic", True), ("bicubic", False), ("nearest", True)])
+def test_interpolations(interpolation: Any, antialias: bool, border: Any) -> None:
+    """Where a point lies midway between two pixels, rounding decides which one is the nearest; here none does."""
+    images = [noise(21, 23, seed=3), noise(9, 12, seed=4)]
+    turns = () if interpolation == "nearest" else (ops.Rotate(max_deg=40, step=None), ops.LensDistortion())
+    chosen = (*turns, ops.RandomResizedCrop(size=(7, 6), scale=(0.3, 0.9), step=None))
+    recipe = Recipe(border=border, interpolation=interpolation, antialias=antialias, ops=chosen)
+    drawn = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
+    rows, size = kernel_rows(drawn.rows), size_of(drawn)
+    for channels in (4, 3):
+        values = on_device([held(image, channels) for image in images], rows, size)
+        assert worst_level(values, on_cpu(images, rows, size), drawn) < LEVEL_TOLERANCE
+
+
+@pytest.mark.parametrize("border", BORDERS)
 def test_channels_make_no_difference(border: str) -> None:
     images, drawn = busy_batch(border)
     rows, size = kernel_rows(drawn.rows), size_of(drawn)

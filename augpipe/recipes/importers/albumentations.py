@@ -9,14 +9,14 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import FIELD, Findings, Maker, channels, floored_centre, levels, same
+from augpipe.recipes.importers.findings import FIELD, Findings, Look, Maker, channels, floored_centre, levels, same
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
 LARGEST_NORMAL = 4.55
 """The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
-LINEAR = 1
-"""OpenCV's interpolation that is this package's, too."""
+INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanczos"}
+"""OpenCV's; all but area look at a point's neighbours alone."""
 
 
 def found_in(data: Any) -> Findings:
@@ -70,8 +70,9 @@ def _limits(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[flo
     return float(low), float(high)
 
 
-def _kernel(one: Mapping[str, Any]) -> str:
-    return "" if one.get("interpolation", LINEAR) == LINEAR else "the interpolation becomes bilinear."
+def _look(one: Mapping[str, Any]) -> Look:
+    mode = one.get("interpolation", 1)
+    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=False)
 
 
 def _always(one: Mapping[str, Any]) -> None:
@@ -95,12 +96,11 @@ def _border(one: Mapping[str, Any]) -> Beyond:
 
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
-SKIPS = "shrinking averages, where OpenCV's bilinear skips pixels."
 
 
 def _resize(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    found.add("Resize", ops.Resize(size=_size(one)), note=f"{SKIPS} {_kernel(one)}".strip())
+    found.add("Resize", ops.Resize(size=_size(one)), look=_look(one))
 
 
 def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
@@ -109,7 +109,7 @@ def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) ->
         size = _twice(one["max_size"])
         if len(set(size)) > 1:
             raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
-        found.add(_name(one), kind(size=int(size[0])), note=f"{note}{SKIPS} {_kernel(one)}".strip())
+        found.add(_name(one), kind(size=int(size[0])), note=note, look=_look(one))
 
     return add
 
@@ -140,7 +140,7 @@ def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    found.add("RandomResizedCrop", made, note=f"{SKIPS} {_kernel(one)}".strip())
+    found.add("RandomResizedCrop", made, look=_look(one))
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -153,7 +153,7 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
     _beyond(found, one)
-    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), note=_kernel(one))
+    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one))
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
@@ -166,7 +166,7 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
         ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
     )
     _beyond(found, one)
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), note=_kernel(one))
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one))
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
@@ -174,7 +174,7 @@ def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
     made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
     note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
-    found.add("GridDistortion", made, note=f"{note} {_kernel(one)}".strip())
+    found.add("GridDistortion", made, note=note, look=_look(one))
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
@@ -187,7 +187,7 @@ def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
     _beyond(found, one)
     fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
     made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
-    found.add("ElasticTransform", made, note=f"{note} {_kernel(one)}".strip())
+    found.add("ElasticTransform", made, note=note, look=_look(one))
 
 
 def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
@@ -199,7 +199,7 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
         {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
     )
     note = "the image is not moved by half a pixel."
-    found.add("OpticalDistortion", made, note=f"{note} {_kernel(one)}".strip())
+    found.add("OpticalDistortion", made, note=note, look=_look(one))
 
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
@@ -415,7 +415,7 @@ MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "CenterCrop": _center_crop,
     "Resize": _resize,
-    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down. "),
+    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down."),
     "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
     "PadIfNeeded": _pad,
     "RandomCrop": _random_crop,

@@ -5,10 +5,11 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, floored_centre, levels, same
+from augpipe.recipes.importers.findings import Findings, Look, Maker, channels, erase, floored_centre, levels, same
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
-SHRINKS = "shrinking averages, where kornia's bilinear skips pixels."
+LOOK = Look(interpolation="bilinear", antialias=False)
+"""Its look-ups skip pixels when they shrink."""
 BORDERS = {
     **{"zeros": "constant", "constant": "constant", "border": "edge", "replicate": "edge"},
     **{"reflection": "reflect", "reflect": "reflect_101", "circular": "wrap"},
@@ -80,10 +81,10 @@ def _resize(found: Findings, one: Any) -> None:
     _always(one)
     size, side = one.flags["size"], one.flags.get("side")
     if not isinstance(size, int):
-        found.add("Resize", ops.Resize(size=tuple(size)), note=SHRINKS)
+        found.add("Resize", ops.Resize(size=tuple(size)), look=LOOK)
     elif side in ("short", "long"):
         made = ops.ResizeShortest(size=size) if side == "short" else ops.ResizeLongest(size=size)
-        found.add("Resize", made, note=SHRINKS)
+        found.add("Resize", made, look=LOOK)
     else:
         raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
 
@@ -92,7 +93,7 @@ def _random_resized_crop(found: Findings, one: Any) -> None:
     _always(one)
     given = one._param_generator
     made = ops.RandomResizedCrop(size=tuple(one.flags["size"]), scale=tuple(given.scale), ratio=tuple(given.ratio))
-    found.add("RandomResizedCrop", made, note=SHRINKS)
+    found.add("RandomResizedCrop", made, look=LOOK)
 
 
 def _random_crop(found: Findings, one: Any) -> None:
