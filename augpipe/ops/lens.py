@@ -162,7 +162,9 @@ class OpticalDistortion(Op):
 
     is_geometry = is_lens = True
     draws = (Number("k"),)
-    formula = "looks (x, y) up at (x, y) (1 + k r² + k r⁴), x and y in parts of width and height; `fisheye` at (1 + k r²)"
+    formula = (
+        "looks (x, y) up at (x, y) (1 + k r² + k r⁴), x and y in parts of width and height; `fisheye` at (1 + k r²)"
+    )
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         k = drawn["k"]

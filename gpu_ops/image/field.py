@@ -46,7 +46,7 @@ def triangular(word):
 
 @leaf
 def two_nodes(pair, line, key0, key1):
-    """Displacements of the nodes 2 * pair and 2 * pair + 1 of a line: along x and y of the first, then of the second."""
+    """Displacements of the nodes 2 * pair and 2 * pair + 1 of a line: along x and y of the first, then the second."""
     zero = np.uint64(0)
     word0, word1, word2, word3 = philox_block(
         np.uint64(pair), np.uint64(line), zero, zero, np.uint64(key0), np.uint64(key1)

@@ -41,9 +41,7 @@ ARGUMENTS = {
     "field.between": numbers((-9, 9), (-9, 9), (0, 1)),
     "field.spline": numbers((-3, 3)),
     "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
-    "field.two_nodes": [
-        (np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)
-    ],
+    "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
     "fused.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
     "lens.radial_gain": numbers((0, 1), (-0.3, 0.3), (-0.1, 0.1), (-0.1, 0.1)),
     "lens.distort": numbers((-1, 1), (-1, 1), (0, 1), (0.7, 1.3), (-0.1, 0.1), (-0.1, 0.1)),

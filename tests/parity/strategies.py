@@ -72,9 +72,7 @@ LENSES = st.one_of(
         degrees=st.none() | st.integers(1, 100),
         p=PROBABILITIES,
     ),
-    _built(
-        ops.OpticalDistortion, k=ranges(-0.4, 0.4), mode=st.sampled_from(["camera", "fisheye"]), p=PROBABILITIES
-    ),
+    _built(ops.OpticalDistortion, k=ranges(-0.4, 0.4), mode=st.sampled_from(["camera", "fisheye"]), p=PROBABILITIES),
     st.builds(
         ops.GridDistortion,
         num_steps=st.integers(1, 10),
@@ -195,7 +193,19 @@ BY_HAND = {
     *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
-    *(ops.ElasticTransform, ops.GridDistortion, ops.OpticalDistortion, ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
+    *(
+        ops.ElasticTransform,
+        ops.GridDistortion,
+        ops.OpticalDistortion,
+        ops.RandomResizedCrop,
+        ops.Rotate,
+        ops.Shear,
+        ops.SomeOf,
+        ops.Stretch,
+        ops.Translate,
+        ops.Vignette,
+        ops.Zoom,
+    ),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""

@@ -274,7 +274,10 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
     corners = min(expected.out_height, expected.out_width) / 3 * np.array([[1, 1], [1, -1], [-1, -1]])
     affine = np.linalg.solve(np.column_stack([corners + drawn["corners"], np.ones(3)]), corners)
     expected.look_ups.append(
-        lambda x, y: (affine[0, 0] * x + affine[1, 0] * y + affine[2, 0], affine[0, 1] * x + affine[1, 1] * y + affine[2, 1])
+        lambda x, y: (
+            affine[0, 0] * x + affine[1, 0] * y + affine[2, 0],
+            affine[0, 1] * x + affine[1, 1] * y + affine[2, 1],
+        )
     )
     place = len(expected.look_ups)
     # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
@@ -517,7 +520,15 @@ ROWS: dict[type[ops.Op], Row] = {
 
 
 GEOMETRY = (
-    *(ops.BrownConrady, ops.LensDistortion, ops.OpticalDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
+    *(
+        ops.BrownConrady,
+        ops.LensDistortion,
+        ops.OpticalDistortion,
+        ops.Perspective,
+        ops.QuarterTurn,
+        ops.Rotate,
+        ops.Shear,
+    ),
     *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 

@@ -10,8 +10,13 @@ from augpipe.recipes.importers.findings import Findings, Maker, channels, erase,
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
 SHRINKS = "shrinking averages, where kornia's bilinear skips pixels."
 BORDERS = {
-    **{"zeros": "constant", "constant": "constant", "border": "edge", "replicate": "edge"},
-    **{"reflection": "reflect", "reflect": "reflect_101", "circular": "wrap"},
+    "zeros": "constant",
+    "constant": "constant",
+    "border": "edge",
+    "replicate": "edge",
+    "reflection": "reflect",
+    "reflect": "reflect_101",
+    "circular": "wrap",
 }
 """What kornia calls a border: `reflection` where it looks images up, the next two where it pads them."""
 

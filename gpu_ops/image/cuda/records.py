@@ -33,7 +33,9 @@ LOW_X, LOW_Y, HIGH_X, HIGH_Y = (_offset(name) for name in ("low_x", "low_y", "hi
 ORIGIN_X, ORIGIN_Y = _offset("origin_x"), _offset("origin_y")
 HAS_LENS, HAS_PROJECTION, REFLECTS = _offset("has_lens"), _offset("has_projection"), _offset("reflects")
 IS_CONSTANT, CASTS_LAST = _offset("is_constant"), _offset("casts_last")
-FIELD, FIELD_CELLS, FIELD_NODES, FIELD_KEY = (_offset(name) for name in ("field", "field_cells", "field_nodes", "field_key"))
+FIELD, FIELD_CELLS, FIELD_NODES, FIELD_KEY = (
+    _offset(name) for name in ("field", "field_cells", "field_nodes", "field_key")
+)
 FIELD_XX, FIELD_XY, FIELD_YX, FIELD_YY = (_offset(f"field_{name}") for name in ("xx", "xy", "yx", "yy"))
 FIELD_SCALE_X, FIELD_SCALE_Y = _offset("field_scale_x"), _offset("field_scale_y")
 FIELD_X0, FIELD_Y0 = _offset("field_x0"), _offset("field_y0")
