@@ -146,4 +146,7 @@ class ElasticTransform(Op):
         return np.asarray(np.linalg.inv(forward), np.float64)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"elastic {drawn['amplitude']:.1f} px" if drawn["amplitude"] else ""
+        texts = [f"elastic {drawn['amplitude']:.1f} px"] if drawn["amplitude"] else []
+        return " ".join(
+            texts + ([f"corners {np.abs(drawn['corners']).max():.0f} px"] if drawn["corners"].any() else [])
+        )
