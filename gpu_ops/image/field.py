@@ -19,8 +19,8 @@ TAPS = 4
 BEYOND = 8
 """Nodes along x beyond as many as there are pixels; they lie at least a pixel apart."""
 NODE_ROWS = 2 * (TAPS + 1)
-"""Rows of scratch, each `BEYOND` longer than one of the output: a line of nodes, and what the last four have made of each
-column, along x and y."""
+"""Rows of scratch, each `BEYOND` longer than one of the output: a line of nodes, and what the last four lines have made
+of each column, along x and y."""
 
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 HALF_WORD, SHIFT_16, LARGEST = np.uint64(0xFFFF), np.uint64(16), np.float32(65535.0)
