@@ -21,8 +21,8 @@ MAX_CELLS = NUM_NODES - 1
 Float = npt.NDArray[np.float64]
 
 NODE_STD = sqrt(1.0 / 6.0) * 151.0 / 315.0
-"""Standard deviation of a field of cubic B-splines whose nodes are triangular numbers in -1..1: those have a variance of
-1/6, and the mean over a cell of the sum of the squared weights along an axis is 151/315."""
+"""Standard deviation of a field of cubic B-splines whose nodes are triangular numbers in -1..1: these have a variance
+of 1/6, and the mean over a cell of the sum of the squared weights along an axis is 151/315."""
 NODES_APART = sqrt(3.0)
 """Standard deviations of a Gaussian from node to node: a cubic B-spline has a variance of a third of that squared."""
 UNIFORM_STD = sqrt(1.0 / 3.0)
@@ -51,14 +51,12 @@ class GridDistortion(Op):
     is_geometry = is_lens = True
     draws = (Draw("shares", shape=(2, MAX_CELLS), num_words=2 * MAX_CELLS, neutral=0.0, scaled=("distort_limit",)),)
     formula = "columns of cells show 1 + s of a cell's width, rows of its height, one after the other"
-    inspect_text = (
-        "{num_steps} x {num_steps} cells, of which lines show {distort_limit[0]:g} to {distort_limit[1]:g} more"
-    )
+    inspect_text = "{num_steps} columns and rows, each {distort_limit[0]:g} to {distort_limit[1]:g} of one wider"
 
     @model_validator(mode="after")
     def _does_not_fold(self) -> Self:
         low, high = self.distort_limit
-        if low > high or not -1.0 <= low or not -1.0 < high <= 1.0:
+        if low > high or not low >= -1.0 or not -1.0 < high <= 1.0:
             raise ValueError(
                 f"distort_limit={self.distort_limit} must be two numbers within -1..1, the smaller one first, and not "
                 "both -1: below -1 a cell folds over. Choose (-0.3, 0.3)."
@@ -113,7 +111,7 @@ class ElasticTransform(Op):
     )
     formula = "looks x up at x + `alpha` (noise * Gaussian of `sigma`), y alike"
     inspect_text = (
-        "a field of {alpha:g} times noise smoothed over {sigma:g} pixels, and an affine map of {affine_px:g} pixels"
+        "{alpha:g} times noise smoothed over {sigma:g} pixels, and corners moved by up to {affine_px:g} pixels"
     )
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
@@ -145,8 +143,10 @@ class ElasticTransform(Op):
         forward[:, :2, 0] += (second - third) / (2.0 * half)[:, None]
         forward[:, :2, 1] += (first - second) / (2.0 * half)[:, None]
         forward[:, :2, 2] = 0.5 * (first + third)
-        look_up: Float = np.linalg.inv(forward)
-        return look_up
+        return np.asarray(np.linalg.inv(forward), np.float64)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        return f"elastic {drawn['amplitude']:.1f} px" if drawn["amplitude"] else ""
+        texts = [f"elastic {drawn['amplitude']:.1f} px"] if drawn["amplitude"] else []
+        return " ".join(
+            texts + ([f"corners {np.abs(drawn['corners']).max():.0f} px"] if drawn["corners"].any() else [])
+        )

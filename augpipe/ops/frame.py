@@ -37,9 +37,9 @@ BEND = np.dtype(
         ("key", np.uint32, (2,)),
     ]
 )
-"""What a displacement does to an image: of which kind it is (of `gpu_ops.image.rows`, 0 for none) and what its numbers
-mean in pixels of the frame; a GRID's cells, their ends, and width and height of the frame; a SPLINE's spacing in pixels,
-where it begins, and its key."""
+"""What a displacement does to an image: its kind (of `gpu_ops.image.rows`, 0 for none) and what its numbers mean in
+pixels of the frame; a GRID's cells, their ends, and width and height of the frame; a SPLINE's spacing in pixels, where
+it begins, and its key."""
 
 
 class Frame:
@@ -182,7 +182,7 @@ class Frame:
         self.lens = coefficients
 
     def bend_by_grid(self, ends: Float, applied: Bool) -> None:
-        """Move what the lines between k cells a side show by (n, 2, k) pixels, along x and y; each cell's end is told."""
+        """Move what the ends of k cells a side show by (n, 2, k) pixels, along x and along y."""
         bend = np.zeros(self.num, BEND)
         bend["kind"], bend["cells"] = np.where(applied, GRID, 0), ends.shape[2]
         bend["nodes"][:, :, 1 : ends.shape[2] + 1] = ends

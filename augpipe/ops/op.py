@@ -254,8 +254,7 @@ NO_BENDS: frozenset[tuple[Op, ...]] = frozenset([()])
 
 
 def bends_in_turn(ops: Iterable[Op], most: int | None = None) -> frozenset[tuple[Op, ...]]:
-    """The combinations of lenses and perspectives where each of the ops may act, or `most` of them; of a longer one, the
-    first two."""
+    """What `Op.bends` is of ops that follow each other, or of which `most` act at once."""
     found = {0: NO_BENDS}
     for op in ops:
         for num, before in sorted(found.items(), reverse=True):

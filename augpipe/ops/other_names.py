@@ -22,11 +22,10 @@ ANSWERS = {
     **dict.fromkeys(
         ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
     ),
-    **dict.fromkeys(("opticaldistortion", "fisheye", "barrel"), "ops.LensDistortion()"),
-    **dict.fromkeys(
-        ("elastictransform", "elastic", "griddistortion", "piecewiseaffine", "thinplatespline"),
-        "ops.Perspective() or ops.LensDistortion(): no op here bends an image freely",
-    ),
+    "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
+    "barrel": "ops.LensDistortion()",
+    "elastic": "ops.ElasticTransform()",
+    **dict.fromkeys(("piecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"),
     # colours and levels
     "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
     "hsv": "ops.HueSaturationValue()",

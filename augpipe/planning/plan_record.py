@@ -56,14 +56,15 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("fill", np.float64, (3,)),
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
-an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and `tables`; where the recipe mixes, `mixing`."""
+an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and
+`tables`; where the recipe mixes, `mixing`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
 def plan_dtype(view: View, frame: Frame, mixes: bool = False) -> np.dtype[np.void]:
-    """The record of a recipe's view: PLAN_FIELDS, the displacement that bends it, what its ops draw, and the program that its colour steps need."""
+    """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program."""
     mixing = [("mixing", MIXED)] if mixes else []
     bends = [("field", FIELD)] if frame.bends is not None else []
     return np.dtype([*PLAN_FIELDS, *bends, ("drawn", view.drawn_dtype), *program_fields(frame.steps), *mixing])

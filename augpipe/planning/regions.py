@@ -53,7 +53,7 @@ def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     reflects, wraps, edge = goes_on != 0, goes_on == WRAP, np.where(goes_on == REFLECT, 1.0, 0.0)
     mirrored_first = np.where(wraps, high, 2.0 * low - edge - first)
     mirrored_last = np.where(wraps, low, 2.0 * high + edge - last)
-    # past one end the taps run back from that end; past both, back past the other end, or wrapped, they reach everywhere
+    # past one end taps run back from that end; past both, back past the other end, or wrapped, they reach everywhere
     is_past = wraps & (first < low) | (last > high)
     first_read = np.where(reflects & is_past, np.minimum(first, mirrored_last), first)
     is_past = wraps & (last > high) | (first < low)

@@ -63,8 +63,8 @@ class View(Checked):
             for what, found in (("what bends", lenses), ("a perspective", projections)):
                 if len(found) > 1:
                     raise ValueError(
-                        f"an image takes {what} once a view, and {' and '.join(found)} may both act on one. Keep one, or "
-                        "choose among them with OneOf."
+                        f"an image takes {what} once a view, and {' and '.join(found)} may both act on one. Keep one, "
+                        "or choose among them with OneOf."
                     )
             if lenses and not acting[0].is_lens:
                 raise ValueError(

@@ -19,13 +19,14 @@ TAPS = 4
 BEYOND = 8
 """Nodes along x beyond as many as there are pixels; they lie at least a pixel apart."""
 NODE_ROWS = 2 * (TAPS + 1)
-"""Rows of scratch, each `BEYOND` longer than one of the output: four rows of nodes, and their sum, along x and y."""
+"""Rows of scratch, each `BEYOND` longer than one of the output: a line of nodes, and what the last four lines have made
+of each column, along x and y."""
 
 ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 HALF_WORD, SHIFT_16, LARGEST = np.uint64(0xFFFF), np.uint64(16), np.float32(65535.0)
 
 load_node, store_node = load("nodes", types.float32, types.int32), store("nodes", types.float32)
-load_sum, store_sum = load("node_sums", types.float32, types.int32), store("node_sums", types.float32)
+load_line, store_line = load("node_lines", types.float32), store("node_lines", types.float32)
 load_source_x, store_source_x = load("source_x", types.float32), store("source_x", types.float32)
 load_source_y, store_source_y = load("source_y", types.float32), store("source_y", types.float32)
 
@@ -46,7 +47,7 @@ def triangular(word):
 
 @leaf
 def two_nodes(pair, line, key0, key1):
-    """Displacements of the nodes 2 * pair and 2 * pair + 1 of a line: along x and y of the first, then of the second."""
+    """Displacements of the nodes 2 * pair and 2 * pair + 1 of a line: along x and y of the first, then the second."""
     zero = np.uint64(0)
     word0, word1, word2, word3 = philox_block(
         np.uint64(pair), np.uint64(line), zero, zero, np.uint64(key0), np.uint64(key1)
@@ -68,7 +69,7 @@ def bend_row(row, s, at_nodes, width, first_x, y, num, held):
         row, s, width, num: as the fused loop's; source coordinates are scratch's first two rows.
         at_nodes: address of scratch for `NODE_ROWS`.
         first_x, y: where the row's first pixel lies.
-        held: (TAPS,) int64, which lines of nodes scratch holds from the rows before.
+        held: (TAPS,) int64, of which lines of nodes scratch holds what the rows before made.
     """
     if row.field == GRID:
         _bend_by_grid(row, s, at_nodes, width, first_x, y, num)
@@ -83,7 +84,6 @@ def _bend_by_grid(row, s, at_nodes, width, first_x, y, num):
     for i in range(NUM_NODES):
         store_node(at_nodes, i, row.field_nodes[0, i])
         store_node(at_nodes, NUM_NODES + i, row.field_nodes[1, i])
-    last = np.int32(row.field_cells - 1)
     cells = np.float32(row.field_cells)
     field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
     scale_x, scale_y, field_x0, field_y0 = row.field_scale_x, row.field_scale_y, row.field_x0, row.field_y0
@@ -97,7 +97,7 @@ def _bend_by_grid(row, s, at_nodes, width, first_x, y, num):
         v = linear(x, y, before_yx, before_yy, before_y0) * inverse
         along_x = clamp(scale_x * u + field_x0, ZERO, cells)
         along_y = clamp(scale_y * v + field_y0, ZERO, cells)
-        column, line = min(np.int32(along_x), last), min(np.int32(along_y), last)
+        column, line = np.int32(min(along_x, cells - ONE)), np.int32(min(along_y, cells - ONE))
         left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
         above = load_node(at_nodes, np.int32(NUM_NODES + line))
         below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
@@ -120,44 +120,56 @@ def _make_nodes(row, at_x, at_y, num, line):
 
 
 @subroutine
-def _bend_by_spline(row, s, at_nodes, width, first_x, y, held):
+def _spread_line(row, at_nodes, at_line, width, first_x, num):
+    """What a line's nodes make of each pixel's column: displacements along x, and then along y."""
     prefer_wide_vectors()
-    at_source_x, at_source_y = s, s + 4 * width
     scale_x, field_x0 = row.field_scale_x, row.field_x0
-    line_bytes = 4 * (width + BEYOND)
-    last_x = scale_x * (np.float32(np.int32(width - 1)) + first_x) + field_x0
-    num = max(min(np.int64(floor(last_x)) + TAPS - 1, width + BEYOND - 2), TAPS)
-    along_y = row.field_scale_y * y + row.field_y0
-    whole_y = floor(along_y)
-    down = along_y - whole_y
-    at_sum_x = at_nodes + 2 * TAPS * line_bytes
-    at_sum_y = at_sum_x + line_bytes
-    for tap in range(TAPS):
-        line = np.int64(whole_y) - 1 + tap
-        slot = line % TAPS
-        at_x = at_nodes + 2 * slot * line_bytes
-        at_y = at_x + line_bytes
-        if held[slot] != line:
-            _make_nodes(row, at_x, at_y, num, line)
-            held[slot] = line
-        weight = spline(np.float32(tap - 1) - down)
-        for i in range(num):
-            summed_x = ZERO if tap == 0 else load_sum(at_sum_x, np.int32(i))
-            summed_y = ZERO if tap == 0 else load_sum(at_sum_y, np.int32(i))
-            store_sum(at_sum_x, i, summed_x + weight * load_node(at_x, np.int32(i)))
-            store_sum(at_sum_y, i, summed_y + weight * load_node(at_y, np.int32(i)))
-    field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
-    last = np.int32(num - TAPS)
+    at_nodes_y, at_line_y = at_nodes + 4 * (width + BEYOND), at_line + 4 * (width + BEYOND)
+    last = np.float32(num - TAPS)
     for i in range(width):
         along_x = scale_x * (np.float32(np.int32(i)) + first_x) + field_x0
         whole_x = floor(along_x)
         right = along_x - whole_x
-        first = min(max(np.int32(np.int32(whole_x) - 1), np.int32(0)), last)
-        before, at, after, beyond = spline(right + ONE), spline(right), spline(ONE - right), spline(TWO - right)
+        first = np.int32(clamp(whole_x - ONE, ZERO, last))
         second, third, fourth = np.int32(first + 1), np.int32(first + 2), np.int32(first + 3)
-        moved_x = before * load_sum(at_sum_x, first) + at * load_sum(at_sum_x, second)
-        moved_x += after * load_sum(at_sum_x, third) + beyond * load_sum(at_sum_x, fourth)
-        moved_y = before * load_sum(at_sum_y, first) + at * load_sum(at_sum_y, second)
-        moved_y += after * load_sum(at_sum_y, third) + beyond * load_sum(at_sum_y, fourth)
+        before, at, after, beyond = spline(right + ONE), spline(right), spline(ONE - right), spline(TWO - right)
+        moved_x = before * load_node(at_nodes, first) + at * load_node(at_nodes, second)
+        moved_x += after * load_node(at_nodes, third) + beyond * load_node(at_nodes, fourth)
+        moved_y = before * load_node(at_nodes_y, first) + at * load_node(at_nodes_y, second)
+        moved_y += after * load_node(at_nodes_y, third) + beyond * load_node(at_nodes_y, fourth)
+        store_line(at_line, i, moved_x)
+        store_line(at_line_y, i, moved_y)
+
+
+@subroutine
+def _bend_by_spline(row, s, at_nodes, width, first_x, y, held):
+    prefer_wide_vectors()
+    at_source_x, at_source_y = s, s + 4 * width
+    row_bytes = 4 * (width + BEYOND)
+    last_x = row.field_scale_x * (np.float32(np.int32(width - 1)) + first_x) + row.field_x0
+    num = max(min(np.int64(floor(last_x)) + TAPS - 1, width + BEYOND - 2), TAPS)
+    along_y = row.field_scale_y * y + row.field_y0
+    whole_y = floor(along_y)
+    down = along_y - whole_y
+    first_line = np.int64(whole_y) - 1
+    at_lines = at_nodes + 2 * row_bytes
+    for line in range(first_line, first_line + TAPS):
+        slot = line % TAPS
+        if held[slot] != line:
+            _make_nodes(row, at_nodes, at_nodes + row_bytes, num, line)
+            _spread_line(row, at_nodes, at_lines + 2 * slot * row_bytes, width, first_x, num)
+            held[slot] = line
+    at_first = at_lines + 2 * (first_line % TAPS) * row_bytes
+    at_second = at_lines + 2 * ((first_line + 1) % TAPS) * row_bytes
+    at_third = at_lines + 2 * ((first_line + 2) % TAPS) * row_bytes
+    at_fourth = at_lines + 2 * ((first_line + 3) % TAPS) * row_bytes
+    above, at, below, beyond = spline(down + ONE), spline(down), spline(ONE - down), spline(TWO - down)
+    field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
+    to_y = width + BEYOND
+    for i in range(width):
+        moved_x = above * load_line(at_first, i) + at * load_line(at_second, i)
+        moved_x += below * load_line(at_third, i) + beyond * load_line(at_fourth, i)
+        moved_y = above * load_line(at_first, to_y + i) + at * load_line(at_second, to_y + i)
+        moved_y += below * load_line(at_third, to_y + i) + beyond * load_line(at_fourth, to_y + i)
         store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
         store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)

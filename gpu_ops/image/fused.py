@@ -156,7 +156,7 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
 
 @subroutine
 def _keeps_axes(row):
-    """Whether a pixel's column alone tells how far right it is looked up before the last map, and its row how far down."""
+    """Whether what acts before the last map leaves a pixel's x to its column alone, and its y to its row."""
     if row.field == GRID:
         return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
     return row.has_lens == 0 and row.field != SPLINE

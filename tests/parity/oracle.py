@@ -17,12 +17,20 @@ Float = npt.NDArray[np.float64]
 Side = Fraction | int
 LookUp = Callable[[Float, Float], tuple[Float, Float]]
 SCIPY_MODES = {
-    **{"context": "reflect", "reflect": "reflect", "edge": "nearest", "constant": "grid-constant"},
-    **{"reflect_101": "mirror", "wrap": "grid-wrap"},
+    "context": "reflect",
+    "reflect": "reflect",
+    "edge": "nearest",
+    "constant": "grid-constant",
+    "reflect_101": "mirror",
+    "wrap": "grid-wrap",
 }
 NUMPY_MODES = {
-    **{"context": "symmetric", "reflect": "symmetric", "edge": "edge", "constant": "constant"},
-    **{"reflect_101": "reflect", "wrap": "wrap"},
+    "context": "symmetric",
+    "reflect": "symmetric",
+    "edge": "edge",
+    "constant": "constant",
+    "reflect_101": "reflect",
+    "wrap": "wrap",
 }
 
 

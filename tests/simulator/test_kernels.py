@@ -137,7 +137,10 @@ def worst_level(values: np.ndarray, expected: np.ndarray, drawn: Plan) -> float:
     return float((np.abs(values.reshape(shape) - expected.reshape(shape)) * std * 255).max())
 
 
-@pytest.mark.parametrize(("name", "border"), with_borders(BORDERS))
+OTHER_BORDERS = [(name, border) for border in ("reflect_101", "wrap") for name in ("rotate far", "stretch smaller")]
+
+
+@pytest.mark.parametrize(("name", "border"), [*with_borders(BORDERS), *OTHER_BORDERS])
 def test_each_op_and_chains_of_them(name: str, border: str) -> None:
     for recipe in recipes_of(name, border):
         for image in (noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)):

@@ -198,7 +198,7 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     made = ops.OpticalDistortion.model_validate(
         {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
     )
-    note = "the image is not moved by half a pixel."
+    note = "its map is centred, and not off by half a pixel."
     found.add("OpticalDistortion", made, note=note, look=_look(one))
 
 

@@ -11,8 +11,13 @@ HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequ
 LOOK = Look(interpolation="bilinear", antialias=False)
 """Its look-ups skip pixels when they shrink."""
 BORDERS = {
-    **{"zeros": "constant", "constant": "constant", "border": "edge", "replicate": "edge"},
-    **{"reflection": "reflect", "reflect": "reflect_101", "circular": "wrap"},
+    "zeros": "constant",
+    "constant": "constant",
+    "border": "edge",
+    "replicate": "edge",
+    "reflection": "reflect",
+    "reflect": "reflect_101",
+    "circular": "wrap",
 }
 """What kornia calls a border: `reflection` where it looks images up, the next two where it pads them."""
 
