@@ -28,6 +28,8 @@ POINTWISE = (
 """Ops of pixels alone: the same before a crop as after it."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
+FILTERS = (ops.BoxBlur, ops.Emboss, ops.GaussianBlur, ops.MedianBlur, ops.MotionBlur, ops.Sharpen)
+"""Ops whose sizes are in pixels of what they are given."""
 KEEPS_BLACK = (
     *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
     *(ops.ChannelDropout, ops.Posterize),
@@ -106,6 +108,9 @@ class Findings:
                 and not all(_acts_in_place(inner) or isinstance(inner, alike) for inner in op.flat)
             ):
                 self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
+            moved = next((one for one in self.ops[place:] if any(inner.is_geometry for inner in one.flat)), None)
+            if moved and moved is not op and any(isinstance(inner, FILTERS) for inner in op.flat):
+                self.note(f"{op.op}: stands before {moved.op}, and acts after it here.")
         if any(border == "constant" for border, _ in self.borders):
             fills = set(self.borders)
             unchanged: tuple[type[Op], ...] = KEEPS_BLACK if fills == {("constant", (0.0, 0.0, 0.0))} else ()

@@ -153,3 +153,4 @@ def test_the_real_ones() -> None:
     ).model_copy(update={"hue": (-0.4, 0.4)})
     assert made[5] == ops.BrightnessContrast(brightness=(-0.2, 0.2), contrast=(0, 0), p=1)
     assert made[7] == ops.Sharpness(factor=(0, 0.5), p=0.5)
+    assert made[8] == ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5)
