@@ -108,13 +108,13 @@ def render(
 
 
 def finish_levels(
-    rows: Rows, levels: npt.NDArray[np.float32], batch: npt.NDArray[np.generic], size: tuple[int, int], planar: bool
+    rows: Rows, levels: npt.NDArray[Any], batch: npt.NDArray[np.generic], size: tuple[int, int], planar: bool
 ) -> None:
     """Take rendered images through their programs: filters, and what stands before them, and then all else.
 
     Args:
         rows: as in `render`; longer than a `KERNEL_ROW`.
-        levels: (B * height * width * 3,), overwritten.
+        levels: (B * height * width * 3,) float32, overwritten.
         batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
         size: height and width of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
