@@ -15,13 +15,12 @@ from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
 from augpipe.gpu_ops.image.cuda.launch import (
-    are_filters,
     finish_batch,
     mix_batch,
     most_copied_bytes,
     render_batch,
 )
-from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.recipe import Recipe

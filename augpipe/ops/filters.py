@@ -165,9 +165,10 @@ def line_weights(sides: npt.NDArray[np.int64], angles: Float, direction: Float, 
     columns = half + np.cos(angles)[:, None] * along + shift[:, :1] * half / 2.0
     rows = half - np.sin(angles)[:, None] * along + shift[:, 1:] * half / 2.0
     columns, rows = (np.clip(np.rint(one), 0, sides[:, None] - 1).astype(np.int64) for one in (columns, rows))
-    weights = np.zeros((len(sides), MAX_SIDE**2))
+    weights: Float = np.zeros((len(sides), MAX_SIDE**2))
     np.put_along_axis(weights, rows * sides[:, None] + columns, 1.0, axis=1)
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])

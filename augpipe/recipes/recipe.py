@@ -60,8 +60,8 @@ class Recipe(TomlFile):
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
     interpolation: Interpolation = "bilinear"
-    """What is seen between pixels, in every view: `bilinear`, `bicubic` (a = -0.5 as Pillow's, -0.75 as OpenCV's without
-    `antialias`), `nearest`, or `random`, which draws bilinear or bicubic for each image, as timm does."""
+    """What is seen between pixels, in every view: `bilinear`, `bicubic` (a = -0.5 as Pillow's, and without `antialias`
+    -0.75 as OpenCV's), `nearest`, or `random`, which draws bilinear or bicubic for each image, as timm does."""
     antialias: bool = True
     """Whether shrinking averages over all pixels that an output pixel covers, as Pillow does. False looks at a point's
     neighbours alone, as OpenCV and kornia do. `nearest` never averages."""
@@ -122,8 +122,8 @@ class Recipe(TomlFile):
         blurs = any(inner.op == "blur" for view in self.all_views for op in view.ops for inner in op.flat)
         if blurs and self.interpolation != "bilinear":
             raise ValueError(
-                f"blur widens the bilinear look-up, and interpolation={self.interpolation!r} has none. Write GaussianBlur "
-                "instead of Blur, or leave interpolation out."
+                f"blur widens the bilinear look-up, and interpolation={self.interpolation!r} has none. Write "
+                "GaussianBlur instead of Blur, or leave interpolation out."
             )
         return self
 

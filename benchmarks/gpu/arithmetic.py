@@ -13,7 +13,7 @@ import numpy as np
 from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.ptx import KernelSpec, compile_ptx_of
-from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from benchmarks.gpu.ptx_on_cpu import PtxOnCpu
@@ -61,7 +61,7 @@ def ptx_renderer(packed: Sequence[Pixels], size: tuple[int, int]) -> Renderer:
         copied_bytes = launch.most_copied_bytes(rows["steps"], *size)
         copies = np.empty(len(rows) * copied_bytes, np.uint8)
         memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
-        shape |= {"copied_bytes": copied_bytes, "filters": launch.are_filters(rows["steps"])}
+        shape |= {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
         launch.finish_batch(*memory, row_bytes=rows.itemsize, **shape, stream=0)
         return out
 

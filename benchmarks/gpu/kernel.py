@@ -18,9 +18,9 @@ import torch
 from PIL import Image
 
 from augpipe import Recipe, ops, plan, policies, recipes
-from augpipe.gpu_ops.image.cuda.launch import are_filters, finish_batch, mix_batch, most_copied_bytes, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, most_copied_bytes, render_batch
 from augpipe.gpu_ops.image.mix import MIX_JOB
-from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from benchmarks.gpu.common import Findings, Run, copy_bandwidth, event_seconds, stream_number

@@ -14,7 +14,6 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.clahe import equalize_tiles
 from augpipe.gpu_ops.image.fused import (
     centred,
     finish,
@@ -27,7 +26,6 @@ from augpipe.gpu_ops.image.fused import (
     store_red,
 )
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
-from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
     EXPONENT_BIAS,
@@ -42,17 +40,15 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     BIAS,
-    CLAHE,
     FILL,
+    FIRST_FILTER,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
-    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
-    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -90,7 +86,7 @@ load_level = load("table", types.uint8, types.int32)
 
 @kernel()
 def finish_images(rows, first_byte, levels, batch, height, width, planar):
-    """Finish images that lie one behind the other.
+    """Finish images that lie one behind the other, by the steps behind their last filters.
 
     Args:
         rows: (B, row bytes) uint8: `finish_rows.row_dtype`.
@@ -104,10 +100,12 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
     tables = np.empty((3, 256), np.uint8)
     is_in_place = levels.ctypes.data == batch.ctypes.data
     for image in range(len(rows)):
-        at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
-        if is_in_place and load_whole(at, NUM_STEPS) == 0:
+        at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
+        num_steps = np.int64(load_whole(at, NUM_STEPS))
+        if is_in_place and num_steps == 0:
             continue  # it is finished
-        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, scratch, tables)
+        first = behind_filters(at)
+        take_steps(at, first, num_steps, True, levels, batch, start, height, width, planar, scratch, tables)
 
 
 def _finishing(dtype: Any) -> Any:
@@ -118,10 +116,22 @@ declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), u
 
 
 @subroutine
-def _finish_image(at, levels, batch, start, height, width, planar, scratch, tables):
-    """Pass over the image's rows once, and once more for each step that looks at all of it."""
-    num_steps = load_whole(at, NUM_STEPS)
-    step, has_tables = 0, False
+def behind_filters(at):
+    """The step behind the last filter of a program, 0 where there is none."""
+    behind = np.int64(0)
+    for step in range(np.int64(load_whole(at, NUM_STEPS))):
+        if load_whole(at, AT_STEPS + step * STEP_BYTES) >= FIRST_FILTER:
+            behind = np.int64(step + 1)
+    return behind
+
+
+@subroutine
+def take_steps(at, step, num_steps, finishes, levels, batch, start, height, width, planar, scratch, tables):
+    """Take the steps `step`..`num_steps` - 1, none a filter, and write the batch where that `finishes` the image.
+
+    It passes over the image's rows once, and once more for each step that looks at all of it.
+    """
+    has_tables = False
     at_red = np.uintp(scratch.ctypes.data)
     at_green, at_blue = at_red + 4 * width, at_red + 8 * width
     while True:
@@ -138,7 +148,7 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
                     _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
                 for nth in range(step, stop):
                     _change_row(at, nth, y, height, width, at_red, at_green, at_blue)
-                if is_end:
+                if is_end and finishes:
                     _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
                 else:
                     store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
@@ -147,25 +157,10 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
         at_step = AT_STEPS + stop * STEP_BYTES
         kind, factor = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
         has_tables = kind < SHARPNESS
-        at_payload = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
         if has_tables:
             look_up_tables(kind, factor, levels, start, height * width, planar, tables)
-        elif kind == SHARPNESS:
-            sharpen(factor, levels, start, height, width, planar)
-        elif kind == CLAHE:
-            num_down, num_across = (
-                load_number(at, at_step + STEP_NUMBERS + 4),
-                load_number(at, at_step + STEP_NUMBERS + 8),
-            )
-            equalize_tiles(
-                factor, np.int64(num_down), np.int64(num_across), levels, start, height, width, planar, at_red
-            )
-        elif kind == MEDIAN:
-            take_median(np.int64(factor), levels, start, height, width, planar)
-        elif kind == SEPARABLE:
-            filter_separably(at_payload, np.int64(factor), levels, start, height, width, planar)
         else:
-            convolve(at_payload, np.int64(factor), levels, start, height, width, planar)
+            sharpen(factor, levels, start, height, width, planar)
         step = stop + 1
 
 

@@ -47,7 +47,7 @@ CLAHE, MEDIAN, SEPARABLE, CONVOLVE = range(11, 15)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE
-"""From this kind on, a step is a filter: CUDA takes them in a kernel of their own."""
+"""From this kind on, a step is a filter: kernels of their own take them, and what stands before them."""
 LAST_WHOLE = MEDIAN
 """From `FIRST_LOOK` up to this kind, a step takes the nearest of 256 levels, as `TABLE` does."""
 
@@ -85,6 +85,11 @@ def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
             end += kind.itemsize
     kinds, offsets = zip(*fields.values(), strict=True)
     return np.dtype({"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": end})
+
+
+def are_filters(steps: npt.NDArray[np.void]) -> bool:
+    """Whether any of some `COLOUR_STEP`s is one."""
+    return bool((steps["kind"] >= FIRST_FILTER).any())
 
 
 def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

@@ -33,7 +33,6 @@ def tables_of(plane: Pixels, limit: float, tiles: tuple[int, int], side: tuple[i
 
 def equalized(plane: Pixels, limit: float, tiles: tuple[int, int]) -> Float:
     """Each level between those of the tables of the tiles about its pixel."""
-    height, width = plane.shape
     missing = [num - side % num for side, num in zip(plane.shape, tiles, strict=True)]
     if missing == list(tiles):
         missing = [0, 0]

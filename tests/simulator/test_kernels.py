@@ -10,12 +10,12 @@ import pytest
 from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
-from augpipe.gpu_ops.image.cuda.launch import are_filters, finish_batch, most_copied_bytes, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes, pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
@@ -65,7 +65,7 @@ def on_cpu(
     levels = values if rows.dtype == KERNEL_ROW else np.empty(len(values), np.float32)
     run_jobs(table, first_parts(rows), levels, *size, planar, 0, len(images) * jobs_per_image(size[0]))
     if levels is not values:
-        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels, values, *size, planar)
+        finish_levels(rows, levels, values, size, planar)
     if dtype in ("float32", "uint8"):
         return values
     out = np.empty(len(values), HELD_AS[dtype])

@@ -352,7 +352,7 @@ def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        alpha, other = (_from_zero(one[field]) for field in ("alpha", name))
+        alpha, other = (_from_zero(one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
         found.add(_name(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
 
     return add

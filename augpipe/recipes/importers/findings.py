@@ -217,10 +217,8 @@ class Findings:
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
             )
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
-        return {
-            **{"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)},
-            **{"interpolation": look.interpolation, "antialias": look.antialias},
-        }
+        fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
+        return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
 
 
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:

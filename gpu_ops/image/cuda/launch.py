@@ -26,7 +26,7 @@ from augpipe.gpu_ops.image.cuda.program import (
 )
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, FIRST_FILTER, MEDIAN, SEPARABLE, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, MEDIAN, SEPARABLE, SHARPNESS
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
@@ -125,7 +125,7 @@ def finish_batch(
         copies: device address of num * copied_bytes bytes that may be overwritten.
         row_bytes: of a row.
         copied_bytes: at least `most_copied_bytes` of the rows' steps, and a multiple of 4.
-        filters: whether any of the rows' steps `are_filters`.
+        filters: whether any of the rows' steps is a filter: `program_rows.are_filters`.
         num: images.
         height, width: of an output image, in pixels.
         planar: as in `render_batch`.
@@ -152,11 +152,6 @@ def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> i
     for _, num_down, num_across in steps["numbers"][kinds == CLAHE][:, :3]:
         needed.append(clahe.copied_bytes(int(num_down * num_across), num_pixels))
     return max(needed)
-
-
-def are_filters(steps: npt.NDArray[np.void]) -> bool:
-    """Whether any of some `COLOUR_STEP`s is one."""
-    return bool((steps["kind"] >= FIRST_FILTER).any())
 
 
 def mix_batch(

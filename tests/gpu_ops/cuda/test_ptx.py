@@ -26,6 +26,8 @@ def deep_unless_every_runs(cc: tuple[int, int]) -> tuple[pytest.MarkDecorator, .
 
 ON_EACH = [pytest.param(cc, marks=deep_unless_every_runs(cc), id=f"sm_{cc[0]}{cc[1]}") for cc in CAPABILITIES]
 LARGEST_NUM_REGISTERS = 80
+LARGEST_FOR_ONE_BLOCK = 128
+"""With which a multiprocessor still holds a block of the kernel of filters."""
 ONE_PASS = [spec for spec in kernels.KERNELS if not (spec.finishes or spec.filters or spec.mixes)]
 FINISHING = [spec for spec in kernels.KERNELS if spec.finishes or spec.filters]
 MIXING = [spec for spec in kernels.KERNELS if spec.mixes]
@@ -81,7 +83,7 @@ def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int
         assert reason
         return
     assert taken.spill_bytes == taken.stack_bytes == 0 and taken.shared_bytes == 2 * 4 * 768
-    assert 16 < taken.registers <= LARGEST_NUM_REGISTERS
+    assert 16 < taken.registers <= (LARGEST_FOR_ONE_BLOCK if spec.filters else LARGEST_NUM_REGISTERS)
 
 
 @pytest.mark.slow
