@@ -266,6 +266,7 @@ PAGES = {
     ),
     "docs/measured-clusters.md": Page(),
     "docs/measured-exchange.md": Page(),
+    "docs/measured-gpu.md": Page(),
     "docs/models.md": Page(
         before={
             "from augpipe.trainer.models.weights": "import torch; from augpipe.trainer.models import build\n"
