@@ -152,7 +152,7 @@ class ModelConfig(Section):
     name: str = "small-cnn"
     """A network of augpipe.trainer.models, or torchvision:NAME or timm:NAME where those are installed."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """What the network's builder takes beside num_classes, as { width = 64 }."""
+    """Other arguments of the network's builder than num_classes, as { width = 64 }."""
     num_classes: int | None = Field(default=None, ge=2)
     """Outputs; left out: as many as the source has classes."""
     weights: str | None = None
