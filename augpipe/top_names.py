@@ -9,7 +9,7 @@ _ANSWERS = {
     **dict.fromkeys(("augmentmodule", "module"), "augpipe.nn.AugmentModule(recipe)"),
     "opensource": "augpipe.datasets.open.open_source(path)",
     "fromtorchvision": "augpipe.Recipe.from_torchvision(transform)",
-    "fromalbumentations": "augpipe.Recipe.from_albumentations(A.to_dict(transform))",
+    "fromalbumentations": "augpipe.Recipe.from_albumentations(transform)",
     "fromtimm": "augpipe.recipes.from_timm(input_size=224, ...)",
 }
 """Names as `suggest.plain` gives them -> what to write."""

@@ -10,6 +10,7 @@ from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.evaluate import evaluate
 from augpipe.cli.exit_codes import Group
+from augpipe.cli.import_recipe import import_recipe
 from augpipe.cli.index import index
 from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare
@@ -31,12 +32,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+NAMES: dict[object, str] = {import_recipe: "import"}
+"""Commands that are called otherwise than their functions."""
 for command in (
     demo,
     preview,
     inspect,
     recipe,
     schema,
+    import_recipe,
     sample,
     stats,
     index,
@@ -50,7 +54,7 @@ for command in (
     doctor,
     warm,
 ):
-    app.command()(command)
+    app.command(NAMES.get(command))(command)
 app.add_typer(checkpoint, name="checkpoint")
 
 

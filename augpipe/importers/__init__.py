@@ -1,10 +1,30 @@
-"""Transforms of torchvision, albumentations and timm as recipes, with what differs; none of them is imported."""
+"""Recipes of other libraries, with what differs: of objects, settings and the text of scripts. None is imported."""
 
 from typing import TYPE_CHECKING
 
-from augpipe.recipes.imported import Imported, from_albumentations, from_kornia, from_timm, from_torchvision
+from augpipe.recipes.imported import (
+    Imported,
+    from_albumentations,
+    from_hugging_face,
+    from_kornia,
+    from_object,
+    from_text,
+    from_timm,
+    from_torchvision,
+)
+from augpipe.recipes.importers.findings import Row
 
-__all__ = ["Imported", "from_albumentations", "from_kornia", "from_timm", "from_torchvision"]
+__all__ = [
+    "Imported",
+    "Row",
+    "from_albumentations",
+    "from_hugging_face",
+    "from_kornia",
+    "from_object",
+    "from_text",
+    "from_timm",
+    "from_torchvision",
+]
 
 
 if not TYPE_CHECKING:  # a type checker says itself which names there are not

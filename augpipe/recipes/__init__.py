@@ -43,7 +43,7 @@ _ANSWERS = {
     **dict.fromkeys(("compose", "recipe"), "Recipe(ops=[...])"),
     **dict.fromkeys(("createtransform", "fromtimmargs"), "recipes.from_timm(input_size=224, ...)"),
     "fromtorchvision": "Recipe.from_torchvision(transform)",
-    "fromalbumentations": "Recipe.from_albumentations(A.to_dict(transform))",
+    "fromalbumentations": "Recipe.from_albumentations(transform)",
     "load": 'Recipe.load("my.toml")',
 }
 """What is looked for here under other names, as `suggest.plain` gives them -> what to write."""

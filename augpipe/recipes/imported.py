@@ -1,14 +1,17 @@
-"""Transforms of torchvision, albumentations, timm and kornia as recipes."""
+"""Transforms of torchvision, albumentations, timm, kornia and transformers as recipes."""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
-from augpipe.recipes.importers.findings import Findings
+from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
+from augpipe.recipes.importers.findings import Findings, Row
+from augpipe.recipes.importers.text import found_in as found_in_text
 from augpipe.recipes.recipe import Recipe
+from augpipe.reports.tables import Table
 
 logger = logging.getLogger("augpipe")
 
@@ -18,10 +21,20 @@ class Imported:
     """A recipe made of another library's transforms."""
 
     recipe: Recipe
-    exact: tuple[str, ...]
-    """The transforms that do the same here, but for rounding."""
+    rows: tuple[Row, ...]
+    """What became of each transform, those within others before these."""
     notes: tuple[str, ...]
     """What differs, a sentence each."""
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The transforms that do the same here, but for rounding."""
+        return tuple(row.name for row in self.rows if row.verdict == "exact")
+
+    def table(self) -> Table:
+        """What became of each transform: its name, ops, a verdict (exact, near, left out), and what differs."""
+        cells = [(row.name, row.became or "-", row.verdict, row.note) for row in self.rows]
+        return Table(columns=("transform", "became", "verdict", "what differs"), rows=cells, num_left=4)
 
     def __str__(self) -> str:
         lines = [f"exactly: {', '.join(self.exact) or 'none'}", *(f"approximately: {note}" for note in self.notes)]
@@ -39,31 +52,43 @@ def _log(text: str) -> None:
     logger.warning(text)
 
 
-def from_torchvision(transform: Any) -> Imported:
+def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     """A recipe of a `torchvision.transforms` or `torchvision.transforms.v2` object, mostly a `Compose`.
 
-    Raises:
-        ValueError: something cannot be mapped; lists all of it.
-    """
-    return _imported(torchvision.found_in(transform))
-
-
-def from_albumentations(data: Mapping[str, Any] | str) -> Imported:
-    """A recipe of `A.to_dict(transform)`, or of its JSON text.
+    Args:
+        transform: the object.
+        strict: refuse what cannot be mapped, instead of leaving it out.
 
     Raises:
-        ValueError: it is none, or something cannot be mapped; lists all of it.
+        ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
-    return _imported(albumentations.found_in(data))
+    return _imported(torchvision.found_in(transform), strict)
 
 
-def from_kornia(module: Any) -> Imported:
+def from_albumentations(data: Any, *, strict: bool = True) -> Imported:
+    """A recipe of an albumentations transform, mostly a `Compose`, of `A.to_dict(transform)`, or of its JSON text.
+
+    Args:
+        data: the transform, the dict or the text.
+        strict: refuse what cannot be mapped, instead of leaving it out.
+
+    Raises:
+        ValueError: it is none, or something cannot be mapped, and `strict`; lists all of it.
+    """
+    return _imported(albumentations.found_in(data), strict)
+
+
+def from_kornia(module: Any, *, strict: bool = True) -> Imported:
     """A recipe of a `kornia.augmentation` module, mostly an `AugmentationSequential`; images are in 0..1, as there.
 
+    Args:
+        module: the module.
+        strict: refuse what cannot be mapped, instead of leaving it out.
+
     Raises:
-        ValueError: something cannot be mapped; lists all of it.
+        ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
-    return _imported(kornia.found_in(module))
+    return _imported(kornia.found_in(module), strict)
 
 
 def from_timm(**arguments: Any) -> Imported:
@@ -72,9 +97,56 @@ def from_timm(**arguments: Any) -> Imported:
     Raises:
         ValueError: something cannot be mapped; lists all of it.
     """
-    return _imported(timm.found_in(arguments))
+    return _imported(timm.found_in(arguments), strict=None)
 
 
-def _imported(found: Findings) -> Imported:
-    recipe = Recipe.model_validate({"name": f"from {found.source}", **found.recipe_fields()})
-    return Imported(recipe=recipe, exact=tuple(found.exact), notes=tuple(found.notes))
+def from_hugging_face(settings: Mapping[str, Any] | str | Path) -> Imported:
+    """A recipe of an image processor of transformers, for evaluation: resizing, centre crop and normalisation.
+
+    Args:
+        settings: its `to_dict()`, or the path of its `preprocessor_config.json`.
+
+    Raises:
+        ValueError: it is not such settings, or something cannot be mapped; lists all of it.
+        OSError: the file cannot be read.
+    """
+    return _imported(hugging_face.found_in(settings), strict=None)
+
+
+def from_text(text: str, name: str | None = None, *, version: str | None = None, strict: bool = True) -> Imported:
+    """A recipe of calls of torchvision, albumentations or timm in a text of Python, which is read and never executed.
+
+    The library need not be installed.
+
+    Args:
+        text: `A.Compose([...])`, or a script that assigns such a call to a name or returns it from a function.
+        name: that name, where the script has several recipes.
+        version: "1" or "2" of albumentations, whose defaults differ; None takes the one that has all arguments.
+        strict: refuse what cannot be mapped, instead of leaving it out.
+
+    Raises:
+        ValueError: the text holds no recipe, one that is known only when it runs, or, with `strict`, something that
+            cannot be mapped; lists all of it.
+    """
+    return _imported(found_in_text(text, name, version), strict)
+
+
+def from_object(transform: Any, *, strict: bool = True) -> Imported:
+    """A recipe of a transform of torchvision, albumentations or kornia, whichever it is of.
+
+    Raises:
+        ValueError: it is of none of them, or, with `strict`, something cannot be mapped; lists all of it.
+    """
+    makers = {"torchvision": from_torchvision, "albumentations": from_albumentations, "kornia": from_kornia}
+    libraries = [one.__module__.partition(".")[0] for one in type(transform).__mro__]
+    made = next((makers[library] for library in libraries if library in makers), None)
+    if made is None:
+        raise ValueError(
+            f"{type(transform).__name__} of {type(transform).__module__} is not a transform of {', '.join(makers)}."
+        )
+    return made(transform, strict=strict)
+
+
+def _imported(found: Findings, strict: bool | None) -> Imported:
+    recipe = Recipe.model_validate({"name": f"from {found.source}", **found.recipe_fields(strict)})
+    return Imported(recipe=recipe, rows=tuple(found.rows), notes=tuple(found.notes))

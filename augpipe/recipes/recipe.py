@@ -176,29 +176,43 @@ class Recipe(TomlFile):
         return validated(cls, data, path, "recipe")
 
     @classmethod
-    def from_torchvision(cls, transform: Any) -> "Recipe":
+    def from_torchvision(cls, transform: Any, *, strict: bool = True) -> "Recipe":
         """The recipe of a torchvision transform; what differs is logged. `augpipe.importers` gives the list.
 
+        Args:
+            transform: a transform of v1 or v2, mostly a `Compose`.
+            strict: refuse what cannot be mapped, instead of leaving it out.
+
         Raises:
-            ValueError: something cannot be mapped; lists all of it.
+            ValueError: `strict`, and something cannot be mapped; lists all of it.
         """
         from augpipe.recipes.imported import from_torchvision
 
-        return from_torchvision(transform).logged()
+        return from_torchvision(transform, strict=strict).logged()
 
     @classmethod
-    def from_albumentations(cls, data: Mapping[str, Any] | str) -> "Recipe":
-        """The recipe of `A.to_dict(transform)` or its JSON text, as `from_torchvision`."""
+    def from_albumentations(cls, data: Any, *, strict: bool = True) -> "Recipe":
+        """The recipe of an albumentations transform, or of what `A.to_dict` makes of it, as `from_torchvision`."""
         from augpipe.recipes.imported import from_albumentations
 
-        return from_albumentations(data).logged()
+        return from_albumentations(data, strict=strict).logged()
 
     @classmethod
-    def from_kornia(cls, module: Any) -> "Recipe":
+    def from_kornia(cls, module: Any, *, strict: bool = True) -> "Recipe":
         """The recipe of a `kornia.augmentation` module, as `from_torchvision`; images are in 0..1, as kornia's."""
         from augpipe.recipes.imported import from_kornia
 
-        return from_kornia(module).logged()
+        return from_kornia(module, strict=strict).logged()
+
+    @classmethod
+    def from_text(cls, text: str, name: str | None = None, *, version: str | None = None) -> "Recipe":
+        """The recipe of calls of torchvision, albumentations or timm in a text, which is not executed.
+
+        See `augpipe.importers.from_text`; the library need not be installed.
+        """
+        from augpipe.recipes.imported import from_text
+
+        return from_text(text, name, version=version).logged()
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -247,7 +261,7 @@ def _what(given: object) -> str:
     if library == "torchvision" or type(given).__module__ == "torch.nn.modules.container":
         return f"a {name} of torchvision. Write Recipe.from_torchvision(transform), or recipes.deep_image()."
     if library in ("albumentations", "albumentationsx"):
-        return f"a {name} of albumentations. Write Recipe.from_albumentations(A.to_dict(transform))."
+        return f"a {name} of albumentations. Write Recipe.from_albumentations(transform)."
     if library == "kornia":
         return f"a {name} of kornia. Write Recipe.from_kornia(module)."
     if isinstance(given, Op):

@@ -13,9 +13,10 @@ import typer
 import augpipe
 from augpipe import ops
 from augpipe.cli.app import app
+from augpipe.recipes.importers.text import parameters
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.config.tables import Section
-from docs.site import gallery, reference
+from docs.site import gallery, reference, translations
 from tests.docs.blocks import ROOT
 
 PYTHON = ROOT / ".venv-docs/bin/python"
@@ -48,6 +49,17 @@ def test_every_picture_is_there() -> None:
     pages = gallery_pages()
     for picture in set(re.findall(r"\((images/\S+\.webp)\)", texts(pages))):
         assert bytes(pages[f"gallery/{picture}"])[8:12] == b"WEBP", picture
+
+
+def test_every_transform_of_other_libraries_has_a_row() -> None:
+    pages = translations.pages()
+    for title, (alias, library, mapped) in translations.LIBRARIES.items():
+        page = pages[f"from/{title.replace(' ', '-')}.md"]
+        for name in set(parameters(library)) - {"Compose", "Sequential"}:
+            assert f"`{alias}.{name}(" in page
+            assert name not in mapped or f"`{alias}.{name}(" not in page.partition("not there yet")[2]
+        assert page.count("| exact |") > 15
+    assert "`re_prob=0.25`" in pages["from/timm.md"]
 
 
 def test_every_command_and_every_table_of_the_config_is_in_the_reference() -> None:

@@ -15,8 +15,8 @@ LINEAR = 1
 """OpenCV's interpolation that is this package's, too."""
 
 
-def found_in(data: Mapping[str, Any] | str) -> Findings:
-    """The ops of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
+def found_in(data: Any) -> Findings:
+    """The ops of a transform, of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
 
     Raises:
         ValueError: it is none.
@@ -28,10 +28,14 @@ def found_in(data: Mapping[str, Any] | str) -> Findings:
             raise ValueError(
                 f"the text is no JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
             ) from error
-    if not isinstance(data, Mapping) or not isinstance(data.get("transform", data).get("__class_fullname__"), str):
-        raise ValueError("this is no transform of albumentations. Give what A.to_dict(transform) returns.")
+    elif hasattr(data, "to_dict"):
+        data = data.to_dict()
+    if isinstance(data, Mapping):
+        data = data.get("transform", data)
+    if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
+        raise ValueError("this is no transform of albumentations. Give one, or what A.to_dict(transform) returns.")
     found = Findings(source="albumentations", name_of=_name, read=getitem)
-    _add_all(found, _flattened(data.get("transform", data)))
+    _add_all(found, _flattened(data))
     return found
 
 
@@ -42,7 +46,7 @@ def _name(one: Mapping[str, Any]) -> str:
 def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if _name(one) in ("Compose", "Sequential") and one.get("p", 1.0) == 1.0:
         return [flat for inner in one["transforms"] for flat in _flattened(inner)]
-    return [one]
+    return [{**one, "p": 1.0} if one.get("always_apply") else one]  # before version 2
 
 
 def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
@@ -152,8 +156,8 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = _limits(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
-    along_x = "shift_limit_x" if "shift_limit_x" in one else "shift_limit"
-    along_y = "shift_limit_y" if "shift_limit_y" in one else "shift_limit"
+    along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
+    along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
     made = (
         ops.Zoom(factor=(1.0 + low, 1.0 + high)),
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
@@ -285,6 +289,12 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Normalize", ops.Normalize(mean=channels(one["mean"]), std=channels(one["std"])))
 
 
+def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("max_value") not in (None, 255, 255.0):
+        raise ValueError(f"max_value={one['max_value']} is not mapped; 255 is")
+    found.add("ToFloat", ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+
+
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:
     members: list[Op] = []
     for held in one["transforms"]:
@@ -352,6 +362,7 @@ MADE: dict[str, Maker] = {
     ),
     "GaussianBlur": _blur,
     "Normalize": _normalize,
+    "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
     "NoOp": same(ops.Identity),

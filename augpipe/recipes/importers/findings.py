@@ -1,8 +1,8 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,8 @@ POINTWISE = (
     *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
 )
 """Ops of pixels alone: the same before a crop as after it."""
+WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
+"""Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
 KEEPS_BLACK = (
@@ -33,6 +35,24 @@ KEEPS_BLACK = (
     *(ops.ChannelDropout, ops.Posterize),
 )
 """Ops that leave a black border black."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What became of a transform."""
+
+    name: str
+    """Of the transform, in its library."""
+    ops: tuple[Op, ...] = ()
+    verdict: Literal["exact", "near", "left out"] = "exact"
+    """The same but for rounding; the same but for what `note` says; nothing."""
+    note: str = ""
+    """What differs, or why it is left out."""
+
+    @property
+    def became(self) -> str:
+        """The ops by name."""
+        return ", ".join(op.op for op in self.ops)
 
 
 @dataclass(kw_only=True)
@@ -46,9 +66,9 @@ class Findings:
     read: Callable[[Any, str], Any] = getattr
     """A setting of a transform."""
     ops: list[Op] = field(default_factory=list)
-    exact: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    """What differs, a sentence each: that of rows, and of the recipe as a whole."""
     borders: list[Beyond] = field(default_factory=list)
     """What transforms show beyond the image: a recipe's border and fill."""
     channels: int = 3
@@ -57,10 +77,9 @@ class Findings:
     def add(self, name: str, *made: Op, note: str = "") -> None:
         """A transform became ops, exactly unless a note says what differs."""
         self.ops += made
+        self.rows.append(Row(name=name, ops=made, verdict="near" if note else "exact", note=note))
         if note:
             self.note(f"{name}: {note}")
-        else:
-            self.exact.append(name)
 
     def note(self, text: str) -> None:
         """Something differs."""
@@ -69,7 +88,7 @@ class Findings:
 
     def refuse(self, name: str, reason: str) -> None:
         """A transform cannot be mapped."""
-        self.problems.append(f"{name}: {reason}")
+        self.rows.append(Row(name=name, verdict="left out", note=reason))
 
     def add_by(self, makers: Mapping[str, "Maker"], one: Any) -> None:
         """Have a transform made by the one of `makers` that its name says, or refuse it."""
@@ -84,45 +103,69 @@ class Findings:
         except (AttributeError, TypeError, ValueError) as error:
             self.refuse(name, in_a_line(error))
 
+    @property
+    def problems(self) -> list[str]:
+        """What cannot be mapped, and why."""
+        return [f"{row.name}: {row.note}" for row in self.rows if row.verdict == "left out"]
+
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, name_of=self.name_of, read=self.read)
-        inner.exact, inner.notes, inner.problems, inner.borders = self.exact, self.notes, self.problems, self.borders
+        inner.rows, inner.notes, inner.borders = self.rows, self.notes, self.borders
         return inner
 
-    def recipe_fields(self) -> dict[str, Any]:
+    def _note_order(self) -> None:
+        """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
+        is_black = set(self.borders) == {("constant", (0.0, 0.0, 0.0))}
+        is_filled = any(border == "constant" for border, _ in self.borders)
+        for place, op in enumerate(self.ops):
+            if op.is_crop or all(map(_acts_in_place, op.flat)):
+                continue
+            later = self.ops[place:]
+            crops = [one for one in later if one.is_crop]
+            moves = [one for one in later if any(inner.is_geometry for inner in one.flat)]
+            bends = [one for one in moves if not all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat)]
+            is_tone = not any(map(_acts_in_place, op.flat))
+            is_pointwise = all(_acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
+            if crops and not (is_pointwise and not any(one.beyond for one in crops)):
+                self._act_late(op, f"the {crops[0].op}")
+            elif bends and is_tone and not is_pointwise:
+                self._act_late(op, bends[0].op)
+            elif (
+                moves and is_tone and is_filled and not (is_black and all(isinstance(o, KEEPS_BLACK) for o in op.flat))
+            ):
+                self.note(f"{op.op}: stands before {moves[-1].op}, whose fill it changes, too.")
+
+    def _act_late(self, op: Op, before: str) -> None:
+        told = f"stands before {before}, and acts after it here."
+        self.note(f"{op.op}: {told}")
+        for place, row in enumerate(self.rows):
+            if op in row.ops:
+                self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+
+    def recipe_fields(self, strict: bool | None) -> dict[str, Any]:
         """The border, fill and ops of the recipe.
 
+        Args:
+            strict: refuse what cannot be mapped, instead of leaving it out; None refuses it, and offers no choice.
+
         Raises:
-            ValueError: something cannot be mapped; lists all of it.
+            ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
         crops = [op for op in self.ops if op.is_crop]
-        for place, op in enumerate(self.ops):
-            later = [one for one in self.ops[place:] if one.is_crop]
-            alike = () if any(one.beyond for one in later) else POINTWISE
-            if (
-                later
-                and not op.is_crop
-                and not all(_acts_in_place(inner) or isinstance(inner, alike) for inner in op.flat)
-            ):
-                self.note(f"{op.op}: stands before the {later[0].op}, and acts after it here.")
-        if any(border == "constant" for border, _ in self.borders):
-            fills = set(self.borders)
-            unchanged: tuple[type[Op], ...] = KEEPS_BLACK if fills == {("constant", (0.0, 0.0, 0.0))} else ()
-            moves = [place for place, op in enumerate(self.ops) if any(one.is_geometry for one in op.flat)]
-            for op in self.ops[: moves[-1]] if moves else ():
-                is_tone = not op.is_crop and not any(map(_acts_in_place, op.flat))
-                if is_tone and not all(isinstance(inner, unchanged) for inner in op.flat):
-                    self.note(f"{op.op}: stands before {self.ops[moves[-1]].op}, whose fill it changes, too.")
+        self._note_order()
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
-        if self.problems:
+        if self.problems and strict is not False:
+            how = " by strict=False (--leave-out)," if strict else ""
             raise ValueError(
                 f"{len(self.problems)} of {self.source}'s transforms cannot be imported:\n"
                 + "\n".join(f"  {problem}" for problem in self.problems)
-                + "\nLeave them out and add ops by hand."
+                + f"\nLeave them out{how} and add ops by hand."
             )
+        for problem in self.problems:
+            self.note(f"{problem}: left out.")
         own = next((op.beyond for op in crops if op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*one) for one in self.borders)]
         if len(set(borders)) > 1:

@@ -31,6 +31,7 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.nn import AugmentModule
+from augpipe.ops.kinds import KINDS
 from augpipe.trainer import butterfly_hook, codec, model, strategy
 from augpipe.trainer.config import RunConfig, make_config
 from augpipe.validation.models import FieldError
@@ -352,7 +353,7 @@ CALLS = [
     (
         "Recipe(ops=[torch.nn.Flatten()])",
         FieldError,
-        "ops[0]: a value of type Flatten is not an op. augpipe.ops has 50, as ops.Flip().",
+        f"ops[0]: a value of type Flatten is not an op. augpipe.ops has {len(KINDS)}, as ops.Flip().",
     ),
     ("Recipe(ops=[None])", FieldError, "ops[0]: a value of type NoneType is not an op"),
     ("Recipe(views=[[ops.Flip()]])", FieldError, "views[0]=[", "must be a View(...)"),

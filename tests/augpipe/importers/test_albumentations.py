@@ -311,3 +311,30 @@ def test_all_numbers_that_do_not_fit_stand_in_the_line_of_their_transform() -> N
     with pytest.raises(ValueError, match=r"\n  Normalize: mean=.* must .* std=.* must") as told:
         importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": [1, 2], "std": []}))
     assert "Normalize: Normalize:" not in str(told.value)
+
+
+@pytest.mark.parametrize("border_mode", [0, 1, 4])
+def test_holes_and_noise_before_geometry_are_not_said_to_be_exact(border_mode: int) -> None:
+    """A turn after them would turn the holes and smooth the noise, whatever the border shows."""
+    hole = one("CoarseDropout", num_holes_range=[1, 1], hole_height_range=[9, 9], hole_width_range=[9, 9], fill=0)
+    turn = one("Rotate", limit=[-20, 20], border_mode=border_mode, fill=0)
+    noise = one("GaussNoise", std_range=[0.1, 0.1], mean_range=[0, 0], per_channel=True)
+    found = importers.from_albumentations(compose(hole, noise, turn, one("HorizontalFlip", p=0.5)))
+    assert "coarse_dropout: stands before rotate, and acts after it here." in found.notes
+    assert "noise: stands before rotate, and acts after it here." in found.notes
+    assert not {"CoarseDropout", "GaussNoise"} & set(found.exact)
+    quarter = importers.from_albumentations(compose(hole, one("RandomRotate90"), one("HorizontalFlip", p=0.5)))
+    assert "coarse_dropout" not in str(quarter.notes) and "CoarseDropout" in quarter.exact
+
+
+def test_always_apply_of_1_3_is_p_of_1_but_the_weight_in_a_one_of() -> None:
+    """1.3 applies such a transform whatever its p says; OneOf chooses by p all the same."""
+    gray, flip = one("ToGray", p=0.5, always_apply=True), one("HorizontalFlip", p=0.5, always_apply=False)
+    found = importers.from_albumentations(compose(gray, flip, one("Sequential", p=0.3, transforms=[gray])))
+    assert found.recipe.ops == (
+        ops.Grayscale(p=1.0),
+        ops.Flip(p=0.5),
+        ops.AllOf(ops=[ops.Grayscale(p=1.0)], p=0.3),
+    )
+    chosen = importers.from_albumentations(compose(one("OneOf", transforms=[gray, one("InvertImg", p=1.0)])))
+    assert chosen.recipe.ops == (ops.OneOf(ops=[ops.Grayscale(p=1.0), ops.Invert(p=1.0)], weights=(0.5, 1.0)),)

@@ -1,0 +1,88 @@
+"""`augpipe import`: a recipe of torchvision, albumentations, timm or transformers as a TOML file."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augpipe.cli.common import console
+
+if TYPE_CHECKING:
+    from augpipe.importers import Imported
+
+
+def import_recipe(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[:NAME]|MODULE:NAME|-",
+            help="A script (read, never executed) and what it assigns the transforms to; a JSON file of A.to_dict or "
+            "of an image processor; a module to import and its object; or - for calls on standard input.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The TOML file to write; printed where it is left out.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="1 or 2, of albumentations, where the text does not tell.", show_default=False)
+    ] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Leave out what cannot be imported, instead of refusing all of it.")
+    ] = False,
+) -> None:
+    """Turn a recipe of torchvision, albumentations, timm or transformers into one of augpipe.
+
+    augpipe import train.py:train_transforms --out mine.toml
+    """
+    found = _found(source, version, not leave_out)
+    screen = console(stderr=True)
+    screen.print(found.table().terminal("what became of each transform"))
+    for note in found.notes:
+        if not any(row.note and note.endswith(row.note) for row in found.rows):
+            screen.print(note, markup=False)
+    text = found.recipe.to_toml()
+    if out is None:
+        print(text.rstrip("\n"))
+        return
+    out.write_text(text, encoding="utf-8")
+    screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows what it does", markup=False)
+
+
+def _found(source: str, version: str | None, strict: bool) -> "Imported":
+    from augpipe import importers
+
+    if source == "-":
+        return importers.from_text(sys.stdin.read(), version=version, strict=strict)
+    path, _, name = source.rpartition(":") if ":" in source and not Path(source).exists() else (source, "", "")
+    if Path(path).suffix == ".json":
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        is_processor = "transform" not in data and "__class_fullname__" not in data
+        return importers.from_hugging_face(data) if is_processor else importers.from_albumentations(data, strict=strict)
+    if Path(path).exists():
+        text = Path(path).read_text(encoding="utf-8")
+        return importers.from_text(text, name or None, version=version, strict=strict)
+    if not name or Path(path).suffix:
+        raise ValueError(
+            f"{path} is not a file. Give a script, as train.py:transforms, or a module, as my.data:transforms."
+        )
+    return importers.from_object(_of_module(path, name), strict=strict)
+
+
+def _of_module(module: str, name: str) -> Any:
+    """The object of a module, which is imported for that, or what its function of that name returns."""
+    sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{module} is neither a file nor a module: {error}.") from None
+    finally:
+        sys.path.remove("")
+    if not hasattr(found, name):
+        raise ValueError(f"{module} has no {name}.")
+    made = getattr(found, name)
+    is_function = callable(made) and type(made).__name__ == "function"
+    return made() if is_function else made

@@ -1,0 +1,197 @@
+"""Recipes of other libraries as they stand in a script: read where the library is not installed, and never executed."""
+
+import ast
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from augpipe.recipes.importers import albumentations, timm, torchvision
+from augpipe.recipes.importers.calls import Call, Script
+from augpipe.recipes.importers.findings import Findings
+from augpipe.validation.suggest import nearest
+
+OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
+"""Arguments of torchvision that were called otherwise once."""
+VERSIONS = ("2", "1")
+"""Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
+PAIRS = {"blur_limit": 3, "clip_limit": 1, "var_limit": 0}
+"""Limits of albumentations that begin at this number where only the largest is given."""
+
+
+def found_in(text: str, name: str | None = None, version: str | None = None) -> Findings:
+    """The ops of the recipe in a text, and what cannot be mapped.
+
+    Args:
+        text: calls, as `A.Compose([...])`, or a script that assigns them.
+        name: what the script assigns them to, or the function that returns them, where it holds several.
+        version: "1" or "2", of albumentations; None takes the one that has all arguments.
+
+    Raises:
+        ValueError: it is not Python, holds no recipe, or one that is known only when it runs.
+    """
+    script = Script(text)
+    try:
+        call = script.find(name)
+    except RecursionError:
+        raise ValueError("the text nests expressions too deeply. Write their values.") from None
+    if call.library == "torchvision" or call.path == "torch.nn.Sequential":
+        found = torchvision.found_in(_object(call))
+    elif call.library == "albumentations":
+        found = _albumentations(call, version)
+    elif call.library == "timm" and call.name == "create_transform":
+        size = {"input_size": call.args[0]} if call.args else {}
+        found = timm.found_in({**size, **call.kwargs})
+    else:
+        raise ValueError(
+            f"line {call.line}: {call.path} is not of torchvision or albumentations, nor timm's create_transform. Give "
+            "the line that imports it, too; or kornia's as an object: Recipe.from_kornia(module)."
+        )
+    for assumed in script.assumed:
+        found.note(f"read with {assumed}")
+    return found
+
+
+@cache
+def parameters(library: str) -> dict[str, dict[str, Any]]:
+    """The transforms of "torchvision", "albumentations-1" or "albumentations-2" that are known, and their parameters.
+
+    A parameter has its default, or `...` where it must be given.
+    """
+    texts = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))[library]
+    return {name: _parameters(text) for name, text in texts.items()}
+
+
+def _parameters(text: str) -> dict[str, Any]:
+    function = ast.parse(f"def f({text}): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    names = [argument.arg for argument in function.args.args]
+    defaults = [Script(ast.unparse(default)).read() for default in function.args.defaults]
+    return dict(zip(names, [...] * (len(names) - len(defaults)) + defaults, strict=True))
+
+
+def _bound(library: str, call: Call) -> dict[str, Any]:
+    """All arguments of a call by name, those that are not given at their defaults.
+
+    Raises:
+        ValueError: it is given too many, one that is not known, or too few.
+    """
+    where = f"line {call.line}: {call.name}"
+    package, _, version = library.partition("-")
+    if call.library not in ("", package):
+        raise ValueError(f"line {call.line}: {call.path} stands among transforms of {package}. Leave it out.")
+    known = parameters(library).get(call.name)
+    if known is None:
+        if version and any(call.name in parameters(f"{package}-{other}") for other in VERSIONS):
+            raise ValueError(f"{where} is not in version {version} of {package}.")
+        return dict(call.kwargs)  # refused by its name
+    if len(call.args) > len(known):
+        raise ValueError(f"{where} takes {len(known)} arguments and is given {len(call.args)}.")
+    given = {**dict(zip(known, call.args, strict=False)), **call.kwargs}
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            raise ValueError(
+                f"{where} of {library} has no argument {name}. "
+                + (f"Did you mean {near}?" if near else "Leave it out.")
+            )
+    bound = {**known, **given}
+    missing = [name for name, value in bound.items() if value is ...]
+    if missing:
+        raise ValueError(f"{where} needs {', '.join(missing)}.")
+    if version == "2" and isinstance(bound.get("size"), int):
+        raise ValueError(f"{where}: size={bound['size']} must be (height, width).")
+    return bound
+
+
+def _object(call: Call) -> Any:
+    """What torchvision's importer reads: an object with the class name and the attributes of the transform."""
+    if call.path in ("torch.nn.Sequential", "torch.nn.Identity"):
+        call = Call(path=call.name, line=call.line, args=(call.args,) if call.args else ())
+    call = replace(call, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
+    given = {name: _made(value) for name, value in _bound("torchvision", call).items()}
+    normal = NORMAL.get(call.name, {})
+    given = {name: normal[name](value) if name in normal else value for name, value in given.items()}
+    return type(call.name, (), given)()
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_made(one) for one in value)
+    return _object(value) if isinstance(value, Call) else value
+
+
+def _either_way(value: Any) -> Any:
+    return value if value is None or isinstance(value, list | tuple) else (-value, value)
+
+
+def _twice(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value, value)
+
+
+def _about_one(value: Any) -> Any:
+    """The range of a factor, of which a number says how far it reaches; None where it changes nothing."""
+    limits = tuple(value) if isinstance(value, list | tuple) else (max(0.0, 1.0 - value), 1.0 + value)
+    return None if limits == (1.0, 1.0) else limits
+
+
+def _hue(value: Any) -> Any:
+    return None if value in (0, (0, 0), [0, 0]) else _either_way(value)
+
+
+class _Policy(str):
+    """The name of a policy, as the enumeration that torchvision has of them."""
+
+    value = property(str.__str__)
+
+
+NORMAL: dict[str, dict[str, Any]] = {
+    "AutoAugment": {"policy": _Policy},
+    "CenterCrop": {"size": _twice},
+    "ColorJitter": {**dict.fromkeys(("brightness", "contrast", "saturation"), _about_one), "hue": _hue},
+    "GaussianBlur": {"kernel_size": _twice, "sigma": _twice},
+    "RandomAffine": {"degrees": _either_way, "shear": _either_way},
+    "RandomCrop": {"size": _twice},
+    "RandomResizedCrop": {"size": _twice},
+    "RandomRotation": {"degrees": _either_way},
+}
+"""A transform of torchvision -> what its constructor makes of arguments."""
+
+
+def _albumentations(call: Call, version: str | None) -> Findings:
+    """What is found by the version that takes all arguments."""
+    if version not in (None, *VERSIONS):
+        raise ValueError(f"version={version!r} of albumentations must be '1' or '2', its first number.")
+    errors: dict[str, ValueError] = {}
+    taken: dict[str, Mapping[str, Any]] = {}
+    for one in (version,) if version else VERSIONS:
+        try:
+            taken[one] = _as_dict(call, one)
+        except ValueError as error:
+            errors[one] = error
+    if not taken:
+        raise next(iter(errors.values()))
+    read = next(iter(taken))
+    found = albumentations.found_in(taken[read])
+    if version is None:
+        also = "" if len(taken) == 1 else ", though it also fits version 1"
+        found.note(f"read as albumentations {read}{also}.")
+    return found
+
+
+def _as_dict(call: Call, version: str) -> dict[str, Any]:
+    """What `A.to_dict` makes of a transform."""
+    made = {"__class_fullname__": call.name}
+    for name, value in _bound(f"albumentations-{version}", call).items():
+        if name in PAIRS and isinstance(value, int | float):
+            value = (PAIRS[name], value)
+        made[name] = _dicts(value, version)
+    return made
+
+
+def _dicts(value: Any, version: str) -> Any:
+    if isinstance(value, list | tuple):
+        return [_dicts(one, version) for one in value]
+    return _as_dict(value, version) if isinstance(value, Call) else value

@@ -1,0 +1,113 @@
+"""Pages for people who come from another library: each of its transforms, what it becomes here, and what differs.
+
+They are made by importing a call of each transform, so they say what importing does.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from augpipe import importers
+from augpipe.ops import Op
+from augpipe.recipes.importers import albumentations, timm, torchvision
+from augpipe.recipes.importers.findings import Row
+from augpipe.recipes.importers.text import parameters
+from augpipe.validation.written import written
+from docs.site.tables import table
+
+VALUES = {
+    **dict.fromkeys(("size", "height", "width", "max_size"), "224"),
+    **dict.fromkeys(("mean", "std"), "(0.5, 0.5, 0.5)"),
+    "bits": "4",
+    "brightness": "0.4",
+    "contrast": "0.4",
+    "degrees": "10",
+    "dtype": "torch.float32",
+    "kernel_size": "5",
+    "min_max_height": "(128, 256)",
+    "padding": "4",
+    "sharpness_factor": "2",
+    "threshold": "128",
+}
+"""Arguments that a transform needs, or without which it changes nothing."""
+GIVEN = {"ColorJitter": ("brightness", "contrast"), "LongestMaxSize": ("max_size",), "SmallestMaxSize": ("max_size",)}
+"""Transforms that are shown with such arguments though they do not need them."""
+LIBRARIES = {
+    "torchvision": ("transforms", "torchvision", torchvision.MADE),
+    "albumentations": ("A", "albumentations-2", albumentations.MADE),
+    "albumentations before 2.0": ("A", "albumentations-1", albumentations.MADE),
+}
+"""Title -> how its calls begin, the name of its signatures, and what is mapped."""
+TIMM = {
+    "input_size": 224,
+    "scale": (0.3, 1.0),
+    "hflip": 0.5,
+    "vflip": 0.5,
+    "color_jitter": 0.4,
+    "grayscale_prob": 0.2,
+    "gaussian_blur_prob": 0.2,
+    "auto_augment": "rand-m9-mstd0.5-inc1",
+    "interpolation": "bicubic",
+    "re_prob": 0.25,
+    "crop_pct": 0.9,
+}
+"""Arguments of timm's create_transform that are shown, with a value."""
+
+
+HEADER = ("transform", "verdict", "here", "what differs")
+WIDE = "---\nhide: [toc]\n---\n\n"
+"""A page without a table of contents at its side."""
+LONGEST = 300
+"""Characters of an op that are shown; policies are longer."""
+
+
+def pages() -> dict[str, str]:
+    """Path in the site -> a page."""
+    made = {}
+    for title, (alias, library, mapped) in LIBRARIES.items():
+        how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
+        lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
+        lines += ["Each transform at its defaults, and what it becomes. `exact`: the same but for rounding."]
+        rows = list(_rows(alias, library, set(mapped)))
+        absent = [row[0] for row in rows if row[1] == "left out" and not row[3]]
+        lines += [table(HEADER, *(row for row in rows if row[0] not in absent))]
+        lines += [f"These are not there yet, and an import says so: {', '.join(absent)}."]
+        made[f"from/{title.replace(' ', '-')}.md"] = WIDE + "\n\n".join(lines)
+    rows = [("argument", *HEADER[1:])]
+    for name, value in TIMM.items():
+        others = {"color_jitter": None, "hflip": 0.0, "is_training": name != "crop_pct"}
+        found = importers.from_timm(**{**others, name: value})
+        notes = " ".join(note.removeprefix(f"{name}: ") for note in found.notes)
+        ops = found.recipe.ops[:-1] if name in ("input_size", "scale", "crop_pct") else found.recipe.ops[1:-1]
+        ops = found.recipe.ops[-1:] if name == "re_prob" else ops
+        rows.append((f"`{name}={value!r}`", "near" if notes else "exact", _here(ops), notes))
+    lines = ["# From timm", "`recipes.from_timm(**arguments)` takes the arguments of `create_transform`:", table(*rows)]
+    unmapped = ", ".join(f"`{name}`" for name in timm.UNMAPPED)
+    return made | {
+        "from/timm.md": WIDE + "\n\n".join([*lines, f"These are taken at timm's own values only: {unmapped}."])
+    }
+
+
+def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str, str, str]]:
+    version = library.partition("-")[2] or None
+    for name, defaults in sorted(parameters(library).items()):
+        if name in ("Compose", "Sequential"):
+            continue
+        given = [one for one, default in defaults.items() if default is ... or one in GIVEN.get(name, ())]
+        held = f"[{alias}.{'RandomHorizontalFlip' if alias == 'transforms' else 'HorizontalFlip'}()]"
+        values = VALUES | {"transforms": held} | ({"size": "(224, 224)"} if library == "albumentations-2" else {})
+        call = f"{alias}.{name}({', '.join(f'{one}={values[one]}' for one in given)})"
+        row = _row(call, name, version)
+        if row.verdict == "left out" and name not in mapped:
+            row = Row(name=name, verdict="left out", note="")
+        yield f"`{call}`", row.verdict, _here(row.ops), row.note
+
+
+def _row(call: str, name: str, version: str | None) -> Row:
+    """What becomes of one transform; of one that changes nothing but the container, an exact row without ops."""
+    found = importers.from_text(call, version=version, strict=False)
+    return next((row for row in reversed(found.rows) if row.name == name), Row(name=name))
+
+
+def _here(ops: Iterable[Op]) -> str:
+    texts = [re.sub(r"\b(?=[A-Z][A-Za-z]*[(])", "ops.", " ".join(written(op).split())) for op in ops]
+    return ", ".join(f"`{text if len(text) <= LONGEST else text.partition('(')[0] + '(...)'}`" for text in texts)
