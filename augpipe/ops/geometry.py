@@ -135,7 +135,7 @@ class QuarterTurn(Op):
 
     is_geometry = True
     draws = (Draw("turns", np.int8, neutral=0),)
-    formula = "whole pixels move; of a frame that is no square, its middle"
+    formula = "whole pixels move; of a frame that is not square, its middle"
 
     @model_validator(mode="after")
     def _are_distinct(self) -> Self:

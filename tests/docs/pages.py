@@ -211,7 +211,21 @@ PAGES = {
             )
         },
     ),
+    "docs/config.md": Page(plain=("[data]",)),
+    "docs/decoding.md": Page(
+        files=(photos(256),),
+        then={
+            "from augpipe import": (
+                "re.fullmatch(r'\\d+ pictures in \\d+ MiB of 2.00 GiB, all that came; "
+                "[\\d,]+ of 2,560 samples \\(\\d\\d.\\d %\\) were there\\n', output)",
+            ),
+        },
+    ),
     "docs/design.md": Page(plain=("recipe ──",)),
+    "docs/epochs.md": Page(
+        files=(photos(256),),
+        then={"from augpipe import Place": ("place == places[1] and images.shape == (256, 3, 224, 224)",)},
+    ),
     "docs/evaluate.md": Page(
         files=(photos(16),),
         needs={"torchrun": "four ranks; test_partial.py evaluates among three"},
@@ -240,6 +254,7 @@ PAGES = {
             "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.staleness": "a data set, and half an hour",
         }
     ),
+    "docs/formats.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),
@@ -257,13 +272,11 @@ PAGES = {
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
             ),
-            "from augpipe import Place": ("place == places[1] and images.shape == (256, 3, 224, 224)",),
-            "loader = Loader(": (
-                "re.fullmatch(r'\\d+ pictures in \\d+ MiB of 2.00 GiB, all that came; "
-                "[\\d,]+ of 2,560 samples \\(\\d\\d.\\d %\\) were there\\n', output)",
-            ),
         },
     ),
+    "docs/measured-clusters.md": Page(),
+    "docs/measured-exchange.md": Page(),
+    "docs/measured-gpu.md": Page(),
     "docs/models.md": Page(
         before={
             "from augpipe.trainer.models.weights": "import torch; from augpipe.trainer.models import build\n"
@@ -439,6 +452,6 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
                 "there('runs/third/config.toml', 'runs/third/metrics.csv', 'runs/third/checkpoints/step-*')",
             ),
         },
-        plain=("runs/first/config.toml", "[data]"),
+        plain=("runs/first/config.toml",),
     ),
 }

@@ -1,4 +1,4 @@
-"""What `make gpu-check` says of itself: limits of sections, answers, goals in docs/gpu.md."""
+"""What `make gpu-check` says of itself: limits of sections, answers, goals in docs/measured-gpu.md."""
 
 import importlib
 import re
@@ -56,8 +56,8 @@ def test_preflight_names_answers_and_sections_that_there_are(listed: list[str]) 
 
 
 def test_every_goal_names_its_answer(listed: list[str]) -> None:
-    """A claim in docs/gpu.md that no answer measures would never be measured."""
-    text = (ROOT / "docs" / "gpu.md").read_text()
+    """A claim in docs/measured-gpu.md that no answer measures would never be measured."""
+    text = (ROOT / "docs" / "measured-gpu.md").read_text()
     goals = text[text.index("## Goals") :]
     header, _, *rows = [line.strip("|").split("|") for line in goals.splitlines() if line.startswith("|")]
     columns = [cell.strip() for cell in header]

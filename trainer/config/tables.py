@@ -152,13 +152,13 @@ class ModelConfig(Section):
     name: str = "small-cnn"
     """A network of augpipe.trainer.models, or torchvision:NAME or timm:NAME where those are installed."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """What the network's builder takes beside num_classes, as { width = 64 }."""
+    """Other arguments of the network's builder than num_classes, as { width = 64 }."""
     num_classes: int | None = Field(default=None, ge=2)
     """Outputs; left out: as many as the source has classes."""
     weights: str | None = None
     """A file to start from (weights only: no code in it is run); what does not match is listed, and ends the run."""
     new_head: bool = False
-    """With weights: let the last layer begin anew where the file's is of another shape, as for other classes."""
+    """With weights: start the last layer from new random weights if the file's has another shape, as for other classes."""
     trainable: Annotated[
         str,
         Field(pattern="^(all|last|last-fc:[1-9][0-9]*)$"),
@@ -322,13 +322,13 @@ class ServersConfig(Section):
     pull: str = "whole"
     """whole: weights are fetched as float32; or a codec, in which what changed since the worker's last fetch goes."""
     address: str | None = None
-    """The Ray cluster's, as "auto" or "ray://head:10001"; left out: one on this machine, for this run alone."""
+    """The Ray cluster's, as "auto" or "ray://head:10001"; left out: one on this machine, only for this run."""
     placement: Literal["shared", "dedicated"] = "shared"
     """shared: servers lie on nodes of workers; dedicated: on nodes of their own."""
     threads: int = Field(default=1, ge=1)
     """Threads with which a worker or server computes; a run's bits depend on it."""
     restarts: int = Field(default=3, ge=0)
-    """How often each worker that has died is begun anew."""
+    """How often a worker that has died is restarted."""
 
     @model_validator(mode="after")
     def _suits(self) -> Self:
@@ -362,7 +362,7 @@ class CheckpointConfig(Section):
     resume: Literal["auto", "never"] = "auto"
     """auto: go on from the newest checkpoint in the run's folder that is whole; never: refuse a folder that has any."""
     asynchronous: bool = True
-    """Write in the background; the loop waits for the copy in memory alone."""
+    """Write in the background; the loop waits only for the copy in memory."""
     on_failure: Literal["continue", "stop"] = "continue"
     """A checkpoint that cannot be written, e.g. to a full disk: train on and try the next, or end the run."""
 
@@ -408,7 +408,7 @@ class RunConfig(Section):
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$"), told("must be 'auto', 'cpu', 'cuda', or 'cuda:0' and so on")
     ] = "auto"
-    """auto: this rank's CUDA device where there is one, else the CPU; cpu; cuda; or cuda:N for one rank alone."""
+    """auto: this rank's CUDA device where there is one, else the CPU; cpu; cuda; or cuda:N for a single rank."""
     deterministic: bool = False
     """Ask torch for deterministic kernels on CUDA, at a price; on the CPU runs repeat to the last bit anyway."""
     data: DataConfig

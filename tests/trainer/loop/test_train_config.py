@@ -109,7 +109,7 @@ def test_differences_name_both_values() -> None:
 
 
 def test_the_docs_list_every_field_with_its_description() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "train.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs" / "config.md").read_text()
     for name, field in RunConfig.model_fields.items():
         parts = getattr(field.annotation, "model_fields", None)
         for place, part in (
