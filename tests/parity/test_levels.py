@@ -105,3 +105,10 @@ def test_normalisation_comes_last_wherever_it_stands() -> None:
     assert np.array_equal(first, last)
     expected = ((255.0 - image) / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
     assert np.abs(first.transpose(1, 2, 0) - expected).max() < 1e-5
+
+
+def test_a_mean_is_of_gray_levels_rounded_down() -> None:
+    """As in Pillow and torchvision: (2, 3, 4) is gray 2.8, which counts as 2."""
+    image = np.full((8, 8, 3), (2, 3, 4), np.uint8)
+    recipe = Recipe(ops=(ops.Contrast(about="mean", factor=(0.0, 0.0)),))
+    assert (Augment(recipe, dtype="uint8", layout="NHWC")([image], [0]) == 2).all()
