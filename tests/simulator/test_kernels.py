@@ -223,15 +223,6 @@ def test_channels_make_no_difference(border: str) -> None:
     assert np.array_equal(on_device(mixed, rows, size), on_device([held(image, 4) for image in gray], rows, size))
 
 
-@pytest.mark.parametrize("scale", [2, 4])
-def test_a_row_may_have_more_bytes_than_16_bits_count(scale: int) -> None:
-    image = noise(3, 20_000)
-    drawn = plan(Recipe(ops=(ops.CenterCrop(size=2, scale=scale),)), [0], sizes=[(3, 20_000)])
-    rows, size = kernel_rows(drawn.rows), size_of(drawn)
-    found, expected = on_device([held(image, 4)], rows, size), on_cpu([image], rows, size)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=LEVEL_TOLERANCE)
-
-
 def test_an_image_does_not_depend_on_its_batch() -> None:
     photographs, drawn = busy_batch()
     images, rows, size = [held(image, 4) for image in photographs], kernel_rows(drawn.rows), size_of(drawn)
