@@ -16,6 +16,7 @@ from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.gpu_ops.image.program import finish_images
 from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.simulator.host_memory import floor_index
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
@@ -345,3 +346,8 @@ def test_rounding_to_sixteen_bits() -> None:
         assert [int(item_bits(value, held_as)) for value in values] == expected.view(np.uint16).tolist()
     assert float16_pair_bits(np.float32(1), np.float32(-2)) == 0xC0003C00
     assert float16_bits(np.float32(1)) == 0x3C00 and float32_bits(np.float32(1)) == 0x3F800000
+
+
+def test_a_floor_beyond_int32_is_its_end_as_on_a_device() -> None:
+    values = np.array([-np.inf, -3e9, -1.5, -0.0, 2.5, 3e9, np.inf, np.nan], np.float32)
+    assert [int(floor_index(value)) for value in values] == [-(2**31), -(2**31), -2, 0, 2, 2**31 - 1, 2**31 - 1, 0]
