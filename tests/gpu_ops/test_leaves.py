@@ -17,6 +17,7 @@ from augpipe.gpu_ops.image.sampling import (
     first_tap,
     is_inside,
     linear,
+    sharp_gain,
     tap_weight,
 )
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
@@ -210,6 +211,11 @@ def test_clamp() -> None:
     assert [clamp(F(x), F(-2), F(5)) for x in (-9, -2, 0, 5, 6)] == [-2, -2, 0, 5, 5]
     assert clamp(F(math.nan), F(-2), F(5)) == -2
     assert [is_inside(F(x), F(-2), F(5)) for x in (-3, -2, 5, 6)] == [0, 1, 1, 0]
+
+
+def test_a_sharp_edge_keeps_what_is_mostly_inside() -> None:
+    gains = [float(sharp_gain.py_func(F(4), F(inside))) for inside in (4, 3, 2.5, 2, 1, 0)]
+    assert gains == pytest.approx([1, 4 / 3, 1.6, 0, 0, 0])
 
 
 def test_channels() -> None:

@@ -15,6 +15,7 @@ from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.simulator.host_memory import floor_index
 from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
@@ -365,3 +366,8 @@ def test_rounding_to_sixteen_bits() -> None:
         assert [int(item_bits(value, held_as)) for value in values] == expected.view(np.uint16).tolist()
     assert float16_pair_bits(np.float32(1), np.float32(-2)) == 0xC0003C00
     assert float16_bits(np.float32(1)) == 0x3C00 and float32_bits(np.float32(1)) == 0x3F800000
+
+
+def test_a_floor_beyond_int32_is_its_end_as_on_a_device() -> None:
+    values = np.array([-np.inf, -3e9, -1.5, -0.0, 2.5, 3e9, np.inf, np.nan], np.float32)
+    assert [int(floor_index(value)) for value in values] == [-(2**31), -(2**31), -2, 0, 2, 2**31 - 1, 2**31 - 1, 0]
