@@ -35,10 +35,12 @@ SCOPES = (
     "table",
     "scaled",
     "slots",
+    "nodes",
+    "node_lines",
 )
 """What a kernel touches: the image, the batch, pixels fetched from the image and the other scratch rows between the
 kernel's steps, and the image as a decoder gave it; what a codec encodes, into what, the table that it looks up, and
-what it keeps until it does."""
+what it keeps until it does; nodes of a displacement and what lines of them make of pixels."""
 
 __all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
 

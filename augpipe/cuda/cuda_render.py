@@ -14,8 +14,13 @@ from augpipe.cuda.failures import SampleIds, allocate
 from augpipe.cuda.in_flight import InFlight
 from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
-from augpipe.gpu_ops.image.program_rows import SHARPNESS, first_parts
+from augpipe.gpu_ops.image.cuda.launch import (
+    finish_batch,
+    mix_batch,
+    most_copied_bytes,
+    render_batch,
+)
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.recipe import Recipe
@@ -148,10 +153,13 @@ class DeviceRenderer:
                     continue
                 rows = addresses[1 + len(tables) + more.index(view)]
                 # of this stream alone, so that nobody else is given it before the launches are over
-                levels, copies = self._levels(out), self._copies(tables[view], out)
+                copied_bytes = most_copied_bytes(tables[view]["steps"], height, width)
+                levels, copies = self._levels(out), self._copies(len(pixels) * copied_bytes)
                 render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
                 memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
-                finish_batch(rows, *memory, row_bytes=tables[view].itemsize, **shape, held_as=dtype)
+                shape |= {"row_bytes": tables[view].itemsize, "copied_bytes": copied_bytes}
+                shape |= {"filters": are_filters(tables[view]["steps"])}
+                finish_batch(rows, *memory, **shape, held_as=dtype)
             for (view, jobs), given in zip(of_jobs, addresses[len(uploads) - len(of_jobs) :], strict=True):
                 (height, width), out = sizes[view], outs[view]
                 shape = {"num_jobs": len(jobs), "height": height, "width": width, "planar": self._form.planar}
@@ -165,11 +173,9 @@ class DeviceRenderer:
             return out
         return allocate(out.shape, torch.float32, self._streams.device, purpose="levels between two passes")
 
-    def _copies(self, table: Rows, out: torch.Tensor) -> torch.Tensor:
-        """Memory for levels of images that are sharpened, which their neighbours still look at."""
-        is_sharpened = bool((table["steps"]["kind"] == SHARPNESS).any())
-        num_bytes = out.numel() if is_sharpened else 0
-        return allocate((num_bytes,), torch.uint8, self._streams.device, purpose="levels that are sharpened")
+    def _copies(self, num_bytes: int) -> torch.Tensor:
+        """Memory for levels of images that are filtered, which their neighbours still look at."""
+        return allocate((num_bytes,), torch.uint8, self._streams.device, purpose="levels that are filtered")
 
     def _keep(self, owners: Sequence[Any], sample_ids: SampleIds, release: Callable[[], None] = lambda: None) -> None:
         """Lend the tensors among `owners` to the stream, and keep the others until the device has passed its work."""

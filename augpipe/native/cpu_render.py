@@ -12,7 +12,7 @@ from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
 from augpipe.sources.protocol import Pixels
@@ -102,9 +102,29 @@ def render(
     run_jobs(table, first, target, height, width, form.planar, 0, end)
     if takes_more:
         finished = target if form.is_narrow else out
-        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, target, finished, height, width, form.planar)
+        finish_levels(rows, target, finished, size, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one
+
+
+def finish_levels(
+    rows: Rows, levels: npt.NDArray[Any], batch: npt.NDArray[np.generic], size: tuple[int, int], planar: bool
+) -> None:
+    """Take rendered images through their programs: filters, and what stands before them, and then all else.
+
+    Args:
+        rows: as in `render`; longer than a `KERNEL_ROW`.
+        levels: (B * height * width * 3,) float32, overwritten.
+        batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
+        size: height and width of an image, in pixels.
+        planar: True for channels, rows, columns, False for rows, columns, channels.
+    """
+    programs = as_bytes(rows), KERNEL_ROW.itemsize
+    if are_filters(rows["steps"]):
+        from augpipe.gpu_ops.image.filter_program import filter_images  # only here: others need not compile it
+
+        filter_images(*programs, levels, *size, planar)
+    finish_images(*programs, levels, batch, *size, planar)
 
 
 def mix(

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from augpipe.ops.bends import *
 from augpipe.ops.blur import *
 from augpipe.ops.colour import *
 from augpipe.ops.crops import *
+from augpipe.ops.filters import *
 from augpipe.ops.geometry import *
 from augpipe.ops.groups import *
 from augpipe.ops.lens import *

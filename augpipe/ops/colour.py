@@ -111,7 +111,7 @@ class Contrast(FactorOp):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         if self.about == "mean":
-            frame.look_at_image(CONTRAST, drawn["factor"], self.changes(drawn))
+            frame.look_at_image(CONTRAST, drawn["factor"][:, None], self.changes(drawn))
         else:
             frame.combine_channels(contrasted(drawn["factor"]), self.changes(drawn))
 

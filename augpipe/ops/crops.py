@@ -185,7 +185,7 @@ class RandomCrop(SizedCrop):
     pad_if_needed: bool = False
     """Put an image that is smaller than the crop at a random place within it, instead of refusing it."""
     border: Border = "constant"
-    """What padding shows: `fill`, the outermost pixel (`edge`), or the image mirrored at its edge (`reflect`)."""
+    """What padding shows: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
     p: Probability = 1.0

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -22,6 +23,23 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
 Lengths = Float | Sides
+
+
+BEND = np.dtype(
+    [
+        ("kind", np.int8),
+        ("matrix", np.float64, (2, 2)),
+        ("cells", np.int8),
+        ("nodes", np.float64, (2, NUM_NODES)),
+        ("sides", np.float64, (2,)),
+        ("spacing", np.float64, (1,)),
+        ("phase", np.float64, (2,)),
+        ("key", np.uint32, (2,)),
+    ]
+)
+"""What a displacement does to an image: its kind (of `gpu_ops.image.rows`, 0 for none) and what its numbers mean in
+pixels of the frame; a GRID's cells, their ends, and width and height of the frame; a SPLINE's spacing in pixels, where
+it begins, and its key."""
 
 
 class Frame:
@@ -57,6 +75,8 @@ class Frame:
         self.before_lens: Float | None = None
         self.is_projective = False
         self.lens = np.zeros((num, 5))
+        self.bends: npt.NDArray[np.void] | None = None
+        """(n,) `BEND`, where any op bends by a displacement."""
         self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
@@ -131,7 +151,6 @@ class Frame:
 
     def project(self, matrix: Float) -> None:
         """Change the image by an (n, 3, 3) map whose last row need not be (0, 0, 1)."""
-        assert not self.is_projective, "a recipe is checked to hold one perspective a view"
         self.is_projective = True
         self.transform(matrix)
 
@@ -159,11 +178,46 @@ class Frame:
 
     def distort(self, coefficients: Float) -> None:
         """Distort the image by (n, 5) Brown-Conrady coefficients k1, k2, k3, p1, p2."""
-        assert self.before_lens is None, "a recipe is checked to hold one lens a view"
-        assert not self.is_projective, "a recipe is checked to hold no perspective before a lens"
+        self._begin_bend()
         self.lens = coefficients
+
+    def bend_by_grid(self, ends: Float, applied: Bool) -> None:
+        """Move what the ends of k cells a side show by (n, 2, k) pixels, along x and along y."""
+        bend = np.zeros(self.num, BEND)
+        bend["kind"], bend["cells"] = np.where(applied, GRID, 0), ends.shape[2]
+        bend["nodes"][:, :, 1 : ends.shape[2] + 1] = ends
+        bend["matrix"] = np.eye(2)
+        bend["sides"] = np.stack([self.out_widths, self.out_heights], axis=1)
+        self._bend(bend)
+
+    def bend_by_spline(
+        self, matrix: Float, spacing_px: float, phase: Float, key: npt.NDArray[np.uint32], applied: Bool
+    ) -> None:
+        """Move pixels by (n, 2, 2) `matrix` times fields of nodes in -1..1, made of (n, 2) keys, from (n, 2) parts of
+        a node on."""
+        bend = np.zeros(self.num, BEND)
+        bend["kind"] = np.where(applied, SPLINE, 0)
+        bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px, phase, key
+        self._bend(bend)
+
+    def _bend(self, bend: npt.NDArray[np.void]) -> None:
+        self._begin_bend()
+        self.bends = bend
+
+    def _begin_bend(self) -> None:
+        """Have all maps so far act after the lens, for images that none acts on yet: a recipe is checked for that."""
         self.is_mapped = True
-        self.before_lens = affine.identity(len(coefficients))
+        self.split()
+        assert self.before_lens is not None
+        self.after_lens = affine.compose(self.after_lens, self.before_lens)
+        self.before_lens = affine.identity(self.num)
+
+    def split(self) -> None:
+        """Tell maps before the lens from those after it; one that projects is before it."""
+        if self.before_lens is None:
+            self.before_lens = affine.identity(self.num)
+            if self.is_projective:
+                self.before_lens, self.after_lens = self.after_lens, self.before_lens
 
     def blur(self, sigma_px: Float) -> None:
         """Blur the output by Gaussians of (n,) standard deviations, in its pixels; several add up."""
@@ -204,9 +258,19 @@ class Frame:
         step.tables[applied] = tables
         self.steps.append(step)
 
-    def look_at_image(self, kind: int, factors: Float, applied: Bool) -> None:
-        """Change levels by a kind of `finish_rows` that looks at the whole rendered image, with (n,) factors."""
-        self.steps.append(ColourStep.of(kind, factors[:, None], applied))
+    def look_at_image(self, kind: int, numbers: Float, applied: Bool) -> None:
+        """Change levels by a kind of `program_rows` that looks at the whole rendered image, with (n, k) numbers."""
+        self.steps.append(ColourStep.of(kind, numbers, applied))
+
+    def filter(self, kind: int, sizes: Int, weights: Float, applied: Bool) -> None:
+        """Make each level a weighted sum of those around it: `SEPARABLE` of (n,) radii, or `CONVOLVE` of (n,) sides.
+
+        (n, k) weights, k of them at most `program_rows.TABLE_BYTES` in float32.
+        """
+        step = ColourStep.of(kind, sizes[:, None].astype(np.float64), applied)
+        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
+        step.tables.view(np.float32)[:, : weights.shape[1]] = weights
+        self.steps.append(step)
 
     def add_noise(self, stds: Float, speckle_stds: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds."""

@@ -22,7 +22,7 @@ class _OwnRows:
     def __set__(self, part: "PartOfFrame", values: Any) -> None:
         current = getattr(part.whole, self.name)
         if current is None:
-            current = affine.identity(part.whole.num) if values.ndim == 3 else np.zeros(part.whole.num)
+            current = affine.identity(part.whole.num) if values.ndim == 3 else np.zeros(part.whole.num, values.dtype)
         if values.ndim == 3 and current.shape[1:] != values.shape[1:]:
             current, values = affine.homogeneous(current), affine.homogeneous(values)
         current[part.rows] = values
@@ -55,6 +55,7 @@ class PartOfFrame(Frame):
     after_lens: Any = _OwnRows()
     before_lens: Any = _OwnRows()
     lens: Any = _OwnRows()
+    bends: Any = _OwnRows()
     mirrored: Any = _OwnRows()
     blur_variance: Any = _OwnRows()
     cast: Any = _OwnRows()
@@ -65,6 +66,9 @@ class PartOfFrame(Frame):
     has_cast: Any = _Shared()
     cast_is_last: Any = _Shared()
     has_vignette: Any = _Shared()
+
+    def split(self) -> None:
+        self.whole.split()
 
     def __init__(self, whole: Frame, rows: npt.NDArray[np.int64]) -> None:
         # not the frame's own: every attribute is the whole's, and one that is not named above is missed

@@ -13,7 +13,7 @@ from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
-from augpipe.ops.op import Drawn, Op, Probability, keyed
+from augpipe.ops.op import NO_BENDS, Drawn, Op, Probability, bends_in_turn, keyed
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
 
@@ -71,6 +71,10 @@ class Group(Op):
     @property
     def flat(self) -> tuple[Op, ...]:
         return tuple(inner for op in self.ops for inner in op.flat)
+
+    @property
+    def bends(self) -> frozenset[tuple[Op, ...]]:
+        return bends_in_turn(self.ops)
 
     @property
     def record(self) -> np.dtype[np.void]:
@@ -151,6 +155,10 @@ class OneOf(Group):
     def draws_text(self) -> str:
         return f"one of {_names(self.ops)}"
 
+    @property
+    def bends(self) -> frozenset[tuple[Op, ...]]:
+        return NO_BENDS.union(*(op.bends for op in self.ops))
+
     def choose(self, words: RandomWords) -> Bool:
         weights = np.ones(len(self.ops)) if self.weights is None else np.array(self.weights)
         ends = np.cumsum(weights) / weights.sum()
@@ -195,6 +203,10 @@ class SomeOf(Group):
     def draws_text(self) -> str:
         few, most = self.num
         return f"{few if few == most else f'{few} to {most}'} of {_names(self.ops)}"
+
+    @property
+    def bends(self) -> frozenset[tuple[Op, ...]]:
+        return bends_in_turn(self.ops, most=self.num[1])
 
     def choose(self, words: RandomWords) -> Bool:
         keys = words.nested("order", len(self.ops), slice(None)).words

@@ -1,4 +1,4 @@
-"""Lens distortion: the four kinds of the Deep Image papers, and a full Brown-Conrady lens."""
+"""Lens distortion: the four kinds of the Deep Image papers, a full Brown-Conrady lens, and albumentations' two."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
-from augpipe.ops.draws import Draw, Limits, Number
+from augpipe.ops.draws import Draw, Limits, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, told
 
-__all__ = ["BrownConrady", "LensDistortion"]
+__all__ = ["BrownConrady", "LensDistortion", "OpticalDistortion"]
 
 LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
 KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -142,3 +142,41 @@ class BrownConrady(Op):
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return " ".join(f"{name} {drawn[name]:+.2f}" for name in COEFFICIENTS if drawn[name])
+
+
+class OpticalDistortion(Op):
+    """Barrel or pincushion distortion by one number k, as albumentations' OpticalDistortion draws it.
+
+    With x and y as parts of the frame's width and height from its centre and r^2 = x^2 + y^2, `camera` looks a point up
+    at (x, y) * (1 + k r^2 + k r^4). `fisheye` has x and y in pixels and r = 1 at the corner, and looks it up at
+    (x, y) * (1 + k r^2). As there, a k below -0.36 (`fisheye`: -0.33) folds the picture over itself near its corners.
+    """
+
+    op: Literal["optical_distortion"] = "optical_distortion"
+    k: Annotated[Range, Within(-1.0, 1.0)] = (-0.05, 0.05)
+    """Range of the coefficient; above 0 a barrel, below 0 a pincushion."""
+    mode: Literal["camera", "fisheye"] = "camera"
+    """Which formula: `camera` stretches its circles to the frame's shape."""
+    p: Probability = 1.0
+    """How often the image is distorted."""
+
+    is_geometry = is_lens = True
+    draws = (Number("k"),)
+    formula = (
+        "looks (x, y) up at (x, y) (1 + k r² + k r⁴), x and y in parts of width and height; `fisheye` at (1 + k r²)"
+    )
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        k = drawn["k"]
+        coefficients = np.zeros((len(k), 5))
+        if self.mode == "fisheye":
+            coefficients[:, 0] = k
+            frame.distort(coefficients)
+            return
+        height, width = frame.out_heights, frame.out_widths
+        shape = np.where(k == 0.0, 1.0, height / width)
+        corner2 = 0.25 * (1.0 + shape**2)  # r^2 of the corner, where the lens has 1
+        coefficients[:, 0], coefficients[:, 1] = k * corner2, k * corner2**2
+        frame.transform(affine.magnification(np.ones(len(k)), 1.0 / shape))
+        frame.distort(coefficients)
+        frame.transform(affine.magnification(np.ones(len(k)), shape))

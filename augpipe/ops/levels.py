@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, MAX_TILES, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import CLAHE as CLAHE_STEP
 from augpipe.ops.common_ops import FactorOp, SwitchOp
 from augpipe.ops.draws import Applied, Number, Within
 from augpipe.ops.frame import Frame
@@ -13,6 +14,7 @@ from augpipe.ops.op import Drawn, Op, Probability, Range
 from augpipe.validation.models import told
 
 __all__ = [
+    "CLAHE",
     "AutoContrast",
     "Equalize",
     "Gamma",
@@ -29,6 +31,7 @@ ROUNDING = 1e-6
 Level = Annotated[int, Field(ge=0, le=256)]
 LevelRange = Annotated[tuple[Level, Level], told("must be two levels in 0..256: {name}=[smallest, largest]")]
 Bits = Annotated[int, Field(ge=0, le=8)]
+Tiles = Annotated[int, Field(ge=1, le=MAX_TILES)]
 
 
 class LevelsOp(Op):
@@ -143,7 +146,7 @@ class AutoContrast(SwitchOp):
     formula = "Pillow's, of the rendered image"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.look_at_image(AUTO_CONTRAST, np.ones(len(drawn["applied"])), drawn["applied"])
+        frame.look_at_image(AUTO_CONTRAST, np.zeros((frame.num, 0)), drawn["applied"])
 
 
 class Equalize(SwitchOp):
@@ -154,7 +157,7 @@ class Equalize(SwitchOp):
     formula = "Pillow's, of the rendered image"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.look_at_image(EQUALIZE, np.ones(len(drawn["applied"])), drawn["applied"])
+        frame.look_at_image(EQUALIZE, np.zeros((frame.num, 0)), drawn["applied"])
 
 
 class Sharpness(FactorOp):
@@ -165,4 +168,26 @@ class Sharpness(FactorOp):
     formula = "Pillow's, of the rendered image"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.look_at_image(SHARPNESS, drawn["factor"], self.changes(drawn))
+        frame.look_at_image(SHARPNESS, drawn["factor"][:, None], self.changes(drawn))
+
+
+class CLAHE(Op):
+    """Spread the levels of lightness (L of L*a*b*) evenly in each of many tiles, as OpenCV and albumentations do."""
+
+    op: Literal["clahe"] = "clahe"
+    clip_limit: Annotated[Range, Within(1.0, 256.0)] = (1.0, 4.0)
+    """Smallest and largest limit of how much more often than evenly a level may occur in a tile."""
+    tiles: Annotated[tuple[Tiles, Tiles], told(f"must be two numbers in 1..{MAX_TILES}: {{name}}=[8, 8]")] = (8, 8)
+    """How many tiles lie along the height, and along the width."""
+    p: Probability = 0.5
+    """How often the op is applied."""
+
+    draws = (Number("clip_limit", neutral=None), Applied())
+    formula = "OpenCV's, of the lightness of the rendered image"
+    inspect_text = "a clip limit of {clip_limit[0]:g} to {clip_limit[1]:g}"
+    caption_text = "CLAHE {clip_limit:.1f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        tiles = np.broadcast_to(np.array(self.tiles, np.float64), (frame.num, 2))
+        numbers = np.concatenate([drawn["clip_limit"][:, None], tiles], axis=1)
+        frame.look_at_image(CLAHE_STEP, numbers, drawn["applied"])

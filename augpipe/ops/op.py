@@ -1,7 +1,7 @@
 """What every op is: a frozen, validated description that draws numbers for a batch and changes a frame by them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from numbers import Real
@@ -44,7 +44,7 @@ Fill = Annotated[
     BeforeValidator(for_all, json_schema_input_type=Level | tuple[Level] | tuple[Level, Level, Level]),
     told("must be three levels in 0..255, for R, G and B, or one for all: {name}=[0, 0, 0]"),
 ]
-Border = Literal["constant", "edge", "reflect"]
+Border = Literal["constant", "edge", "reflect", "reflect_101", "wrap"]
 """What is seen outside of an image that was padded."""
 Beyond = tuple[str, tuple[float, float, float]]
 """The border and the fill that an op asks for."""
@@ -84,7 +84,9 @@ class Op(Checked):
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_lens: ClassVar[bool] = False
+    """Whether it bends lines, by a lens or a displacement: one look-up bends an image once."""
     is_projective: ClassVar[bool] = False
+    """Whether it makes parallels meet: one look-up does it once, before what bends."""
     num_words: ClassVar[int] = 0
     """How many 32-bit random words the op reads; that of its `draws` unless it is given."""
 
@@ -129,6 +131,11 @@ class Op(Checked):
     def flat(self) -> tuple["Op", ...]:
         """The op itself, or those that it chooses among."""
         return (self,)
+
+    @property
+    def bends(self) -> frozenset[tuple["Op", ...]]:
+        """Which lenses and perspectives may act on one image: each combination of one or two, in order."""
+        return frozenset([(self,)]) if self.is_lens or self.is_projective else NO_BENDS
 
     @property
     def record(self) -> np.dtype[np.void]:
@@ -241,6 +248,20 @@ class Op(Checked):
             return self.caption_text.format(**{draw.name: drawn[draw.name] for draw in self.draws})
         numbers = [f"{drawn[draw.name]:.2f}" for draw in self.draws if isinstance(draw, Number)]
         return " ".join([self.op.replace("_", ""), *numbers])
+
+
+NO_BENDS: frozenset[tuple[Op, ...]] = frozenset([()])
+
+
+def bends_in_turn(ops: Iterable[Op], most: int | None = None) -> frozenset[tuple[Op, ...]]:
+    """What `Op.bends` is of ops that follow each other, or of which `most` act at once."""
+    found = {0: NO_BENDS}
+    for op in ops:
+        for num, before in sorted(found.items(), reverse=True):
+            longer = frozenset((one + other)[:2] for one in before for other in op.bends)
+            if longer != before and (most is None or num < most):
+                found[num + 1] = found.get(num + 1, frozenset()) | longer
+    return NO_BENDS.union(*found.values())
 
 
 def keyed(ops: Sequence[Op]) -> tuple[tuple[str, Op], ...]:

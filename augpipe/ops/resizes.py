@@ -93,7 +93,7 @@ class Pad(Op):
     position: Position = "center"
     """Where the image lies in what `size` and `multiple` ask for; an odd pixel is added right or below."""
     border: Border = "constant"
-    """What is shown there: `fill`, the outermost pixel (`edge`), or the image mirrored at its edge (`reflect`)."""
+    """What is shown there: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
 
@@ -139,7 +139,7 @@ class Letterbox(SizedCrop):
     position: Position = "center"
     """Where the image lies; in the centre, an odd pixel is added right or below."""
     border: Border = "constant"
-    """What is shown around it: `fill`, the outermost pixel (`edge`), or the image mirrored at its edge (`reflect`)."""
+    """What is shown around it: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
     fill: Fill = (114.0, 114.0, 114.0)
     """R, G, B of a constant border, in 0..255, or one number for all; YOLO's gray by default."""
 

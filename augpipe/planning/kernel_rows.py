@@ -4,14 +4,22 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, REFLECT, REFLECT_101, SHARP, WRAP
+from augpipe.planning.fields import displacements, write_field_rows
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
 
 Rows = npt.NDArray[np.void]
 
+HALF_WIDTHS = np.array([1.0, 2.0, 0.5, 2.0])
+"""Of `INTERPOLATIONS`, in output pixels of an image that is not enlarged."""
+
 MIN_DCT_SIDE = 64
 """Images with a shorter side are decoded whole: a DCT scale would save nothing."""
+
+_KINDS = {"context": REFLECT, "reflect": REFLECT, "reflect_101": REFLECT_101, "wrap": WRAP}
+GOES_ON = np.array([_KINDS.get(name, 0) for name in BORDERS])
+"""For each of BORDERS how the image goes on beyond it; 0 where it does not."""
 
 ROUNDING_PX = 1e-6
 """More than a crop's corner is off by rounding, and less than the smallest fraction of a pixel that it can lie at."""
@@ -41,6 +49,11 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     lens = rows["lens"]
     has_lens: npt.NDArray[np.bool_] = np.any(lens != 0.0, axis=1)
     centre = after[:, :, 2]
+    bends = "field" in (rows.dtype.names or ())
+    if bends:
+        write_field_rows(table, rows, factor)
+        has_lens |= table["field"] == GRID
+        table["before_w0"] = 1.0
     moves = is_moved(rows)
     if moves:
         centre = _move(table, rows, linear, centre, has_lens)
@@ -55,6 +68,8 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     support = np.maximum(rows["support"] / factor[:, None], 1.0)
     if rows["blur"].any():
         support = np.hypot(support, rows["blur"] / factor[:, None])
+    support *= HALF_WIDTHS[rows["interpolation"]][:, None]
+    table["filter"] = rows["interpolation"]
     table["support_x"], table["support_y"] = support[:, 0], support[:, 1]
     radius2 = rows["vignette"][:, 0] ** 2
     table["inverse_corner_r2"] = 4.0 / (rows["out_height"].astype(np.float64) ** 2 + rows["out_width"] ** 2.0)
@@ -65,7 +80,10 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     if table.dtype != KERNEL_ROW:
         _write_finish(table, rows)
     table["fill"] = rows["fill"]
-    _bound(table, rows, factor, centre, _reach(table, rows, linear, has_lens, moves))
+    reach = _reach(table, rows, linear, has_lens, moves)
+    if bends:
+        reach += np.abs(np.stack(displacements(table))).max(axis=0)
+    _bound(table, rows, factor, centre, reach)
     return table
 
 
@@ -109,7 +127,7 @@ def _move(
     for column, name in enumerate(("before_x0", "before_y0")):
         table[name] = np.where(has_projection, offset[:, column], 0.0)
     for column, name in enumerate(("before_wx", "before_wy", "before_w0")):
-        table[name] = np.where(has_projection, divisor[:, column], 0.0)
+        table[name] = np.where(has_projection, divisor[:, column], table[name])
     moved: npt.NDArray[np.float64] = centre + np.matmul(linear, offset[:, :, None])[:, :, 0]
     return np.where(has_lens[:, None], centre, moved)
 
@@ -142,7 +160,6 @@ def _bound(
     """Which pixels exist to the sampler, and whether any tap can lie outside them."""
     border = rows["border"]
     context = border == BORDERS.index("context")
-    mirrors = context | (border == BORDERS.index("reflect"))
     inside = np.ones(len(rows), np.bool_)
     for axis, (name, length) in enumerate((("x", "width"), ("y", "height"))):
         last = np.ceil(rows[length] / factor) - 1.0
@@ -155,6 +172,6 @@ def _bound(
         table[f"low_{name}"], table[f"high_{name}"] = low - origin, high - origin
         furthest = centre[:, axis] - reach[:, axis], centre[:, axis] + reach[:, axis]
         inside &= (furthest[0] >= low - origin) & (furthest[1] <= high - origin)
-    table["reflects"] = mirrors & ~inside
+    table["reflects"] = np.where(inside, 0, GOES_ON[border])
     fills = np.where(border == BORDERS.index("sharp"), SHARP, border == BORDERS.index("constant"))
     table["is_constant"] = np.where(inside, 0, fills)

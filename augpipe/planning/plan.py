@@ -17,8 +17,9 @@ from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
+from augpipe.planning.fields import write_fields
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
-from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, plan_dtype
+from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe, check_recipe
 from augpipe.recipes.view import View
@@ -26,7 +27,7 @@ from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
 
-FORMAT = 2
+FORMAT = 3
 """What a saved plan's numbers mean: raised where a kind of step, a border or a field changes."""
 WIDEST_FILTER = 2
 """Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""
@@ -202,7 +203,7 @@ def _plan_view(
             op.apply(frame, {})
     if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame.steps, mixes=bool(recipe.mixing)))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, mixes=bool(recipe.mixing)))
     if recipe.mixing:
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
@@ -212,6 +213,17 @@ def _plan_view(
     if border == "constant":
         rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
+    if recipe.interpolation == "nearest" or not recipe.antialias:
+        rows["support"] = 1.0
+    cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
+    if recipe.interpolation == "random":
+        stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:0:{position}{sampled}")
+        is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
+        rows["interpolation"] = np.where(is_cubic, cubic, 0)
+    elif recipe.interpolation == "bicubic":
+        rows["interpolation"] = cubic
+    else:
+        rows["interpolation"] = INTERPOLATIONS.index(recipe.interpolation)
     return rows
 
 
@@ -268,6 +280,8 @@ def _compose(rows: Rows, frame: Frame) -> None:
     if frame.blur_variance is not None:
         # a triangle of half-width s has the variance s^2 / 6
         rows["blur"] = np.sqrt(6.0 * frame.blur_variance)[:, None] * covered
+    if frame.bends is not None:
+        write_fields(rows, frame, scale[:, :, None] * after_map[:, :2, :2], corner)
     rows["vignette"] = frame.vignette
     rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
     rows["mean"], rows["std"] = frame.mean, frame.std

@@ -4,12 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from augpipe.ops.colour_program import ColourStep, program_fields
+from augpipe.ops.colour_program import program_fields
+from augpipe.ops.frame import Frame
+from augpipe.planning.fields import FIELD
 from augpipe.planning.mixing_draws import MIXED
 from augpipe.recipes.view import View
 
-BORDERS = ("context", "reflect", "edge", "constant", "sharp")
+BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
 """sharp: as constant, of an image that was padded after it was resized."""
+
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "sharp bicubic")
+"""sharp bicubic: OpenCV's, with a = -0.75."""
 
 PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("sample_id", np.int64),
@@ -34,7 +39,9 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("lens", np.float64, (5,)),
     # lens coordinates -> source pixel from `origin`
     ("after", np.float64, (2, 3)),
-    # half-width of the sampling filter along x and y, in source pixels; at least 1
+    # index into INTERPOLATIONS
+    ("interpolation", np.int8),
+    # source pixels from one output pixel to the next along x and y, at least 1, as far as shrinking averages over them
     ("support", np.float64, (2,)),
     # half-width of what blurs it further, added in quadrature; 0 where nothing does
     ("blur", np.float64, (2,)),
@@ -49,13 +56,15 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     ("fill", np.float64, (3,)),
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
-colours take more than a cast and a vignette `num_steps`, `steps` and `tables`; where the recipe mixes, `mixing`."""
+an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and
+`tables`; where the recipe mixes, `mixing`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View, steps: list[ColourStep], mixes: bool = False) -> np.dtype[np.void]:
-    """The record of a recipe's view: PLAN_FIELDS, what its ops draw, and the program that its colour steps need."""
+def plan_dtype(view: View, frame: Frame, mixes: bool = False) -> np.dtype[np.void]:
+    """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program."""
     mixing = [("mixing", MIXED)] if mixes else []
-    return np.dtype([*PLAN_FIELDS, ("drawn", view.drawn_dtype), *program_fields(steps), *mixing])
+    bends = [("field", FIELD)] if frame.bends is not None else []
+    return np.dtype([*PLAN_FIELDS, *bends, ("drawn", view.drawn_dtype), *program_fields(frame.steps), *mixing])

@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.rows import REFLECT, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+from augpipe.planning.fields import displacements
 
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
@@ -16,6 +18,9 @@ GRID_POINTS = 5
 
 ROUNDING = 2.0**-16
 """More than float32 loses on the way to a coordinate (about 25 roundings of 2^-24), relative to what is summed up."""
+
+NOTHING = np.zeros(2)
+"""The displacements where nothing bends."""
 
 LARGEST_EXACT = 2.0**22
 """Beyond this many pixels float32 does not tell neighbouring taps apart well enough to bound them."""
@@ -44,11 +49,15 @@ def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     low, high = _columns(rows, "low_x", "low_y"), _columns(rows, "high_x", "high_y")
     origin = _columns(rows, "origin_x", "origin_y")
     first, last = _taps(rows, height, width)
-    reflects = rows["reflects"][:, None] != 0
-    mirrored_first, mirrored_last = 2.0 * low - 1.0 - first, 2.0 * high + 1.0 - last
-    # past one end the taps run back from that end; past both, or back past the other end, they reach everywhere
-    first_read = np.where(reflects & (last > high), np.minimum(first, mirrored_last), first)
-    last_read = np.where(reflects & (first < low), np.maximum(last, mirrored_first), last)
+    goes_on = rows["reflects"][:, None]
+    reflects, wraps, edge = goes_on != 0, goes_on == WRAP, np.where(goes_on == REFLECT, 1.0, 0.0)
+    mirrored_first = np.where(wraps, high, 2.0 * low - edge - first)
+    mirrored_last = np.where(wraps, low, 2.0 * high + edge - last)
+    # past one end taps run back from that end; past both, back past the other end, or wrapped, they reach everywhere
+    is_past = wraps & (first < low) | (last > high)
+    first_read = np.where(reflects & is_past, np.minimum(first, mirrored_last), first)
+    is_past = wraps & (last > high) | (first < low)
+    last_read = np.where(reflects & is_past, np.maximum(last, mirrored_first), last)
     return origin + np.clip(first_read, low, high), origin + np.clip(last_read, low, high)
 
 
@@ -81,14 +90,15 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
         if len(projected):
             lens = (coefficient[projected] for coefficient in (k1, k2, k3, p1, p2))
             summed[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *lens)[0] * terms[1], np.inf)
+        least, most = displacements(rows) if rows["field"].any() else (NOTHING, NOTHING)
         scale = np.sqrt((linear**2).sum(axis=2))
         offset = _columns(rows, "offset_x", "offset_y") - 0.5
         support = _columns(rows, "support_x", "support_y")
-        summed = scale * summed + np.abs(offset) + support + 1.0
+        summed = scale * summed + np.abs(offset) + support + 1.0 + np.maximum(-least, most)
         slack = ROUNDING * summed
         slack += scale * curvature * lengths2 * (0.5 / (num_points - 1) ** 2)
-        first = np.floor(seen.min(axis=2) + offset - slack - support) + 1.0
-        last = np.floor(seen.max(axis=2) + offset + slack - support) + np.ceil(2.0 * support)
+        first = np.floor(seen.min(axis=2) + least + offset - slack - support) + 1.0
+        last = np.floor(seen.max(axis=2) + most + offset + slack - support) + np.ceil(2.0 * support)
         is_bounded = summed < LARGEST_EXACT
     return np.where(is_bounded, first, -np.inf), np.where(is_bounded, last, np.inf)
 

@@ -26,7 +26,8 @@ PIXELS = 2
 raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
 without it is of 1."""
 
-Border = Literal["context", "reflect", "edge", "constant"]
+Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
+Interpolation = Literal["bilinear", "bicubic", "nearest", "random"]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -54,9 +55,16 @@ class Recipe(TomlFile):
     """For captions and messages."""
     border: Border = "context"
     """What lies outside the crop: `context` is the image itself (mirrored beyond its own border); `reflect`
-    mirrors the crop, `edge` repeats its outermost pixels, `constant` is `fill`."""
+    mirrors the crop at its edge, `reflect_101` at the middle of its outermost pixels, `wrap` repeats it, `edge` repeats
+    its outermost pixels, `constant` is `fill`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
+    interpolation: Interpolation = "bilinear"
+    """What is seen between pixels, in every view: `bilinear`, `bicubic` (a = -0.5 as Pillow's, and without `antialias`
+    -0.75 as OpenCV's), `nearest`, or `random`, which draws bilinear or bicubic for each image, as timm does."""
+    antialias: bool = True
+    """Whether shrinking averages over all pixels that an output pixel covers, as Pillow does. False looks at a point's
+    neighbours alone, as OpenCV and kornia do. `nearest` never averages."""
     channels: Literal[1, 3] = 3
     """Channels of a finished image. 1 keeps its gray level (that of `Grayscale`) after all other ops."""
     ops: Ops = ()
@@ -107,6 +115,16 @@ class Recipe(TomlFile):
                     f"the recipe's border is {border_text(own)}, and its padding shows {border_text(beyond)}; a view "
                     "has one border. Give both the same, or leave the recipe's out."
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _blurs_by_one_filter(self) -> Self:
+        blurs = any(inner.op == "blur" for view in self.all_views for op in view.ops for inner in op.flat)
+        if blurs and self.interpolation != "bilinear":
+            raise ValueError(
+                f"blur widens the bilinear look-up, and interpolation={self.interpolation!r} has none. Write "
+                "GaussianBlur instead of Blur, or leave interpolation out."
+            )
         return self
 
     @model_validator(mode="after")

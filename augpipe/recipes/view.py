@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from augpipe.ops import Grayscale, Op
 from augpipe.ops.kinds import Ops
-from augpipe.ops.op import Beyond, keyed
+from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
 
@@ -31,19 +31,7 @@ class View(Checked):
 
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
-        lenses = [inner.op for op in self.ops for inner in op.flat if inner.is_lens]
-        projections = [inner.op for op in self.ops for inner in op.flat if inner.is_projective]
-        for what, found in (("lens", lenses), ("perspective", projections)):
-            if len(found) > 1:
-                raise ValueError(
-                    f"a view takes one {what} and this one holds {len(found)}: {', '.join(found)}. Keep one."
-                )
-        bending = [inner.op for op in self.ops for inner in op.flat if inner.is_lens or inner.is_projective]
-        if lenses and bending[0] not in lenses:
-            raise ValueError(
-                f"{bending[0]} comes before {lenses[0]}, and the one look-up of a view projects before its lens bends. "
-                f"Put {lenses[0]} first."
-            )
+        self._check_bends()
         borders = {key: op.beyond for key, op in keyed(self.ops) if op.beyond}
         if len(set(borders.values())) > 1:
             texts = (f"{name} shows {border_text(beyond)}" for name, beyond in borders.items())
@@ -68,6 +56,21 @@ class View(Checked):
             if kinds[kind] > 1:
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
+
+    def _check_bends(self) -> None:
+        for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):
+            lenses, projections = [op.op for op in acting if op.is_lens], [op.op for op in acting if op.is_projective]
+            for what, found in (("what bends", lenses), ("a perspective", projections)):
+                if len(found) > 1:
+                    raise ValueError(
+                        f"an image takes {what} once a view, and {' and '.join(found)} may both act on one. Keep one, "
+                        "or choose among them with OneOf."
+                    )
+            if lenses and not acting[0].is_lens:
+                raise ValueError(
+                    f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before it bends. "
+                    f"Put {lenses[0]} first."
+                )
 
     def __repr__(self) -> str:
         return written(self)

@@ -13,7 +13,7 @@ import numpy as np
 from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.ptx import KernelSpec, compile_ptx_of
-from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from benchmarks.gpu.ptx_on_cpu import PtxOnCpu
@@ -53,12 +53,15 @@ def ptx_renderer(packed: Sequence[Pixels], size: tuple[int, int]) -> Renderer:
 
     def rendered(rows: Rows) -> Images:
         levels, out = np.empty((2, len(rows), 3, *size), np.float32)
-        copies, first = np.empty(levels.size, np.uint8), first_parts(rows)
+        first = first_parts(rows)
         shape = {"num": len(rows), "height": size[0], "width": size[1], "planar": True, "held_as": "float32"}
         launch.render_batch(places.ctypes.data, first.ctypes.data, levels.ctypes.data, **shape, stream=0)
         if rows.dtype == KERNEL_ROW:
             return levels
+        copied_bytes = launch.most_copied_bytes(rows["steps"], *size)
+        copies = np.empty(len(rows) * copied_bytes, np.uint8)
         memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
+        shape |= {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
         launch.finish_batch(*memory, row_bytes=rows.itemsize, **shape, stream=0)
         return out
 

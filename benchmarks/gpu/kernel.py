@@ -18,9 +18,9 @@ import torch
 from PIL import Image
 
 from augpipe import Recipe, ops, plan, policies, recipes
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, mix_batch, most_copied_bytes, render_batch
 from augpipe.gpu_ops.image.mix import MIX_JOB
-from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 from benchmarks.gpu.common import Findings, Run, copy_bandwidth, event_seconds, stream_number
@@ -196,7 +196,10 @@ class CachedBatches:
         # two, so that a batch's writes do not find the last one's in the device's cache
         self._outs = [torch.empty(shape, dtype=getattr(torch, dtype), device=run.device) for _ in range(2)]
         self._levels = torch.empty(shape if self.takes_two else 0, dtype=torch.float32, device=run.device)
-        self._copies = torch.empty(self._levels.numel(), dtype=torch.uint8, device=run.device)
+        more = [rows["steps"] for rows in self.rows if self.takes_two]
+        self._filters = any(map(are_filters, more))
+        self._copied_bytes = max((most_copied_bytes(steps, self.height, self.width) for steps in more), default=0)
+        self._copies = torch.empty(self.batch_size * self._copied_bytes, dtype=torch.uint8, device=run.device)
 
     def launch(self, turn: int) -> torch.Tensor:
         """Queue one batch: the kernels and nothing else."""
@@ -221,6 +224,8 @@ class CachedBatches:
             out.data_ptr(),
             self._copies.data_ptr(),
             row_bytes=self.rows[0].itemsize,
+            copied_bytes=self._copied_bytes,
+            filters=self._filters,
             **self._shape,
             held_as=self._held_as,
             stream=stream_number(),

@@ -21,10 +21,10 @@ from benchmarks.gpu.parity import packed
 
 PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
 TOOLS = {
-    "memcheck": ("codecs", "fused", "finish", "mix", "pack_rgbx"),
-    "racecheck": ("codecs", "finish"),
-    "synccheck": ("codecs", "finish"),
-    "initcheck": ("fused", "finish", "mix", "pack_rgbx"),
+    "memcheck": ("codecs", "fused", "filter", "finish", "mix", "pack_rgbx"),
+    "racecheck": ("codecs", "filter", "finish"),
+    "synccheck": ("codecs", "filter", "finish"),
+    "initcheck": ("fused", "filter", "finish", "mix", "pack_rgbx"),
 }
 """The kernels that each tool is to look at. Threads of the codecs' work together by shuffles, those that finish images
 through shared memory with atomics and barriers; threads of the others have nothing to do with each other."""
@@ -98,9 +98,18 @@ FINISHED = (
     *(ops.Hue(), ops.AutoContrast(p=1.0), ops.Sharpness(p=1.0), ops.Posterize(p=1.0), ops.Equalize(p=1.0)),
     *(ops.Contrast(about="mean", p=1.0), ops.Erase(p=1.0), ops.Noise(p=1.0), ops.Sharpness(p=1.0), ops.Vignette()),
 )
+FILTERED = (
+    *(
+        ops.CLAHE(tiles=(2, 3), p=1.0),
+        ops.GaussianBlur(sigma_px=(0.5, 1.0), p=1.0),
+        ops.MedianBlur(sizes=(3, 3), p=1.0),
+    ),
+    *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0)),
+)
 WORKLOADS: dict[str, Callable[[], object]] = {
     "codecs": _codecs,
     "fused": partial(_images, WARPED),
+    "filter": partial(_images, FILTERED),
     "finish": partial(_images, FINISHED),
     "mix": partial(_images, (), (ops.MixUp(p=0.5), ops.CutMix(p=0.5))),
     "pack_rgbx": partial(packed, NO_FILES),

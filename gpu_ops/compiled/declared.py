@@ -11,7 +11,13 @@ Arguments = tuple[Any, ...]
 
 MODULES = {
     "order": ("gpu_ops.random.permutation", "gpu_ops.random.philox"),
-    "render": ("gpu_ops.image.fused", "gpu_ops.image.pixels", "gpu_ops.image.program", "gpu_ops.image.mix"),
+    "render": (
+        "gpu_ops.image.fused",
+        "gpu_ops.image.pixels",
+        "gpu_ops.image.program",
+        "gpu_ops.image.filter_program",
+        "gpu_ops.image.mix",
+    ),
     "decoder": ("gpu_ops.jpeg.workspace", "gpu_ops.jpeg.walk"),
     "codecs": ("gpu_ops.codec.loops", "gpu_ops.codec.four_bit", "gpu_ops.codec.one_bit"),
     "datasets": ("datasets.stats.channels", "datasets.prepare.lanczos"),

@@ -13,15 +13,19 @@ from numba import types
 from numba.extending import overload
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, SHARP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
     clamp,
+    continued,
     divisor,
+    filter_weight,
     first_tap,
     is_inside,
     linear,
-    reflect,
     sharp_gain,
     tap_weight,
 )
@@ -110,9 +114,12 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     num_tap_rows = np.int64(0)
     for job in range(first_job, last_job):
         num_tap_rows = max(num_tap_rows, _num_taps(rows[job // blocks].support_x))
-    scratch = np.empty((WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width, np.float32)
+    num_scratch = (WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width
+    scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
     for job in range(first_job, last_job):
-        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, scratch.ctypes.data)
+        s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
+        at_nodes = s + 4 * num_scratch
+        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, s, at_nodes)
 
 
 def _rendering(dtype: Any) -> Any:
@@ -123,25 +130,36 @@ declare(__name__, run_jobs, float32=lambda: _rendering(np.float32), uint8=lambda
 
 
 @subroutine
-def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s):
-    """One block of an image's rows, in scratch at the address `s`.
+def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, at_nodes):
+    """One block of an image's rows, in scratch at the addresses `s` and `at_nodes`.
 
     Rows of an axis-aligned output share what belongs to x, and all pixels of one of them share what belongs to y.
     """
     pixels, row = pixel_table[image], rows[image]
-    is_axis_aligned = row.has_lens == 0 and row.after_xy == ZERO and row.after_yx == ZERO
+    is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
     are_taps_inside = False
-    fetched = np.full(ROWS_KEPT, NO_ROW)
+    held = np.full(ROWS_KEPT + TAPS, NO_ROW)
+    fetched, nodes_held = held[:ROWS_KEPT], held[ROWS_KEPT:]
     for row_y in range(block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)):
         y = centred(row_y, height)
         shares_x = is_axis_aligned and row_y > block * ROWS_PER_JOB
         num_located = np.int64(1) if shares_x else width
         _locate(row, s, width, y, num_located)
+        if row.field:
+            bend_row(row, s, at_nodes, width, centred(0, width), y, num_located, nodes_held)
         if not shares_x:
             are_taps_inside = _weigh_x(row, s, width)
         _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
         start = image * height * width * 3 + row_y * width * (1 if planar else 3)
         _finish_row(row, s, width, y, batch, start, height * width, planar)
+
+
+@subroutine
+def _keeps_axes(row):
+    """Whether what acts before the last map leaves a pixel's x to its column alone, and its y to its row."""
+    if row.field == GRID:
+        return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
+    return row.has_lens == 0 and row.field != SPLINE
 
 
 @leaf
@@ -212,17 +230,22 @@ def _weigh_x(row, s, width):
         store_first_x(at_first_x, i, first_x)
         store_sum_x(at_sum_x, i, ZERO)
         store_inside_x(at_inside_x, i, ZERO)
-    period_x = np.float32(2.0) * (high_x - low_x + ONE)
+    period_x = border_period(row.reflects, high_x - low_x + ONE)
+    turn_x = border_turn(row.reflects, high_x - low_x + ONE)
     inverse_support_x, inverse_period_x = ONE / support_x, ONE / period_x
+    is_triangle = row.filter == TRIANGLE
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
     for tap in range(num_taps_x):
         nth = np.float32(tap)
         for i in range(width):
             index = load_first_x(at_first_x, i) + nth
-            weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
+            if is_triangle:
+                weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
+            else:
+                weight = filter_weight(row.filter, index, load_source_x(at_source_x, i), inverse_support_x)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
             if reflects:
-                index = reflect(index, low_x, period_x, inverse_period_x)
+                index = continued(index, low_x, period_x, inverse_period_x, turn_x)
             store_weight_x(at_weight_x, tap * width + i, weight)
             store_index_x(at_index_x, tap * width + i, np.int32(clamp(index, low_x, high_x)))
         if is_constant:
@@ -259,8 +282,10 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
         store_red(at_red, i, ZERO)
         store_green(at_green, i, ZERO)
         store_blue(at_blue, i, ZERO)
-    period_y = np.float32(2.0) * (high_y - low_y + ONE)
+    period_y = border_period(row.reflects, high_y - low_y + ONE)
+    turn_y = border_turn(row.reflects, high_y - low_y + ONE)
     inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
+    is_triangle = row.filter == TRIANGLE
     address, stride = np.uintp(pixels[0]), np.int32(pixels[1])
     shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
@@ -275,10 +300,13 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
         nth = np.float32(tap_y)
         for i in range(num_located):
             index = load_first_y(at_first_y, i) + nth
-            weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
+            if is_triangle:
+                weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
+            else:
+                weight = filter_weight(row.filter, index, load_source_y(at_source_y, i), inverse_support_y)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
             if reflects:
-                index = reflect(index, low_y, period_y, inverse_period_y)
+                index = continued(index, low_y, period_y, inverse_period_y, turn_y)
             pixel_row = np.int32(np.int32(np.int32(clamp(index, low_y, high_y)) * stride) + shift)
             store_weight_y(at_weight_y, i, weight)
             store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))

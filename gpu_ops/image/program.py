@@ -25,6 +25,7 @@ from augpipe.gpu_ops.image.fused import (
     store_green,
     store_red,
 )
+from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
     EXPONENT_BIAS,
@@ -40,6 +41,7 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_TABLES,
     BIAS,
     FILL,
+    FIRST_FILTER,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
@@ -79,13 +81,12 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 load_key = load_bytes("values", types.uint32)
 load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
 load_normal, store_normal = load("scaled", types.float32), store("scaled")
-load_levels = load("pixels", types.float32)
 load_level = load("table", types.uint8, types.int32)
 
 
 @kernel()
 def finish_images(rows, first_byte, levels, batch, height, width, planar):
-    """Finish images that lie one behind the other.
+    """Finish images that lie one behind the other, by the steps behind their last filters.
 
     Args:
         rows: (B, row bytes) uint8: `finish_rows.row_dtype`.
@@ -99,10 +100,12 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
     tables = np.empty((3, 256), np.uint8)
     is_in_place = levels.ctypes.data == batch.ctypes.data
     for image in range(len(rows)):
-        at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
-        if is_in_place and load_whole(at, NUM_STEPS) == 0:
+        at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
+        num_steps = np.int64(load_whole(at, NUM_STEPS))
+        if is_in_place and num_steps == 0:
             continue  # it is finished
-        _finish_image(at, levels, batch, image * height * width * 3, height, width, planar, scratch, tables)
+        first = behind_filters(at)
+        take_steps(at, first, num_steps, True, levels, batch, start, height, width, planar, scratch, tables)
 
 
 def _finishing(dtype: Any) -> Any:
@@ -113,10 +116,22 @@ declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), u
 
 
 @subroutine
-def _finish_image(at, levels, batch, start, height, width, planar, scratch, tables):
-    """Pass over the image's rows once, and once more for each step that looks at all of it."""
-    num_steps = load_whole(at, NUM_STEPS)
-    step, has_tables = 0, False
+def behind_filters(at):
+    """The step behind the last filter of a program, 0 where there is none."""
+    behind = np.int64(0)
+    for step in range(np.int64(load_whole(at, NUM_STEPS))):
+        if load_whole(at, AT_STEPS + step * STEP_BYTES) >= FIRST_FILTER:
+            behind = np.int64(step + 1)
+    return behind
+
+
+@subroutine
+def take_steps(at, step, num_steps, finishes, levels, batch, start, height, width, planar, scratch, tables):
+    """Take the steps `step`..`num_steps` - 1, none a filter, and write the batch where that `finishes` the image.
+
+    It passes over the image's rows once, and once more for each step that looks at all of it.
+    """
+    has_tables = False
     at_red = np.uintp(scratch.ctypes.data)
     at_green, at_blue = at_red + 4 * width, at_red + 8 * width
     while True:
@@ -127,43 +142,26 @@ def _finish_image(at, levels, batch, start, height, width, planar, scratch, tabl
         if is_end or stop > step or has_tables:
             for y in range(height):
                 first, plane = start + y * width * (1 if planar else 3), height * width
-                _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
+                load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
                 if has_tables:
                     table = np.uintp(tables.ctypes.data)
                     _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
                 for nth in range(step, stop):
                     _change_row(at, nth, y, height, width, at_red, at_green, at_blue)
-                if is_end:
+                if is_end and finishes:
                     _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
                 else:
-                    _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
+                    store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
         if is_end:
             return
         at_step = AT_STEPS + stop * STEP_BYTES
         kind, factor = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
-        has_tables = kind != SHARPNESS
+        has_tables = kind < SHARPNESS
         if has_tables:
             look_up_tables(kind, factor, levels, start, height * width, planar, tables)
         else:
             sharpen(factor, levels, start, height, width, planar)
         step = stop + 1
-
-
-@subroutine
-def _load_row(levels, first, plane, width, planar, at_red, at_green, at_blue):
-    """Take the levels of the row that begins at item `first`."""
-    prefer_wide_vectors()
-    source = levels.ctypes.data
-    if planar:
-        for i in range(width):
-            store_red(at_red, i, load_levels(source, first + i))
-            store_green(at_green, i, load_levels(source, first + plane + i))
-            store_blue(at_blue, i, load_levels(source, first + 2 * plane + i))
-    else:
-        for i in range(width):
-            store_red(at_red, i, load_levels(source, first + 3 * i))
-            store_green(at_green, i, load_levels(source, first + 3 * i + 1))
-            store_blue(at_blue, i, load_levels(source, first + 3 * i + 2))
 
 
 @subroutine
@@ -183,18 +181,6 @@ def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue
             store_batch(out, first + 3 * i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
             store_batch(out, first + 3 * i + 1, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
             store_batch(out, first + 3 * i + 2, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
-
-
-@subroutine
-def _store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue):
-    """Put the levels of a row back."""
-    prefer_wide_vectors()
-    out = levels.ctypes.data
-    pixel_step, channel_step = (1, plane) if planar else (3, 1)
-    for i in range(width):
-        store_batch(out, first + pixel_step * i, load_red(at_red, i))
-        store_batch(out, first + pixel_step * i + channel_step, load_green(at_green, i))
-        store_batch(out, first + pixel_step * i + 2 * channel_step, load_blue(at_blue, i))
 
 
 @subroutine

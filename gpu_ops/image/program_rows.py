@@ -35,11 +35,21 @@ COLOUR_STEP = np.dtype(
 - `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in
   levels; each kept in its range.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
+- `CLAHE`: the clip limit, and how many tiles lie along y and along x.
+- `MEDIAN`: the side of the square that it looks at.
+- `SEPARABLE`: the radius; its table holds as many float32 and one more: the weights of a column and of a row, from the
+  middle outwards.
+- `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
 """
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
+CLAHE, MEDIAN, SEPARABLE, CONVOLVE = range(11, 15)
 FIRST_LOOK = AUTO_CONTRAST
-"""From this kind on, a step looks at the pixels of the whole rendered image first."""
+"""From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
+FIRST_FILTER = CLAHE
+"""From this kind on, a step is a filter: kernels of their own take them, and what stands before them."""
+LAST_WHOLE = MEDIAN
+"""From `FIRST_LOOK` up to this kind, a step takes the nearest of 256 levels, as `TABLE` does."""
 
 
 def _offset(name: str) -> int:
@@ -52,6 +62,12 @@ NUM_STEPS, AT_TABLES = _offset("num_steps"), _offset("at_tables")
 AT_STEPS = HEADER.itemsize
 STEP_BYTES, STEP_TABLE, STEP_NUMBERS, STEP_KEY = COLOUR_STEP.itemsize, 4, 8, 56
 TABLE_BYTES = 256
+MAX_RADIUS = TABLE_BYTES // 4 - 1
+"""Of a `SEPARABLE` step."""
+MAX_SIDE = 7
+"""Of the square of a `MEDIAN` or `CONVOLVE` step."""
+MAX_TILES = 16
+"""Of a `CLAHE` step along an axis."""
 
 
 def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
@@ -69,6 +85,11 @@ def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
             end += kind.itemsize
     kinds, offsets = zip(*fields.values(), strict=True)
     return np.dtype({"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": end})
+
+
+def are_filters(steps: npt.NDArray[np.void]) -> bool:
+    """Whether any of some `COLOUR_STEP`s is one."""
+    return bool((steps["kind"] >= FIRST_FILTER).any())
 
 
 def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,11 @@
 
 import numpy as np
 
+GRID, SPLINE = 1, 2
+"""As `field`; see `gpu_ops.image.field`."""
+NUM_NODES = 11
+"""Along an axis of a `GRID`, at most."""
+
 KERNEL_ROW = np.dtype(
     [
         # output pixel -> lens coordinates (with a lens) or unused
@@ -27,7 +32,9 @@ KERNEL_ROW = np.dtype(
         ("k3", np.float32),
         ("p1", np.float32),
         ("p2", np.float32),
-        # half-width of the triangle filter, in source pixels; 1 is bilinear
+        # TRIANGLE, CUBIC, BOX or SHARP_CUBIC
+        ("filter", np.int32),
+        # half-width of the filter, in source pixels; of a triangle 1 is bilinear
         ("support_x", np.float32),
         ("support_y", np.float32),
         # the vignette, in squared radii of the output frame
@@ -50,15 +57,38 @@ KERNEL_ROW = np.dtype(
         # whether lens coordinates are used at all, and whether they are more than linear in the output pixel's
         ("has_lens", np.int32),
         ("has_projection", np.int32),
+        # 0: pixels outside are like the nearest one inside; else how the image goes on there, as below
         ("reflects", np.int32),
         # 0: no fill is seen; 1: taps outside are the fill; SHARP: an output pixel is the image or the fill
         ("is_constant", np.int32),
         ("casts_last", np.int32),
+        # a displacement that is added to where a pixel comes from: its kind, 0 for none, and what it becomes in source
+        # pixels; where in it, counted in nodes, a point of lens coordinates (`GRID`) or an output pixel (`SPLINE`) lies
+        ("field", np.int32),
+        ("field_xx", np.float32),
+        ("field_xy", np.float32),
+        ("field_yx", np.float32),
+        ("field_yy", np.float32),
+        ("field_scale_x", np.float32),
+        ("field_scale_y", np.float32),
+        ("field_x0", np.float32),
+        ("field_y0", np.float32),
+        # `GRID`: cells along an axis, and the displacements along x and along y at their ends
+        ("field_cells", np.int32),
+        ("field_nodes", np.float32, (2, NUM_NODES)),
+        # `SPLINE`: what its nodes are made of
+        ("field_key", np.uint32, (2,)),
     ],
     align=True,
 )
 """Coordinates are centred on the output frame: (0, 0) is its middle and pixel (i, j) lies at j + 0.5 - width/2 and
 i + 0.5 - height/2; y points down."""
+
+REFLECT, REFLECT_101, WRAP = 1, 2, 3
+"""As `reflects`: d c b a | a b c d | d c b a, d c b | a b c d | c b a and a b c d | a b c d | a b c d."""
+
+TRIANGLE, CUBIC, BOX, SHARP_CUBIC = range(4)
+"""Filters: bilinear where it is not widened; bicubic with a = -0.5 and with a = -0.75; and the nearest pixel."""
 
 SHARP = 2
 """As `is_constant`: an image that was padded after it was resized has an edge that is not resampled."""

@@ -1,11 +1,13 @@
 """Sampling: which pixels a point of the source draws on, with which weights, and what lies beyond the border.
 
-Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle:
-with support 1 it is bilinear interpolation; a larger support averages over as many pixels as one output pixel covers.
+Coordinates here count pixels along one axis with centres at whole numbers (a pixel's index). The filter is a triangle
+unless its kind says otherwise: with support 1 it is bilinear interpolation; a larger support averages over as many
+pixels as one output pixel covers.
 """
 
 import numpy as np
 
+from augpipe.gpu_ops.image.rows import BOX, REFLECT_101, SHARP_CUBIC, WRAP
 from augpipe.gpu_ops.jit import leaf
 
 LEAST_DIVISOR = np.float32(0.125)
@@ -45,11 +47,44 @@ def tap_weight(tap, coordinate, inverse_support):
 
 
 @leaf
-def reflect(tap, low, period, inverse_period):
-    """Mirror an index about the outer edges of the pixels low..low + period/2 - 1 (d c b a | a b c d | d c b a)."""
+def filter_weight(kind, tap, coordinate, inverse_support):
+    """The weight of a filter other than the triangle's, before normalisation; see `rows.TRIANGLE` and its likes.
+
+    Keys (1981), with a = -0.5 as Pillow has it, and -0.75 as OpenCV has it.
+    """
+    one, two = np.float32(1.0), np.float32(2.0)
+    a = np.float32(-0.75) if kind == SHARP_CUBIC else np.float32(-0.5)
+    t = min(two * abs(tap - coordinate) * inverse_support, two)
+    near = ((a + two) * t - (a + np.float32(3.0))) * t * t + one
+    far = a * (((t - np.float32(5.0)) * t + np.float32(8.0)) * t - np.float32(4.0))
+    cubic = near if t < one else far
+    return one if kind == BOX else cubic
+
+
+@leaf
+def border_period(reflects, num):
+    """After how many pixels a row of `num` begins again beyond its border, as `rows.REFLECT` and its likes go on."""
+    doubled = np.float32(2.0) * num
+    if reflects == REFLECT_101:
+        return max(doubled - np.float32(2.0), np.float32(1.0))
+    return num if reflects == WRAP else doubled
+
+
+@leaf
+def border_turn(reflects, num):
+    """What the numbers of a pixel of the row, from 0, and of its mirror image behind the row add up to."""
+    doubled = np.float32(2.0) * num
+    if reflects == REFLECT_101:
+        return doubled - np.float32(2.0)
+    return doubled if reflects == WRAP else doubled - np.float32(1.0)
+
+
+@leaf
+def continued(tap, low, period, inverse_period, turn):
+    """The index of the pixel that stands for any index, for a row from `low` on; see `border_period`."""
     offset = tap - low
-    offset = offset - period * floor(offset * inverse_period)
-    return low + min(offset, period - np.float32(1.0) - offset)
+    offset = offset - period * floor((offset + np.float32(0.5)) * inverse_period)
+    return low + min(offset, turn - offset)
 
 
 @leaf

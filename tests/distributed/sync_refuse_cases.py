@@ -201,7 +201,7 @@ def an_error_on_a_thread(rank: int, world_size: int) -> None:
 
 
 def layers_that_come_later(rank: int, world_size: int) -> None:
-    """Unfrozen, or new, after the strategy was built: no rank would average them."""
+    """Unfrozen, new or moved after the strategy was built: no rank would average them."""
     images, labels = batches(rank, 1)[0]
 
     def thaw(model: nn.Sequential, _sync: Any) -> None:
@@ -235,6 +235,15 @@ def layers_that_come_later(rank: int, world_size: int) -> None:
             with pytest.raises(ValueError, match=message):
                 train_step(sync, (images, labels))
             sync.close()
+    for name in ("butterfly", "lazy"):
+        moved = network()
+        sync = build(name, moved)
+        train_step(sync, (images, labels))
+        parameter = next(moved.parameters())
+        parameter.data = parameter.data.clone()
+        with pytest.raises(ValueError, match="lies elsewhere than when the strategy was built"):
+            train_step(sync, (images, labels))
+        sync.close()
     some = network()
     assert isinstance(some, nn.Sequential)
     sync = build("ddp", some, parameters=some[4].parameters(), find_unused_parameters=True)  # the others are another's

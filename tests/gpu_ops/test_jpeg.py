@@ -116,6 +116,16 @@ def assert_same_points(found: Points, expected: Points) -> None:
     np.testing.assert_array_equal(found.predictors, expected.predictors)
 
 
+def test_noise_in_which_every_code_occurs_is_taken() -> None:
+    """At quality 100 many bytes are 255, each with a stuffed one behind it."""
+    noise = np.random.default_rng(1).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    data = encoded(noise, "JPEG", quality=100, subsampling=0)
+    assert data.count(b"\xff\0") > 200
+    found = ours(data, 200, 200)
+    assert found is not None
+    np.testing.assert_array_equal(found, libjpegs(data))
+
+
 def test_points_of_every_row_and_of_fewer() -> None:
     data = encoded(scene(90, 1000), "JPEG", quality=80, subsampling=0)  # 12 rows of 125 MCUs
     assert points_of(data, 90, 1000, 12 * 8)[:3] == (1, 16, 12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.jpeg.walk import DAMAGED, SOUND, TRUNCATED, walk
+from augpipe.gpu_ops.jpeg.walk import DAMAGED, SOUND, TRUNCATED, walk, walk_frame
 from tests.augpipe.decoding.changed_bytes import is_refused, one_byte_changes, scans
 from tests.augpipe.decoding.image_files import encoded, jpeg_kinds, scene
 from tests.augpipe.decoding.odd_jpegs import jpeg_of_scans
@@ -49,6 +49,12 @@ def test_a_file_cut_at_any_place_is_not_sound(kind: str) -> None:
     middle = (start + stop) // 2
     assert verdict(data[:middle] + data[-2:]) == DAMAGED
     assert verdict(data[:-2] + b"codes left over" + data[-2:]) == DAMAGED
+
+
+def test_what_lies_behind_a_short_frame_is_not_read() -> None:
+    file = np.frombuffer(bytes.fromhex("ffd8ffc00002"), np.uint8)
+    components = np.zeros((4, 8), np.int64)
+    assert walk_frame.py_func(file, len(file), len(file), components) == (0, 0)  # Python checks each index
 
 
 WITHIN_BOUNDS = """

@@ -2,19 +2,31 @@
 
 import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.image import affine, fused, lens, sampling, tone
-from augpipe.gpu_ops.image.sampling import clamp, first_tap, is_inside, linear, reflect, tap_weight
+from augpipe.gpu_ops.image import affine, clahe, field, fused, lab, lens, neighbours, sampling, tone
+from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
+from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
+    clamp,
+    continued,
+    first_tap,
+    is_inside,
+    linear,
+    sharp_gain,
+    tap_weight,
+)
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.random import philox
 
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (fused, lens, philox, sampling, tone)
+    for module in (clahe, field, fused, lab, lens, neighbours, philox, sampling, tone)
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -26,7 +38,28 @@ def numbers(*ranges: tuple[float, float], count: int = 200) -> list[tuple[np.flo
     return [tuple(F(RNG.uniform(low, high)) for low, high in ranges) for _ in range(count)]
 
 
+ROOTS = [(0.2, 1.1)] * 3
 ARGUMENTS = {
+    "field.between": numbers((-9, 9), (-9, 9), (0, 1)),
+    "field.spline": numbers((-3, 3)),
+    "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
+    "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
+    "clahe.tile_side": [(length, num, other, 8) for length in (1, 7, 64, 65) for num in (1, 8) for other in (64, 65)],
+    "clahe.most_counted": [(F(limit), area) for limit in (1, 2.5, 40) for area in (1, 100, 784)],
+    "clahe.rounded": [(F(i) / 4,) for i in range(40)],
+    "clahe.table_entry": [(num_seen, area) for area in (1, 100, 784) for num_seen in range(0, area + 1, 9)],
+    "clahe.place_among": [(position, side) for position in range(9) for side in (1, 3, 28)],
+    "clahe.between": numbers((0, 255), (0, 255), (0, 1)),
+    "lab.linear_light": [*numbers((-10, 300)), *((F(level),) for level in range(256))],
+    "lab.cube_root": numbers((0.003, 1.1)),
+    "lab.root_of": numbers((0, 1.1)),
+    "lab.light_of": numbers((0, 1.1)),
+    "lab.roots": numbers(*[(0, 255)] * 3),
+    "lab.brightness": [tuple(np.int32(light) for light in RNG.integers(0, lab.MOST_LIGHT + 1, 3)) for _ in range(100)],
+    "lab.srgb": numbers((-0.1, 1.1)),
+    "lab.relit": numbers(*ROOTS, (0, 255)),
+    "neighbours.mirrored": [(index, length) for index in range(-9, 20) for length in (1, 2, 3, 9)],
+    "neighbours.repeated": [(index, length) for index in range(-9, 20) for length in (1, 2, 3, 9)],
     "fused.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
     "lens.radial_gain": numbers((0, 1), (-0.3, 0.3), (-0.1, 0.1), (-0.1, 0.1)),
     "lens.distort": numbers((-1, 1), (-1, 1), (0, 1), (0.7, 1.3), (-0.1, 0.1), (-0.1, 0.1)),
@@ -43,8 +76,13 @@ ARGUMENTS = {
     "sampling.divisor": numbers((-200, 200), (-200, 200), (-0.01, 0.01), (-0.01, 0.01), (-1, 2)),
     "sampling.first_tap": [*numbers((-50, 50), (1, 8)), (F(3), F(1)), (F(-3), F(1)), (F(2.5), F(1)), (F(2.5), F(2.5))],
     "sampling.tap_weight": numbers((-9, 9), (-9, 9), (0.1, 1)),
-    "sampling.reflect": [
-        (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n)) for low in (-5, 3) for n in (1, 7)
+    "sampling.filter_weight": [
+        (np.int32(n), *x) for n, x in zip([1, 2, 3] * 99, numbers((-9, 9), (-9, 9), (0.1, 1)), strict=False)
+    ],
+    "sampling.border_period": [(np.int32(kind), F(n)) for kind in (1, 2, 3) for n in (1, 2, 7)],
+    "sampling.border_turn": [(np.int32(kind), F(n)) for kind in (1, 2, 3) for n in (1, 2, 7)],
+    "sampling.continued": [
+        (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n), F(2 * n - 1)) for low in (-5, 3) for n in (1, 7)
     ],
     "sampling.sharp_gain": [*numbers((0.1, 2), (0, 2)), (F(1), F(0.5)), (F(1), F(0))],
     "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
@@ -64,8 +102,23 @@ ARGUMENTS = {
     "tone.noisy": numbers((0, 255), (-5, 5), (0, 50), (0, 1)),
     "tone.to_uint8": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515)), (F(1e30),), (F(-1e30),)],
 }
-CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy"}
+CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy", "lab.root_of", "lab.srgb", "clahe.table_entry"}
 """Leaves whose plain function ends with a compiled one, which hands a Python float to it."""
+
+
+OF_OTHER_TYPES: dict[str, type[np.generic]] = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}
+NOT_OF_ONE_FLOAT = {
+    *(name for name in ARGUMENTS if name.startswith(("philox", "neighbours", "field.two"))),
+    *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
+    *("lab.roots", "lab.relit"),
+}
+"""Leaves that give a whole number, or several numbers."""
+
+
+def test_several_numbers_are_in_single_precision() -> None:
+    for leaf in (lab.roots, lab.relit):
+        leaf(*[F(0.5)] * len(inspect.signature(leaf.py_func).parameters))
+        assert {str(one.signature.return_type) for one in leaf.overloads.values()} == {"UniTuple(float32 x 3)"}
 
 
 def test_every_leaf_is_tried() -> None:
@@ -83,10 +136,10 @@ def test_compiled_and_plain_leaves_agree(name: str) -> None:
             assert np.array_equal(np.asarray(compiled), np.asarray(plain)), arguments
 
 
-@pytest.mark.parametrize("name", [name for name in ARGUMENTS if not name.startswith("philox")])
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in NOT_OF_ONE_FLOAT])
 def test_leaves_stay_in_single_precision(name: str) -> None:
     """A float64 within a leaf would halve the width of the CPU's vectors, and crawl on a GPU."""
-    expected = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}.get(name, np.float32)
+    expected = OF_OTHER_TYPES.get(name, np.float32)
     leaf = LEAVES[name]
     leaf(*ARGUMENTS[name][0])
     results = {str(overload.signature.return_type) for overload in leaf.overloads.values()}
@@ -143,13 +196,14 @@ def test_taps(coordinate: float, support: float, taps: list[int]) -> None:
 
 
 @pytest.mark.parametrize("low", [-300, -4, 0, 17])
-@pytest.mark.parametrize("length", [1, 2, 3, 7, 100, 333])
-def test_reflection_is_numpy_s_symmetric_padding(low: int, length: int) -> None:
-    reach = 3000
-    expected = np.pad(np.arange(low, low + length), reach, mode="symmetric")
-    period = F(2 * length)
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 49, 333])
+@pytest.mark.parametrize(("kind", "mode"), [(REFLECT, "symmetric"), (REFLECT_101, "reflect"), (WRAP, "wrap")])
+def test_what_stands_beyond_a_border_is_numpy_s_padding(kind: int, mode: Any, low: int, length: int) -> None:
+    reach = 1000
+    expected = np.pad(np.arange(low, low + length), reach, mode=mode)
+    period, turn = border_period.py_func(kind, F(length)), border_turn.py_func(kind, F(length))
     for tap, mirrored in zip(range(low - reach, low + length + reach, 1), expected, strict=True):
-        index = reflect.py_func(F(tap), F(low), period, F(1) / period)
+        index = continued.py_func(F(tap), F(low), period, F(1) / period, turn)
         assert clamp.py_func(index, F(low), F(low + length - 1)) == mirrored
 
 
@@ -157,6 +211,11 @@ def test_clamp() -> None:
     assert [clamp(F(x), F(-2), F(5)) for x in (-9, -2, 0, 5, 6)] == [-2, -2, 0, 5, 5]
     assert clamp(F(math.nan), F(-2), F(5)) == -2
     assert [is_inside(F(x), F(-2), F(5)) for x in (-3, -2, 5, 6)] == [0, 1, 1, 0]
+
+
+def test_a_sharp_edge_keeps_what_is_mostly_inside() -> None:
+    gains = [float(sharp_gain.py_func(F(4), F(inside))) for inside in (4, 3, 2.5, 2, 1, 0)]
+    assert gains == pytest.approx([1, 4 / 3, 1.6, 0, 0, 0])
 
 
 def test_channels() -> None:
@@ -214,3 +273,21 @@ def test_linear_maps() -> None:
     turned, wide = affine.rotation(np.array([90.0])), affine.magnification(np.array([2.0]), np.array([1.0]))
     # first turned, then widened: a point is looked up in the wide image first
     np.testing.assert_allclose(affine.compose(turned, wide)[0] @ [4, 0], turned[0] @ [2, 0], atol=1e-15)
+
+
+def test_an_index_beyond_the_image() -> None:
+    padded = np.pad(np.arange(5), 12, mode="reflect")
+    assert [neighbours.mirrored(i, 5) for i in range(-12, 17)] == padded.tolist()
+    assert [neighbours.mirrored(i, 1) for i in range(-3, 4)] == [0] * 7
+    assert [neighbours.repeated(i, 5) for i in range(-3, 8)] == np.pad(np.arange(5), 3, mode="edge").tolist()
+
+
+def test_powers_of_lab() -> None:
+    """Beside the standard library's."""
+    for value in np.linspace(0.003, 1.1, 999):
+        assert abs(lab.cube_root(F(value)) / F(value) ** (1 / 3) - 1) < 3e-6
+    for level in range(256):
+        value = level / 255
+        light = value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        assert abs(lab.linear_light(F(level)) - light) < 2e-5 * max(light, 0.05)
+        assert abs(lab.srgb(F(light)) - level) < 2e-3

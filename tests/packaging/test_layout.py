@@ -51,6 +51,8 @@ class Import:
 def imports_of(source: str) -> tuple[Import, ...]:
     """Every import in `source`, those by `import_module("...")` too; relative ones are refused by the linter."""
     found: list[Import] = []
+    # most of a file's nodes are expressions, in which nothing but that call is looked for
+    looked_into = ast.AST if "import_module" in source else (ast.stmt, ast.excepthandler, ast.match_case)
 
     def visit(node: ast.AST, in_function: bool) -> None:
         names: list[str] = []
@@ -67,7 +69,8 @@ def imports_of(source: str) -> tuple[Import, ...]:
         found.extend(Import(name=name, line=node.lineno, in_function=in_function) for name in names)
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
-            visit(child, inside)
+            if isinstance(child, looked_into):
+                visit(child, inside)
 
     visit(ast.parse(source), False)
     return tuple(found)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from augpipe import ops
 from augpipe.ops.levels import LevelsOp
@@ -28,11 +28,17 @@ def _if_applied(change: Callable[[Picture], Picture]) -> Reference:
     return lambda picture, drawn: change(picture) if drawn["applied"] else picture
 
 
+def _median_blur(picture: Picture, drawn: Any) -> Picture:
+    size = int(drawn["size_px"])
+    return picture.filter(ImageFilter.MedianFilter(size)) if size > 1 else picture
+
+
 BY_PILLOW: dict[type[ops.Op], Reference] = {
     ops.AutoContrast: _if_applied(ImageOps.autocontrast),
     ops.Equalize: _if_applied(ImageOps.equalize),
     ops.Gamma: _gamma,
     ops.Invert: _if_applied(ImageOps.invert),
+    ops.MedianBlur: _median_blur,
     ops.Posterize: lambda picture, drawn: ImageOps.posterize(picture, int(drawn["bits"])),
     ops.Sharpness: lambda picture, drawn: ImageEnhance.Sharpness(picture).enhance(float(drawn["factor"])),
     ops.Solarize: lambda picture, drawn: ImageOps.solarize(picture, int(drawn["threshold"])),
@@ -41,7 +47,7 @@ BY_PILLOW: dict[type[ops.Op], Reference] = {
 """The ops whose result is a whole level; of a resampled image Pillow is given the nearest levels."""
 
 ON_LEVELS: tuple[type[ops.Op], ...] = (*BY_PILLOW, *(kind for kind in ROWS if issubclass(kind, LevelsOp)))
-"""All ops of whole levels but the contrast about the mean."""
+"""All ops of whole levels but the contrast about the mean, and CLAHE."""
 LEVELS_APART = {ops.AutoContrast: 1, ops.Contrast: 2, ops.Sharpness: 1}
 """How far Pillow rounds otherwise: it scales in float64, takes a whole mean, and blends in another order."""
 LEVELS_APART |= {kind: 1 for kind in ON_LEVELS if kind in ROWS}  # up or down, the row does not say

@@ -16,8 +16,25 @@ import numpy.typing as npt
 Float = npt.NDArray[np.float64]
 Side = Fraction | int
 LookUp = Callable[[Float, Float], tuple[Float, Float]]
-SCIPY_MODES = {"context": "reflect", "reflect": "reflect", "edge": "nearest", "constant": "grid-constant"}
-NUMPY_MODES = {"context": "symmetric", "reflect": "symmetric", "edge": "edge", "constant": "constant"}
+SCIPY_MODES = {
+    "context": "reflect",
+    "reflect": "reflect",
+    "edge": "nearest",
+    "constant": "grid-constant",
+    "reflect_101": "mirror",
+    "wrap": "grid-wrap",
+}
+NUMPY_MODES = {
+    "context": "symmetric",
+    "reflect": "symmetric",
+    "edge": "edge",
+    "constant": "constant",
+    "reflect_101": "reflect",
+    "wrap": "wrap",
+}
+
+
+Weights = Callable[[Float], Float]
 
 
 @dataclass
@@ -118,12 +135,22 @@ class Expected:
         widest = 2.0 * max(self.height, self.width) if self.is_moved else np.inf
         return min(float(sizes[0]), widest), min(float(sizes[1]), widest)
 
-    def sampled(self, image: npt.NDArray[np.uint8], border: str, fill: tuple[float, ...], factor: int = 1) -> Float:
+    def sampled(
+        self,
+        image: npt.NDArray[np.uint8],
+        border: str,
+        fill: tuple[float, ...],
+        factor: int = 1,
+        interpolation: str = "bilinear",
+        antialias: bool = True,
+    ) -> Float:
         """(H, W, 3) levels before tone; `factor` is that of an image that was stored 1/factor as large."""
         x, y = self.source(*self.grid())
+        averages = antialias and interpolation != "nearest"
+        weights = {"bilinear": triangle, "bicubic": keys(-0.5 if antialias else -0.75), "nearest": box}[interpolation]
         # a triangle's variance is a sixth of its squared half-width
         support = [
-            (max(1.0, covered / factor) ** 2 + 6 * self.blur_variance * (covered / factor) ** 2) ** 0.5
+            (max(1.0, averages * covered / factor) ** 2 + 6 * self.blur_variance * (covered / factor) ** 2) ** 0.5
             for covered in self.support()
         ]
         x, y = x / factor - 0.5, y / factor - 0.5
@@ -138,11 +165,12 @@ class Expected:
             x, y = x - first_x, y - first_y
         if self.is_edge_sharp and border == "constant":
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
-            black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0))
-            weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0))
-            return np.where(is_seen[:, :, None], black / np.where(is_seen[:, :, None], weight, 1.0), fill)
-        if max(support) > 1.0 + 1e-5:
-            return averaged(pixels, x, y, support, border, fill)
+            black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)
+            weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0), weights)
+            shown = np.clip(black / np.where(is_seen[:, :, None], weight, 1.0), 0.0, 255.0)
+            return np.where(is_seen[:, :, None], shown, fill)
+        if max(support) > 1.0 + 1e-5 or interpolation != "bilinear":
+            return np.clip(averaged(pixels, x, y, support, border, fill, weights), 0.0, 255.0)
         return interpolated(pixels, x, y, border, fill)
 
     def finished(self, levels: Float) -> Float:
@@ -167,9 +195,38 @@ def interpolated(pixels: Float, x: Float, y: Float, border: str, fill: tuple[flo
     return np.stack(channels, axis=2)
 
 
-def averaged(pixels: Float, x: Float, y: Float, support: list[float], border: str, fill: tuple[float, ...]) -> Float:
-    """Means over a triangle of half-width `support` around (x, y), with every pixel of the padded image weighed."""
-    reach = [ceil(value) + 2 for value in support]
+def triangle(t: Float) -> Float:
+    """Weights at distances in output pixels."""
+    return np.maximum(0.0, 1.0 - np.abs(t))
+
+
+def box(t: Float) -> Float:
+    """Weights at distances in pixels: the nearest one has all."""
+    return ((t >= -0.5) & (t < 0.5)).astype(np.float64)
+
+
+def keys(a: float) -> Weights:
+    """R. G. Keys, Cubic convolution interpolation for digital image processing (1981)."""
+
+    def weights(t: Float) -> Float:
+        t = np.abs(t)
+        far = a * (t**3 - 5 * t**2 + 8 * t - 4) * (t < 2)
+        return np.where(t < 1, (a + 2) * t**3 - (a + 3) * t**2 + 1, far)
+
+    return weights
+
+
+def averaged(
+    pixels: Float,
+    x: Float,
+    y: Float,
+    support: list[float],
+    border: str,
+    fill: tuple[float, ...],
+    weights: Weights = triangle,
+) -> Float:
+    """Means over a filter `support` times as wide around (x, y), with every pixel of the padded image weighed."""
+    reach = [2 * ceil(value) + 2 for value in support]
     before_x, after_x = max(0, ceil(-x.min())) + reach[0], max(0, ceil(x.max()) - pixels.shape[1] + 1) + reach[0]
     before_y, after_y = max(0, ceil(-y.min())) + reach[1], max(0, ceil(y.max()) - pixels.shape[0] + 1) + reach[1]
     mode = NUMPY_MODES[border]
@@ -178,13 +235,13 @@ def averaged(pixels: Float, x: Float, y: Float, support: list[float], border: st
     for i in range(3):
         options = {"constant_values": fill[i]} if mode == "constant" else {}
         padded = np.pad(pixels[:, :, i], padding, mode=mode, **options)  # type: ignore[call-overload]
-        weight_x = triangle(x.ravel() + before_x, padded.shape[1], support[0])
-        weight_y = triangle(y.ravel() + before_y, padded.shape[0], support[1])
+        weight_x = normalised(weights, x.ravel() + before_x, padded.shape[1], support[0])
+        weight_y = normalised(weights, y.ravel() + before_y, padded.shape[0], support[1])
         channels.append(np.sum((weight_y @ padded) * weight_x, axis=1).reshape(x.shape))
     return np.stack(channels, axis=2)
 
 
-def triangle(at: Float, length: int, support: float) -> Float:
-    """(points, length) weights of a triangle filter, which sum to 1."""
-    weights = np.maximum(0.0, 1.0 - np.abs(np.arange(length) - at[:, None]) / support)
-    return weights / weights.sum(axis=1, keepdims=True)
+def normalised(weights: Weights, at: Float, length: int, support: float) -> Float:
+    """(points, length) weights, which sum to 1."""
+    all_of_them = weights((np.arange(length) - at[:, None]) / support)
+    return all_of_them / all_of_them.sum(axis=1, keepdims=True)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, TABLE, as_bytes
+from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, LAST_WHOLE, TABLE
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.native.cpu_render import Scratch, as_rgbx, render
+from augpipe.native.cpu_render import Scratch, as_rgbx, finish_levels, render
 from augpipe.planning.output_format import OutputFormat
 
 Rows = npt.NDArray[np.void]
@@ -108,7 +107,8 @@ def _stops(row: np.void) -> list[int]:
         return [0]
     num = int(row["header"]["num_steps"])
     kinds = row["steps"]["kind"][:num]
-    return [*np.flatnonzero((kinds == TABLE) | (kinds >= FIRST_LOOK)).tolist(), num]
+    are_whole = (kinds == TABLE) | ((kinds >= FIRST_LOOK) & (kinds <= LAST_WHOLE))
+    return [*np.flatnonzero(are_whole).tolist(), num]
 
 
 def _cut(rows: Rows, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> Rows:
@@ -127,7 +127,7 @@ def _cut(rows: Rows, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) 
 def _continued(rows: Rows, levels: Images) -> Images:
     """What the CPU's programs make of rendered levels."""
     out = np.empty(levels.size, np.float32)
-    finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels.ravel(), out, *levels.shape[2:], True)
+    finish_levels(rows, levels.ravel(), out, levels.shape[2:], True)
     return out.reshape(levels.shape)
 
 

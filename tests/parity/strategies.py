@@ -9,7 +9,7 @@ from augpipe import Recipe, ops
 from augpipe.ops.op import KINDS
 from tests.parity.field_strategies import PROBABILITIES, of_kind, ranges
 
-BORDERS = ("context", "reflect", "edge", "constant")
+BORDERS = ("context", "reflect", "edge", "constant", "reflect_101", "wrap")
 
 
 def _built(kind: type[ops.Op], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[ops.Op]:
@@ -70,6 +70,22 @@ LENSES = st.one_of(
         ),
         max_strength=st.floats(0.01, 0.33),
         degrees=st.none() | st.integers(1, 100),
+        p=PROBABILITIES,
+    ),
+    _built(ops.OpticalDistortion, k=ranges(-0.4, 0.4), mode=st.sampled_from(["camera", "fisheye"]), p=PROBABILITIES),
+    st.builds(
+        ops.GridDistortion,
+        num_steps=st.integers(1, 10),
+        distort_limit=ranges(-0.95, 1.0),
+        normalized=st.booleans(),
+        p=PROBABILITIES,
+    ),
+    _built(
+        ops.ElasticTransform,
+        alpha=st.floats(0.0, 200.0),
+        sigma=st.floats(0.5, 60.0),
+        affine_px=st.floats(0.0, 60.0),
+        same=st.booleans(),
         p=PROBABILITIES,
     ),
     # all of them together: with the default of k1, which is wider, some would fold the image
@@ -177,7 +193,19 @@ BY_HAND = {
     *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
-    *(ops.RandomResizedCrop, ops.Rotate, ops.Shear, ops.SomeOf, ops.Stretch, ops.Translate, ops.Vignette, ops.Zoom),
+    *(
+        ops.ElasticTransform,
+        ops.GridDistortion,
+        ops.OpticalDistortion,
+        ops.RandomResizedCrop,
+        ops.Rotate,
+        ops.Shear,
+        ops.SomeOf,
+        ops.Stretch,
+        ops.Translate,
+        ops.Vignette,
+        ops.Zoom,
+    ),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""
@@ -252,4 +280,6 @@ def recipes(
 ) -> Recipe:
     """Recipes of one view."""
     chain = draw(chains(normalised, projective))
-    return Recipe(ops=chain, **draw(borders_of(chain, borders=borders)))
+    blurs = any(inner.op == "blur" for op in chain for inner in op.flat)
+    look = {"interpolation": "bilinear" if blurs else draw(st.sampled_from(["bilinear", "bicubic"]))}
+    return Recipe(ops=chain, antialias=draw(st.booleans()), **look, **draw(borders_of(chain, borders=borders)))

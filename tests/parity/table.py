@@ -14,7 +14,7 @@ import numpy.typing as npt
 from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
 from tests.parity.oracle import Expected, Float, LookUp
-from tests.parity.pixel_noise import normals
+from tests.parity.pixel_noise import normals, splines
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -195,6 +195,56 @@ def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:
     expected.blur_variance += float(drawn["sigma_px"]) ** 2
 
 
+def _convolved(levels: Float, weights: Float) -> Float:
+    """The sum over a square about each pixel; beyond the image lies its mirror image without the outermost pixel."""
+    radius = len(weights) // 2
+    padded = np.pad(levels, ((radius, radius), (radius, radius), (0, 0)), mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape, axis=(0, 1))
+    return np.einsum("hwcyx,yx->hwc", windows, weights)
+
+
+def _gaussian_blur(expected: Expected, op: ops.GaussianBlur, drawn: Any) -> None:
+    sigma = float(drawn["sigma_px"])
+    if sigma > 0:
+        radius = int(3.5 * sigma) if op.kernel_px is None else op.kernel_px // 2
+        y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+        weights = np.exp(-(x**2 + y**2) / (2 * sigma**2))
+        expected.tones.append(lambda levels, radius: _convolved(levels, weights / weights.sum()))
+
+
+def _box_blur(expected: Expected, op: ops.BoxBlur, drawn: Any) -> None:
+    size = int(drawn["size_px"])
+    expected.tones.append(lambda levels, radius: _convolved(levels, np.full((size, size), size**-2.0)))
+
+
+def _motion_blur(expected: Expected, op: ops.MotionBlur, drawn: Any) -> None:
+    size, turn = int(drawn["size_px"]), np.exp(1j * np.pi * drawn["degrees"] / 180)
+    if size == 1:
+        return
+    half, direction, (right, down) = size // 2, float(drawn["direction"]), drawn["shift"]
+    weights = np.zeros((size, size))
+    for along in np.linspace(-half * min(1, 1 - direction), half * min(1, 1 + direction), size):
+        point = half * (1 + 1j) + (along * turn).conjugate() + half / 2 * (right + 1j * down)
+        weights[np.clip(round(point.imag), 0, size - 1), np.clip(round(point.real), 0, size - 1)] = 1
+    expected.tones.append(lambda levels, radius: _convolved(levels, weights / weights.sum()))
+
+
+def _blended(expected: Expected, alpha: float, weights: list[list[float]]) -> None:
+    def blend(levels: Float, radius: Float) -> Float:
+        return np.clip((1 - alpha) * levels + alpha * _convolved(levels, np.array(weights)), 0, 255)
+
+    expected.tones.append(blend)
+
+
+def _sharpen(expected: Expected, op: ops.Sharpen, drawn: Any) -> None:
+    _blended(expected, float(drawn["alpha"]), [[-1, -1, -1], [-1, 8 + float(drawn["lightness"]), -1], [-1, -1, -1]])
+
+
+def _emboss(expected: Expected, op: ops.Emboss, drawn: Any) -> None:
+    s = float(drawn["strength"])
+    _blended(expected, float(drawn["alpha"]), [[-1 - s, -s, 0], [-s, 1, s], [0, s, 1 + s]])
+
+
 def _translate(expected: Expected, op: ops.Translate, drawn: Any) -> None:
     right, down = float(drawn["horizontal"]), float(drawn["vertical"])
     if op.unit == "fraction":
@@ -230,6 +280,72 @@ def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None
         seen_x = x * radial + 2 * p1 * x * y + p2 * (r**2 + 2 * x**2)
         seen_y = y * radial + p1 * (r**2 + 2 * y**2) + 2 * p2 * x * y
         return seen_x * corner, seen_y * corner
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
+def _optical_distortion(expected: Expected, op: ops.OpticalDistortion, drawn: Any) -> None:
+    k, corner = float(drawn["k"]), expected.corner
+    units = (expected.out_width, expected.out_height) if op.mode == "camera" else (corner, corner)
+    quartic = k if op.mode == "camera" else 0.0
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        r2 = (x / units[0]) ** 2 + (y / units[1]) ** 2
+        gain = 1 + k * r2 + quartic * r2**2
+        return x * gain, y * gain
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
+def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> None:
+    shown = 1 + drawn["shares"][:, : op.num_steps].astype(float)
+    if op.normalized:
+        shown /= shown.mean(axis=1, keepdims=True)
+    sides = expected.out_width, expected.out_height
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        if x.ndim == 1 or not drawn["shares"].any():  # the filter is that of the frame before it is bent
+            return x, y
+        found = []
+        for at, side, shares in zip((x, y), sides, shown, strict=True):
+            ends = np.linspace(0, side, op.num_steps + 1)
+            place = np.clip(at + side / 2, 0, side)
+            found.append(at - place + np.interp(place, ends, np.append(0, np.cumsum(shares)) * side / op.num_steps))
+        return found[0], found[1]
+
+    expected.look_ups.append(look_up)
+    expected.has_lens = True
+
+
+def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any) -> None:
+    """The affine map by its corners, and the field by scipy's B-splines over the output."""
+    corners = min(expected.out_height, expected.out_width) / 3 * np.array([[1, 1], [1, -1], [-1, -1]])
+    affine = np.linalg.solve(np.column_stack([corners + drawn["corners"], np.ones(3)]), corners)
+    expected.look_ups.append(
+        lambda x, y: (
+            affine[0, 0] * x + affine[1, 0] * y + affine[2, 0],
+            affine[0, 1] * x + affine[1, 1] * y + affine[2, 1],
+        )
+    )
+    place = len(expected.look_ups)
+    # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
+    std = float(drawn["amplitude"]) / ((1 / 6) ** 0.5 * 151 / 315)
+    key, phase = (int(drawn["key"][0]), int(drawn["key"][1])), drawn["phase"].astype(float)
+
+    def look_up(x: Float, y: Float) -> tuple[Float, Float]:
+        if x.ndim == 1 or not std:
+            return x, y
+        step: tuple[Float, Float] = 1e-3 * np.array([1.0, -1, 0, 0]), 1e-3 * np.array([0.0, 0, 1, -1])
+        for later in reversed(expected.look_ups[place + 1 :]):
+            step = later(*step)
+        covered = [np.hypot(step[0][i] - step[0][i + 1], step[1][i] - step[1][i + 1]) / 2e-3 for i in (0, 2)]
+        sides, out = (expected.out_width, expected.out_height), expected.grid()
+        fine = [min(1.0, one / (3**0.5 * op.sigma)) for one in covered]
+        at = [1 + phase[i] + fine[i] * (out[i] + sides[i] / 2) for i in (0, 1)]
+        dx, dy = splines(at[0], at[1], key)
+        return x + std * dx, y + std * (dx if op.same else dy)
 
     expected.look_ups.append(look_up)
     expected.has_lens = True
@@ -412,7 +528,9 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.ColorJitter: _color_jitter,
     ops.CoarseDropout: _coarse_dropout,
+    ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
+    ops.GridDistortion: _grid_distortion,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
@@ -424,6 +542,11 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Saturation: _saturation,
     ops.SomeOf: _group,
     ops.Blur: _blur,
+    ops.BoxBlur: _box_blur,
+    ops.Emboss: _emboss,
+    ops.GaussianBlur: _gaussian_blur,
+    ops.MotionBlur: _motion_blur,
+    ops.Sharpen: _sharpen,
     ops.BrownConrady: _brown_conrady,
     ops.CenterCrop: _center_crop,
     ops.ColorCast: _color_cast,
@@ -432,6 +555,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Letterbox: _letterbox,
     ops.MultiResolutionCrop: _multi_resolution_crop,
     ops.Normalize: _normalize,
+    ops.OpticalDistortion: _optical_distortion,
     ops.Pad: _pad,
     ops.Perspective: _perspective,
     ops.QuarterTurn: _quarter_turn,
@@ -451,8 +575,16 @@ ROWS: dict[type[ops.Op], Row] = {
 
 
 GEOMETRY = (
-    *(ops.BrownConrady, ops.LensDistortion, ops.Perspective, ops.QuarterTurn, ops.Rotate, ops.Shear),
-    *(ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
+    *(
+        ops.BrownConrady,
+        ops.LensDistortion,
+        ops.OpticalDistortion,
+        ops.Perspective,
+        ops.QuarterTurn,
+        ops.Rotate,
+        ops.Shear,
+    ),
+    *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
 
@@ -476,7 +608,10 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
 def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
     """(H, W, 3) of the output that the plan's row should give."""
     expected = described(plan, position, view)
-    return expected.finished(expected.sampled(image, *(expected.beyond or (plan.recipe.border, plan.recipe.fill))))
+    recipe = plan.recipe
+    border, fill = expected.beyond or (recipe.border, recipe.fill)
+    look = {"interpolation": recipe.interpolation, "antialias": recipe.antialias}
+    return expected.finished(expected.sampled(image, border, fill, **look))
 
 
 TANGENTIAL = ops.BrownConrady(k1=(-0.15, 0.2), k2=(-0.05, 0.1), k3=(0.0, 0.05), p1=(-0.03, 0.03), p2=(-0.03, 0.03))
@@ -565,6 +700,41 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "lens_distortion pincushion": (ops.LensDistortion(kinds=("pincushion",)),),
     "lens_distortion stretches": (ops.LensDistortion(kinds=("stretch_horizontal", "stretch_vertical"), degrees=None),),
     "brown_conrady": (TANGENTIAL,),
+    "optical_distortion": (ops.OpticalDistortion(k=(-0.4, 0.4)),),
+    "optical_distortion fisheye": (ops.OpticalDistortion(k=(-0.3, 0.3), mode="fisheye"),),
+    "grid_distortion": (ops.GridDistortion(),),
+    "grid_distortion, further than the image": (
+        ops.GridDistortion(num_steps=10, distort_limit=(-1.0, 1.0), normalized=False),
+    ),
+    "rotate, grid_distortion, translate, rotate": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.GridDistortion(num_steps=3, normalized=False),
+        ops.Translate(),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+    "flip, grid_distortion, perspective": (ops.Flip(p=1), ops.GridDistortion(num_steps=7), ops.Perspective()),
+    "elastic_transform": (ops.ElasticTransform(alpha=60, sigma=6, p=1),),
+    "elastic_transform, coarse and leaning": (ops.ElasticTransform(alpha=900, sigma=30, affine_px=20, same=True, p=1),),
+    "elastic_transform, fine": (ops.ElasticTransform(alpha=3, sigma=0.5, p=1),),
+    "rotate, elastic_transform, zoom, rotate": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.ElasticTransform(alpha=90, sigma=8, p=1),
+        ops.Zoom(factor=(1.2, 1.8)),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+    "one of five that bend": (
+        ops.Rotate(max_deg=30, step=None),
+        ops.OneOf(
+            ops=(
+                ops.Perspective(),
+                ops.OpticalDistortion(k=(0.2, 0.4)),
+                ops.AllOf(ops=(ops.Rotate(), ops.GridDistortion())),
+                ops.ElasticTransform(alpha=60, sigma=6, p=1),
+                TANGENTIAL,
+            )
+        ),
+        ops.Translate(),
+    ),
     "vignette": (ops.Vignette(),),
     "vignette to black": (ops.Vignette(radii=(0.0, 0.0), strengths=(1.0, 1.0)),),
     "color_cast": (ops.ColorCast(channel_p=1.0),),
@@ -593,6 +763,13 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
+    "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.2, 6.0), p=1.0),),
+    "gaussian_blur, cut off": (ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=5, p=1.0),),
+    "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),
+    "motion_blur": (ops.MotionBlur(p=1.0),),
+    "motion_blur, in the middle": (ops.MotionBlur(sizes=(7, 7), direction=(0, 0), shifts=False, p=1.0),),
+    "sharpen": (ops.Sharpen(alpha=(0.0, 1.0), lightness=(0.0, 2.0), p=1.0),),
+    "emboss": (ops.Emboss(alpha=(0.0, 1.0), strength=(0.0, 2.0), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),
     "some_of": (ops.SomeOf(num=(0, 3), ops=(ops.Saturation(), ops.ColorCast(), ops.Stretch(), ops.Contrast())),),
     "all_of": (ops.AllOf(p=0.5, ops=(ops.Lighting(), ops.Flip(), ops.Vignette())),),
@@ -602,6 +779,13 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Brightness(),
         ops.Erase(p=1.0),
         ops.Noise(p=1.0),
+    ),
+    "brightness, gaussian_blur, contrast, emboss, vignette": (
+        ops.Brightness(factor=(1.2, 2.0)),
+        ops.GaussianBlur(sigma_px=(1.0, 2.0), p=1.0),
+        ops.Contrast(factor=(1.5, 2.0)),
+        ops.Emboss(p=1.0),
+        ops.Vignette(),
     ),
     "hue, cast, brightness, vignette": (ops.Hue(), ops.ColorCast(max_shift=90), ops.Brightness(), ops.Vignette()),
     "vignette, saturation, cast": (ops.Vignette(), ops.Saturation(factor=(2.0, 3.0)), ops.ColorCast(max_shift=99)),
@@ -704,6 +888,8 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "contrast about the mean": (_CROP, ops.ColorCast(), ops.Contrast(about="mean", factor=(0.1, 3.0))),
     "color_jitter about the mean": (_CROP, ops.ColorJitter(brightness=0.4, contrast=0.9, hue=0.2, about="mean")),
     "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
+    "median_blur": (_CROP, ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=1.0), ops.Saturation()),
+    "clahe": (_CROP, ops.Saturation(), ops.CLAHE(tiles=(3, 2), p=1.0), ops.GaussianBlur(p=1.0)),
     "several tables": (
         _CROP,
         ops.Rotate(),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageOps
 
 from augpipe import Augment, Recipe, ops, plan
 from tests.parity.by_pillow import BY_PILLOW, LEVELS_APART, ON_LEVELS, expected_levels
@@ -18,6 +19,7 @@ EACH: list[ops.Op] = [
     ops.Equalize(p=0.8),
     ops.Gamma(gamma=(0.3, 3.0)),
     ops.Invert(p=0.8),
+    ops.MedianBlur(p=0.8),
     ops.Posterize(bits=(1, 8)),
     ops.Sharpness(factor=(0.0, 3.0)),
     ops.Solarize(threshold=(0, 256), p=0.8),
@@ -105,3 +107,20 @@ def test_normalisation_comes_last_wherever_it_stands() -> None:
     assert np.array_equal(first, last)
     expected = ((255.0 - image) / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
     assert np.abs(first.transpose(1, 2, 0) - expected).max() < 1e-5
+
+
+def test_a_mean_is_of_gray_levels_rounded_down() -> None:
+    """As in Pillow and torchvision: (2, 3, 4) is gray 2.8, which counts as 2."""
+    image = np.full((8, 8, 3), (2, 3, 4), np.uint8)
+    recipe = Recipe(ops=(ops.Contrast(about="mean", factor=(0.0, 0.0)),))
+    assert (Augment(recipe, dtype="uint8", layout="NHWC")([image], [0]) == 2).all()
+
+
+@pytest.mark.parametrize("level", [0, 90, 255])
+def test_equalizing_where_most_pixels_have_one_level(level: int) -> None:
+    """The brightest level's pixels are not counted by the step from level to level, in Pillow too."""
+    image = noise(40, 61, seed=2) // 3
+    image[np.random.default_rng(3).random((40, 61)) < 0.6] = level
+    op = ops.Equalize(p=1.0)
+    (found,) = Augment(Recipe(ops=(op,)), dtype="uint8", layout="NHWC")([image], [0])
+    np.testing.assert_array_equal(found, ImageOps.equalize(Image.fromarray(image)))

@@ -5,11 +5,10 @@ import pytest
 
 from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
-from augpipe.gpu_ops.image.cuda.launch import finish_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import as_bytes
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes
+from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.promise import compare
 from tests.simulator.test_kernels import LEVEL_TOLERANCE, aligned
@@ -25,6 +24,11 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "equalize": (ops.Equalize(p=1.0), ops.Saturation()),
     "contrast about the mean": (ops.Contrast(about="mean", factor=(0.1, 3.0)),),
     "sharpness": (ops.Sharpness(factor=(0.0, 3.0)), ops.Invert(p=0.5)),
+    "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.3, 4.0), p=0.8), ops.Saturation()),
+    "box_blur": (ops.BoxBlur(sizes=(3, 9), p=0.8), ops.Hue()),
+    "median_blur": (ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=0.8)),
+    "motion_blur": (ops.MotionBlur(p=0.8), ops.Sharpen(p=0.5), ops.Emboss(alpha=(0.5, 1.0), p=0.5)),
+    "clahe": (ops.CLAHE(clip_limit=(1.0, 40.0), tiles=(2, 3), p=0.8), ops.GaussianBlur()),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
     "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),
     "several looks": (
@@ -58,18 +62,20 @@ def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) 
     work = aligned(levels.nbytes)
     work[:] = levels.view(np.uint8)
     batch = aligned(len(levels) * ITEM_BYTES[HELD_AS[held_as]])
-    copies = aligned(len(levels))
+    copied_bytes = most_copied_bytes(rows["steps"], HEIGHT, WIDTH)
+    copies = aligned(NUM * copied_bytes)
     shape = {"num": NUM, "height": HEIGHT, "width": WIDTH, "planar": planar, "held_as": held_as, "stream": 0}
     target = work if held_as == "float32" else batch
     addresses = [memory.ctypes.data for memory in (table, work, target, copies)]
-    finish_batch(*addresses, row_bytes=rows.itemsize, **shape)
+    more = {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
+    finish_batch(*addresses, row_bytes=rows.itemsize, **more, **shape)
     kinds = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "uint8": np.uint8}
     return target.view(kinds[held_as]).copy()
 
 
 def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool) -> np.ndarray:
     batch = np.empty(len(levels), np.float32)
-    finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels.copy(), batch, HEIGHT, WIDTH, planar)
+    finish_levels(rows, levels.copy(), batch, (HEIGHT, WIDTH), planar)
     return batch
 
 

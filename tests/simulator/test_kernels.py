@@ -10,12 +10,13 @@ import pytest
 from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
-from augpipe.gpu_ops.image.cuda.launch import finish_batch, pack_rgbx, render_batch
+from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes, pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
+from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.simulator.host_memory import floor_index
+from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
 from tests.parity.images import Pixels, noise
@@ -65,7 +66,7 @@ def on_cpu(
     levels = values if rows.dtype == KERNEL_ROW else np.empty(len(values), np.float32)
     run_jobs(table, first_parts(rows), levels, *size, planar, 0, len(images) * jobs_per_image(size[0]))
     if levels is not values:
-        finish_images(as_bytes(rows), KERNEL_ROW.itemsize, levels, values, *size, planar)
+        finish_levels(rows, levels, values, size, planar)
     if dtype in ("float32", "uint8"):
         return values
     out = np.empty(len(values), HELD_AS[dtype])
@@ -97,9 +98,11 @@ def on_device(
     if first is rows:
         render_batch(table.ctypes.data, rows.ctypes.data, out.ctypes.data, **shape, held_as=dtype)
         return out.view(HELD_AS[dtype])
-    levels, copies = aligned(4 * num_items), aligned(num_items)
+    copied_bytes = most_copied_bytes(rows["steps"], *size)
+    levels, copies = aligned(4 * num_items), aligned(len(images) * copied_bytes)
     render_batch(table.ctypes.data, first.ctypes.data, levels.ctypes.data, **shape, held_as="float32")
     memory = rows.ctypes.data, levels.ctypes.data, out.ctypes.data, copies.ctypes.data
+    shape |= {"copied_bytes": copied_bytes, "filters": are_filters(rows["steps"])}
     finish_batch(*memory, row_bytes=rows.itemsize, **shape, held_as=dtype)
     return out.view(HELD_AS[dtype])
 
@@ -135,7 +138,10 @@ def worst_level(values: np.ndarray, expected: np.ndarray, drawn: Plan) -> float:
     return float((np.abs(values.reshape(shape) - expected.reshape(shape)) * std * 255).max())
 
 
-@pytest.mark.parametrize(("name", "border"), with_borders(BORDERS))
+OTHER_BORDERS = [(name, border) for border in ("reflect_101", "wrap") for name in ("rotate far", "stretch smaller")]
+
+
+@pytest.mark.parametrize(("name", "border"), [*with_borders(BORDERS), *OTHER_BORDERS])
 def test_each_op_and_chains_of_them(name: str, border: str) -> None:
     for recipe in recipes_of(name, border):
         for image in (noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)):
@@ -210,6 +216,21 @@ def test_odd_sizes_and_several_tiles(size: tuple[int, int], dtype: str) -> None:
     expected = on_cpu(photographs, rows, size, "uint8" if dtype == "uint8" else "float32")
     tolerance = {"float32": LEVEL_TOLERANCE, "float16": 0.07, "uint8": 1}[dtype]
     assert np.abs(planar.ravel().astype(np.float64) - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize(("interpolation", "antialias"), [("bicubic", True), ("bicubic", False), ("nearest", True)])
+def test_interpolations(interpolation: Any, antialias: bool, border: Any) -> None:
+    """Where a point lies midway between two pixels, rounding decides which one is the nearest; here none does."""
+    images = [noise(21, 23, seed=3), noise(9, 12, seed=4)]
+    turns = () if interpolation == "nearest" else (ops.Rotate(max_deg=40, step=None), ops.LensDistortion())
+    chosen = (*turns, ops.RandomResizedCrop(size=(7, 6), scale=(0.3, 0.9), step=None))
+    recipe = Recipe(border=border, interpolation=interpolation, antialias=antialias, ops=chosen)
+    drawn = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
+    rows, size = kernel_rows(drawn.rows), size_of(drawn)
+    for channels in (4, 3):
+        values = on_device([held(image, channels) for image in images], rows, size)
+        assert worst_level(values, on_cpu(images, rows, size), drawn) < LEVEL_TOLERANCE
 
 
 @pytest.mark.parametrize("border", BORDERS)
@@ -345,3 +366,8 @@ def test_rounding_to_sixteen_bits() -> None:
         assert [int(item_bits(value, held_as)) for value in values] == expected.view(np.uint16).tolist()
     assert float16_pair_bits(np.float32(1), np.float32(-2)) == 0xC0003C00
     assert float16_bits(np.float32(1)) == 0x3C00 and float32_bits(np.float32(1)) == 0x3F800000
+
+
+def test_a_floor_beyond_int32_is_its_end_as_on_a_device() -> None:
+    values = np.array([-np.inf, -3e9, -1.5, -0.0, 2.5, 3e9, np.inf, np.nan], np.float32)
+    assert [int(floor_index(value)) for value in values] == [-(2**31), -(2**31), -2, 0, 2, 2**31 - 1, 2**31 - 1, 0]

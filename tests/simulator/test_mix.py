@@ -7,6 +7,7 @@ import pytest
 
 from augpipe import Recipe, View, ops
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.launch import mix_batch
 from augpipe.gpu_ops.image.mix import MIX_JOB
 from augpipe.gpu_ops.image.pixels import narrow
@@ -60,6 +61,19 @@ def test_as_on_the_cpu(held_as: Any, planar: bool) -> None:
     else:  # the simulator rounds a product and a sum, the CPU their result: the next number at most
         apart = np.abs(found.view(f"i{found.itemsize}").astype(int) - expected.view(f"i{found.itemsize}").astype(int))
         assert apart.max() <= 1 and np.mean(apart > 0) < 0.01
+
+
+def test_more_pairs_than_a_grid_takes_are_mixed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for most in (launch.MAX_GRID_ROWS, 3, 1):
+        monkeypatch.setattr(launch, "MAX_GRID_ROWS", most)
+        before = held("float32")
+        batch, jobs = aligned(before.nbytes), aligned(JOBS.nbytes)
+        batch[:], jobs[:] = before.view(np.uint8), JOBS.view(np.uint8)
+        shape = {"height": HEIGHT, "width": WIDTH, "planar": True, "held_as": "float32", "stream": 0}
+        mix_batch(jobs.ctypes.data, batch.ctypes.data, num_jobs=len(JOBS), **shape)
+        found.append(batch.tobytes())
+    assert found[0] == found[1] == found[2]
 
 
 NATIVE = Backend("native", "cuda")

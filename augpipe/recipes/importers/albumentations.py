@@ -1,18 +1,22 @@
 """What `albumentations.to_dict` writes, as ops."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from operator import getitem
 from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, floored_centre, levels, same
+from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.findings import FIELD, Findings, Look, Maker, channels, floored_centre, levels, same
 
-BORDERS = {0: "constant", 1: "edge", 2: "reflect", 4: "reflect"}
-"""OpenCV's border modes; 4 leaves the outermost pixel out of its mirror image."""
-LINEAR = 1
-"""OpenCV's interpolation that is this package's, too."""
+BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
+"""OpenCV's border modes."""
+LARGEST_NORMAL = 4.55
+"""The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
+INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanczos"}
+"""OpenCV's; all but area look at a point's neighbours alone."""
 
 
 def found_in(data: Any) -> Findings:
@@ -66,8 +70,9 @@ def _limits(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[flo
     return float(low), float(high)
 
 
-def _kernel(one: Mapping[str, Any]) -> str:
-    return "" if one.get("interpolation", LINEAR) == LINEAR else "the interpolation becomes bilinear."
+def _look(one: Mapping[str, Any]) -> Look:
+    mode = one.get("interpolation", 1)
+    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=False)
 
 
 def _always(one: Mapping[str, Any]) -> None:
@@ -75,30 +80,27 @@ def _always(one: Mapping[str, Any]) -> None:
         raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
 
 
-def _beyond(found: Findings, one: Mapping[str, Any]) -> str:
-    """The border of a transform; returns what differs."""
-    border, fill, note = _border(one)
-    found.borders.append((border, fill))
-    return note
+def _beyond(found: Findings, one: Mapping[str, Any]) -> None:
+    """The border of a transform."""
+    found.borders.append(_border(one))
 
 
-def _border(one: Mapping[str, Any]) -> tuple[str, tuple[float, float, float], str]:
-    """Border and fill of a transform, and what differs."""
+def _border(one: Mapping[str, Any]) -> Beyond:
+    """Border and fill of a transform."""
     mode = one.get("border_mode", one.get("mode", 0))
     if mode not in BORDERS:
         raise ValueError(f"border_mode={mode} is not mapped")
     fill = one.get("fill", one.get("value", one.get("cval", 0)))
-    note = "the outermost pixel is repeated where the border is mirrored." if mode == 4 else ""
-    return BORDERS[mode], levels(fill), note
+    return BORDERS[mode], levels(fill)
 
 
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
-SKIPS = "shrinking averages, where OpenCV's bilinear skips pixels."
+CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
 
 def _resize(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    found.add("Resize", ops.Resize(size=_size(one)), note=f"{SKIPS} {_kernel(one)}".strip())
+    found.add("Resize", ops.Resize(size=_size(one)), look=_look(one))
 
 
 def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
@@ -107,21 +109,21 @@ def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) ->
         size = _twice(one["max_size"])
         if len(set(size)) > 1:
             raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
-        found.add(_name(one), kind(size=int(size[0])), note=f"{note}{SKIPS} {_kernel(one)}".strip())
+        found.add(_name(one), kind(size=int(size[0])), note=note, look=_look(one))
 
     return add
 
 
 def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    border, fill, note = _border(one)
+    border, fill = _border(one)
     least = one.get("min_height"), one.get("min_width")
     multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
     if len(multiples) > 1 or (None in least and any(least)):
         raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
     position = str(one.get("position", "center")).rpartition(".")[2].lower()
     fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
-    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}), note=note)
+    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}))
 
 
 def _without_padding(one: Mapping[str, Any]) -> None:
@@ -138,7 +140,7 @@ def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    found.add("RandomResizedCrop", made, note=f"{SKIPS} {_kernel(one)}".strip())
+    found.add("RandomResizedCrop", made, look=_look(one))
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -150,8 +152,8 @@ def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
-    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
-    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), note=note)
+    _beyond(found, one)
+    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one))
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
@@ -163,8 +165,41 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
         ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
     )
-    note = f"{_beyond(found, one)} {_kernel(one)}".strip()
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), note=note)
+    _beyond(found, one)
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one))
+
+
+def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    _beyond(found, one)
+    fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
+    made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
+    note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
+    found.add("GridDistortion", made, note=note, look=_look(one))
+
+
+def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("approximate"):
+        raise ValueError("approximate=True, a filter of 17 pixels whatever sigma is, is not mapped; set it to False")
+    alpha, note = float(one["alpha"]), FIELD
+    if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
+        alpha *= 3.0**0.5 / LARGEST_NORMAL
+        note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
+    _beyond(found, one)
+    fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
+    made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
+    found.add("ElasticTransform", made, note=note, look=_look(one))
+
+
+def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    shifts = _limits(one, "shift_limit") if "shift_limit" in one else (0.0, 0.0)
+    if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
+        raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
+    _beyond(found, one)
+    made = ops.OpticalDistortion.model_validate(
+        {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
+    )
+    note = "its map is centred, and not off by half a pixel."
+    found.add("OpticalDistortion", made, note=note, look=_look(one))
 
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
@@ -263,12 +298,69 @@ def _d4(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]), note=KEEPS_SHAPE)
 
 
-def _blur(found: Findings, one: Mapping[str, Any]) -> None:
+def _odd(size: int) -> int:
+    return size if size % 2 else size + 1
+
+
+def _sides(one: Mapping[str, Any]) -> tuple[int, int]:
+    """Smallest and largest side of a kernel, odd ones."""
+    value = one["blur_limit"]
+    low, high = value if isinstance(value, list | tuple) else (3, value)
+    return _odd(max(3, int(low))), _odd(max(3, int(high)))
+
+
+def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
     low, high = _limits(one, "sigma_limit")
-    if high <= 0.0:
-        raise ValueError("sigma_limit=0 leaves sigma to the kernel's size; give sigma_limit")
-    note = "a wider triangle of the same variance instead of a Gaussian cut at blur_limit."
-    found.add("GaussianBlur", ops.Blur(sigma_px=(low, high), p=one["p"]), note=note)
+    smallest, largest = (int(size) for size in _twice(one["blur_limit"]))
+    sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
+    made = []
+    for size in sizes:
+        sigma = (low, high) if high > 0.0 else (0.3 * ((size - 1) * 0.5 - 1.0) + 0.8,) * 2
+        made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
+    if len(made) == 1:
+        found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
+    else:
+        weights = tuple(float(num) for num in sizes.values())
+        found.add("GaussianBlur", ops.OneOf(ops=tuple(made), weights=weights, p=one["p"]))
+
+
+def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    fields: dict[str, Any] = {"sizes": _sides(one), "shifts": one.get("allow_shifted", True), "p": one["p"]}
+    if "angle_range" in one:  # newer versions; there angles count clockwise
+        low, high = one["angle_range"]
+        fields |= {"degrees": (-high, -low), "direction": one["direction_range"]}
+        note = ""
+    else:
+        note = "a line's angle and place are drawn, where that version draws its two ends."
+    found.add("MotionBlur", ops.MotionBlur.model_validate(fields), note=note)
+
+
+def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
+    value = one["clip_limit"]
+    limits = tuple(value) if isinstance(value, list | tuple) else (1.0, value)
+    across, down = one["tile_grid_size"]
+    made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
+    found.add("CLAHE", made, note=CLAHE_NOTE)
+
+
+def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("method", "kernel") != "kernel":
+        raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
+    _blend(ops.Sharpen, "lightness")(found, one)
+
+
+def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        alpha, other = (_from_zero(one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
+        found.add(_name(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
+
+    return add
+
+
+def _from_zero(value: Any) -> tuple[Any, ...]:
+    """A range that may be given as its end."""
+    return tuple(value) if isinstance(value, list | tuple) else (0.0, value)
 
 
 def _twice(value: Any) -> tuple[Any, ...]:
@@ -323,7 +415,7 @@ MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "CenterCrop": _center_crop,
     "Resize": _resize,
-    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down. "),
+    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down."),
     "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
     "PadIfNeeded": _pad,
     "RandomCrop": _random_crop,
@@ -332,6 +424,9 @@ MADE: dict[str, Maker] = {
     "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
+    "GridDistortion": _grid_distortion,
+    "ElasticTransform": _elastic_transform,
+    "OpticalDistortion": _optical_distortion,
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
     "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
@@ -360,7 +455,15 @@ MADE: dict[str, Maker] = {
         p=lambda one: one["p"] * 5 / 6,
         note="p is that of the five orders that change anything.",
     ),
-    "GaussianBlur": _blur,
+    "GaussianBlur": _gaussian_blur,
+    "Blur": same(ops.BoxBlur, sizes=_sides),
+    "MedianBlur": same(ops.MedianBlur, sizes=_sides),
+    "MotionBlur": _motion_blur,
+    "CLAHE": _clahe,
+    "Sharpen": _sharpen,
+    "IAASharpen": _sharpen,
+    "Emboss": _blend(ops.Emboss, "strength"),
+    "IAAEmboss": _blend(ops.Emboss, "strength"),
     "Normalize": _normalize,
     "ToFloat": _to_float,
     "ToTensor": _nothing,

@@ -28,13 +28,27 @@ POINTWISE = (
 """Ops of pixels alone: the same before a crop as after it."""
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
 """Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
+PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
+"""Of a recipe."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
+FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
+"""What differs in an elastic transform."""
 KEEPS_BLACK = (
     *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
     *(ops.ChannelDropout, ops.Posterize),
 )
 """Ops that leave a black border black."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a transform looks between pixels."""
+
+    interpolation: str
+    antialias: bool | None = None
+    """Whether shrinking averages; None where the transform does not shrink."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +62,8 @@ class Row:
     """The same but for rounding; the same but for what `note` says; nothing."""
     note: str = ""
     """What differs, or why it is left out."""
+    look: Look | None = None
+    """How it looks between pixels, if it does."""
 
     @property
     def became(self) -> str:
@@ -74,10 +90,10 @@ class Findings:
     channels: int = 3
     """Channels of a finished image."""
 
-    def add(self, name: str, *made: Op, note: str = "") -> None:
+    def add(self, name: str, *made: Op, note: str = "", look: Look | None = None) -> None:
         """A transform became ops, exactly unless a note says what differs."""
         self.ops += made
-        self.rows.append(Row(name=name, ops=made, verdict="near" if note else "exact", note=note))
+        self.rows.append(Row(name=name, ops=made, verdict="near" if note else "exact", note=note, look=look))
         if note:
             self.note(f"{name}: {note}")
 
@@ -141,7 +157,34 @@ class Findings:
         self.note(f"{op.op}: {told}")
         for place, row in enumerate(self.rows):
             if op in row.ops:
-                self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+                self._differs(place, told)
+
+    def _differs(self, place: int, told: str) -> None:
+        """One more difference of a row."""
+        row = self.rows[place]
+        self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+
+    def _one_look(self) -> Look:
+        """The look of the recipe: that of the first transform that resizes, else of the first that has one."""
+        looks = [row.look for row in self.rows if row.look]
+        own = next(
+            (look for look in looks if look.antialias is not None), looks[0] if looks else Look(interpolation="")
+        )
+        chosen = Look(
+            interpolation=own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear",
+            antialias=own.antialias is not False,
+        )
+        for place, row in enumerate(self.rows):
+            if row.look:
+                told = ""
+                if row.look.interpolation != chosen.interpolation:
+                    told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."
+                elif row.look.antialias not in (None, chosen.antialias) and chosen.interpolation != "nearest":
+                    told = "shrinking averages." if chosen.antialias else "shrinking does not average."
+                if told:
+                    self._differs(place, told)
+                    self.note(f"{row.name}: {told}")
+        return chosen
 
     def recipe_fields(self, strict: bool | None) -> dict[str, Any]:
         """The border, fill and ops of the recipe.
@@ -154,6 +197,7 @@ class Findings:
         """
         crops = [op for op in self.ops if op.is_crop]
         self._note_order()
+        look = self._one_look()
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
@@ -173,7 +217,8 @@ class Findings:
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
             )
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
-        return {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
+        fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
+        return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
 
 
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:

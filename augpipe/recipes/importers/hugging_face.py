@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.findings import Findings, channels, floored_centre
+from augpipe.recipes.importers.findings import PILLOW_FILTERS, Findings, Look, channels, floored_centre
 
-BILINEAR = 2
-"""Pillow's number of the filter that is this package's, too."""
 SQUARE_BY_TYPE = {"ViT": True, "DeiT": True, "Beit": True, "CLIP": False, "ConvNext": False}
 """What one number of `size` means in old settings, by the first letters of their type: a square, or the short side."""
 UNMAPPED = ("do_flip_channel_order", "do_thumbnail", "do_align_long_axis")
@@ -54,26 +52,26 @@ def _sides(value: Any) -> Any:
 
 def _resize(found: Findings, settings: Mapping[str, Any], kind: str) -> None:
     size = settings["size"]
-    note = "" if settings.get("resample", BILINEAR) == BILINEAR else "the interpolation becomes bilinear."
+    look = Look(interpolation=PILLOW_FILTERS.get(settings.get("resample", 2), "another"), antialias=True)
     if isinstance(size, int):
         square = next((square for start, square in SQUARE_BY_TYPE.items() if kind.startswith(start)), None)
         if square is None:
             raise ValueError(f"size={size} may be a square or the short side; write height and width, or shortest_edge")
         size = {"height": size, "width": size} if square else {"shortest_edge": size}
     if "height" in size:
-        found.add("resize", ops.Resize(size=_sides(size)), note=note)
+        found.add("resize", ops.Resize(size=_sides(size)), look=look)
     elif "shortest_edge" not in size:
-        found.add("resize", ops.ResizeLongest(size=size["longest_edge"]), note=note)
+        found.add("resize", ops.ResizeLongest(size=size["longest_edge"]), look=look)
     elif "crop_pct" in settings:
         px = size["shortest_edge"]
         if px < SQUASHES_FROM_PX:
             resized = ops.ResizeShortest(size=int(px / settings["crop_pct"]))
-            found.add("resize", resized, floored_centre((px, px)), note=note)
+            found.add("resize", resized, floored_centre((px, px)), look=look)
         else:
-            found.add("resize", ops.Resize(size=(px, px)), note=note)
+            found.add("resize", ops.Resize(size=(px, px)), look=look)
     else:
         made = ops.ResizeShortest(size=size["shortest_edge"], max_size=size.get("longest_edge"))
-        found.add("resize", made, note=note)
+        found.add("resize", made, look=look)
 
 
 def _crop(found: Findings, settings: Mapping[str, Any], kind: str) -> None:

@@ -5,12 +5,21 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, floored_centre, levels, same
+from augpipe.recipes.importers.findings import Findings, Look, Maker, channels, erase, floored_centre, levels, same
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
-SHRINKS = "shrinking averages, where kornia's bilinear skips pixels."
-BORDERS = {"zeros": "constant", "constant": "constant", "border": "edge", "replicate": "edge", "reflection": "reflect"}
-"""What kornia calls a border; its reflection leaves the outermost pixel out."""
+LOOK = Look(interpolation="bilinear", antialias=False)
+"""Its look-ups skip pixels when they shrink."""
+BORDERS = {
+    "zeros": "constant",
+    "constant": "constant",
+    "border": "edge",
+    "replicate": "edge",
+    "reflection": "reflect",
+    "reflect": "reflect_101",
+    "circular": "wrap",
+}
+"""What kornia calls a border: `reflection` where it looks images up, the next two where it pads them."""
 
 
 def found_in(module: Any) -> Findings:
@@ -77,10 +86,10 @@ def _resize(found: Findings, one: Any) -> None:
     _always(one)
     size, side = one.flags["size"], one.flags.get("side")
     if not isinstance(size, int):
-        found.add("Resize", ops.Resize(size=tuple(size)), note=SHRINKS)
+        found.add("Resize", ops.Resize(size=tuple(size)), look=LOOK)
     elif side in ("short", "long"):
         made = ops.ResizeShortest(size=size) if side == "short" else ops.ResizeLongest(size=size)
-        found.add("Resize", made, note=SHRINKS)
+        found.add("Resize", made, look=LOOK)
     else:
         raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
 
@@ -89,7 +98,7 @@ def _random_resized_crop(found: Findings, one: Any) -> None:
     _always(one)
     given = one._param_generator
     made = ops.RandomResizedCrop(size=tuple(one.flags["size"]), scale=tuple(given.scale), ratio=tuple(given.ratio))
-    found.add("RandomResizedCrop", made, note=SHRINKS)
+    found.add("RandomResizedCrop", made, look=LOOK)
 
 
 def _random_crop(found: Findings, one: Any) -> None:
@@ -145,6 +154,16 @@ def _jitter(found: Findings, one: Any) -> None:
     found.add("ColorJitter", made)
 
 
+def _gaussian_blur(found: Findings, one: Any) -> None:
+    given, border = one.flags["kernel_size"], one.flags["border_type"]
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    name = str(getattr(border, "name", border)).lower()
+    notes = [] if len(set(sizes)) == 1 else [f"kernel_size={list(sizes)} becomes {max(sizes)} both ways."]
+    notes += [] if name == "reflect" else [f"border_type={name} becomes reflect."]
+    made = ops.GaussianBlur(sigma_px=_range(one, "sigma"), kernel_px=max(sizes), p=_read(one, "p"))
+    found.add("RandomGaussianBlur", made, note=" ".join(notes))
+
+
 def _erasing(found: Findings, one: Any) -> None:
     given = one._param_generator
     normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
@@ -186,11 +205,7 @@ MADE: dict[str, Maker] = {
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: _range(one, "sharpness")),
     "RandomInvert": same(ops.Invert),
     "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
-    "RandomGaussianBlur": same(
-        ops.Blur,
-        sigma_px=lambda one: _range(one, "sigma"),
-        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
-    ),
+    "RandomGaussianBlur": _gaussian_blur,
     "RandomGaussianNoise": _noise,
     "RandomErasing": _erasing,
     "Normalize": lambda found, one: found.add(

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
+from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, channels, erase, levels
+from augpipe.recipes.importers.findings import Findings, Look, channels, erase, levels
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -69,8 +70,6 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         found.refuse("crop_mode", "only 'center' and 'squash', without crop_border_pixels, are mapped")
     if given["separate"]:
         found.refuse("separate", "a recipe is one list; import without it")
-    if given["interpolation"] not in ("bilinear", None, ""):
-        found.note(f"interpolation={given['interpolation']!r} becomes bilinear.")
     try:
         made = ops.Normalize(mean=channels(given["mean"]), std=channels(given["std"]))
         given["mean"] = made.mean
@@ -102,9 +101,14 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     is_squashed = given["is_training"] and not isinstance(given["input_size"], int)
     if is_squashed or given["crop_mode"] == "squash":
         squashed = ops.Resize(size=(scale, scale))
-        found.add("Resize, CenterCrop", *([squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]))
+        made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
     else:
-        found.add("Resize, CenterCrop", ops.CenterCrop(size=(height, width), scale=scale))
+        made = [ops.CenterCrop(size=(height, width), scale=scale)]
+    found.add("Resize, CenterCrop", *made, look=_look(given))
+
+
+def _look(given: Mapping[str, Any]) -> Look:
+    return Look(interpolation=str(given["interpolation"] or "bilinear"), antialias=True)
 
 
 def _crop_pct(given: Mapping[str, Any]) -> float:
@@ -113,7 +117,8 @@ def _crop_pct(given: Mapping[str, Any]) -> float:
 
 def _train(found: Findings, given: Mapping[str, Any]) -> None:
     scale, ratio = given["scale"] or (0.08, 1.0), given["ratio"] or (3.0 / 4.0, 4.0 / 3.0)
-    found.add("crop", ops.RandomResizedCrop(size=_size(given), scale=tuple(scale), ratio=tuple(ratio)))
+    made = ops.RandomResizedCrop(size=_size(given), scale=tuple(scale), ratio=tuple(ratio))
+    found.add("crop", made, look=_look(given))
     for name, direction in (("hflip", "horizontal"), ("vflip", "vertical")):
         if given[name]:
             found.add(name, ops.Flip.model_validate({"direction": direction, "p": given[name]}))
@@ -134,8 +139,8 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
     if given["grayscale_prob"]:
         found.add("grayscale_prob", ops.Grayscale(p=given["grayscale_prob"]))
     if given["gaussian_blur_prob"]:
-        note = "a wider triangle of the same variance instead of a Gaussian."
-        found.add("gaussian_blur_prob", ops.Blur(sigma_px=(0.1, 2.0), p=given["gaussian_blur_prob"]), note=note)
+        blurred = ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=23, p=given["gaussian_blur_prob"])
+        found.add("gaussian_blur_prob", blurred)
 
 
 def _jitter(found: Findings, given: Mapping[str, Any]) -> None:

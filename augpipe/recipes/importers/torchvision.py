@@ -7,14 +7,22 @@ from augpipe import ops, policies
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
-from augpipe.recipes.importers.findings import Findings, Maker, channels, erase, levels, same
+from augpipe.recipes.importers.findings import (
+    FIELD,
+    PILLOW_FILTERS,
+    Findings,
+    Look,
+    Maker,
+    channels,
+    erase,
+    levels,
+    same,
+)
 
 SILENT = {
     *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
 }
 """Transforms that change the container alone."""
-
-PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
 def found_in(transform: Any) -> Findings:
@@ -52,11 +60,11 @@ def _held(transform: Any) -> list[Any]:
 def _resize(found: Findings, one: Any) -> None:
     longest: Any = getattr(one, "max_size", None)
     if one.size is None:
-        found.add("Resize", ops.ResizeLongest(size=longest), note=_kernel(one))
+        found.add("Resize", ops.ResizeLongest(size=longest), look=_look(one))
     elif len(size := _sides(one.size)) == 2:
-        found.add("Resize", ops.Resize(size=_pair(size)), note=_kernel(one))
+        found.add("Resize", ops.Resize(size=_pair(size)), look=_look(one))
     else:
-        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), note=_kernel(one))
+        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=_look(one))
 
 
 def _sides(size: Any) -> tuple[int, ...]:
@@ -68,11 +76,13 @@ def _pair(size: Any) -> tuple[int, int]:
     return sides[0], sides[-1]
 
 
-def _kernel(one: Any) -> str:
-    """What differs in interpolation."""
+def _look(one: Any) -> Look:
     given = getattr(one, "interpolation", "bilinear")
     mode = PILLOW_FILTERS.get(given, given) if isinstance(given, int) else getattr(given, "value", given)
-    return "" if mode == "bilinear" else f"{mode} interpolation becomes bilinear."
+    # of Pillow's images v1's and v2's resizes always average, and of tensors those of v2 unless they are told not to
+    return Look(
+        interpolation=str(mode), antialias=None if not hasattr(one, "antialias") else one.antialias is not False
+    )
 
 
 def _beyond(found: Findings, one: Any) -> None:
@@ -83,39 +93,35 @@ def _beyond(found: Findings, one: Any) -> None:
 
 def _crop(found: Findings, one: Any) -> None:
     made = ops.RandomResizedCrop(size=_pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
-    found.add("RandomResizedCrop", made, note=_kernel(one))
+    found.add("RandomResizedCrop", made, look=_look(one))
 
 
-MIRRORED = "the outermost pixel is repeated where torchvision's reflect leaves it out."
-
-
-def _padding(one: Any) -> tuple[dict[str, Any], str]:
-    """The border and the fill of what pads, and what differs."""
-    border = {"symmetric": "reflect"}.get(one.padding_mode, one.padding_mode)
-    return {"border": border, "fill": levels(one.fill)}, MIRRORED if one.padding_mode == "reflect" else ""
+def _padding(one: Any) -> dict[str, Any]:
+    """The border and the fill of what pads."""
+    border = {"symmetric": "reflect", "reflect": "reflect_101"}.get(one.padding_mode, one.padding_mode)
+    return {"border": border, "fill": levels(one.fill)}
 
 
 def _random_crop(found: Findings, one: Any) -> None:
-    padding, (fields, note) = _sides(one.padding or 0), _padding(one)
+    padding, fields = _sides(one.padding or 0), _padding(one)
     made: dict[str, Any] = {"size": _pair(one.size), "pad_if_needed": one.pad_if_needed}
     if len(set(padding)) == 1:
         made["padding"] = padding[0]
     else:
         found.ops.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields), note=note)
+    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields))
 
 
 def _pad(found: Findings, one: Any) -> None:
-    fields, note = _padding(one)
-    padding = _sides(one.padding)
-    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}), note=note)
+    padding, fields = _sides(one.padding), _padding(one)
+    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
 
 
 def _rotation(found: Findings, one: Any) -> None:
     if one.expand or one.center is not None:
         raise ValueError("expand and center are not mapped")
     _beyond(found, one)
-    found.add("RandomRotation", ops.Rotate(max_deg=tuple(one.degrees), step=None), note=_kernel(one))
+    found.add("RandomRotation", ops.Rotate(max_deg=tuple(one.degrees), step=None), look=_look(one))
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -134,13 +140,20 @@ def _affine(found: Findings, one: Any) -> None:
         made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down)))
     _beyond(found, one)
     moved = "translations are not cut to whole pixels." if one.translate is not None else ""
-    found.add("RandomAffine", *made, note=" ".join(part for part in (_kernel(one), moved) if part))
+    found.add("RandomAffine", *made, note=moved, look=_look(one))
 
 
 def _jitter(found: Findings, one: Any) -> None:
     given = {name: getattr(one, name) for name in ("brightness", "contrast", "saturation", "hue")}
     fields = {name: tuple(value) for name, value in given.items() if value is not None}
     found.add("ColorJitter", ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv"}))
+
+
+def _gaussian_blur(found: Findings, one: Any) -> None:
+    sizes = sorted(set(_sides(one.kernel_size)))
+    note = "" if len(sizes) == 1 else f"kernel_size={list(_sides(one.kernel_size))} becomes {sizes[-1]} both ways."
+    sigma = tuple(float(end) for end in one.sigma)
+    found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(sigma[0], sigma[1]), kernel_px=sizes[-1], p=1.0), note=note)
 
 
 def _grayscale(found: Findings, one: Any) -> None:
@@ -154,8 +167,17 @@ def _rgb(found: Findings, one: Any) -> None:
 
 def _perspective(found: Findings, one: Any) -> None:
     _beyond(found, one)
-    note = "corners move by any part of a pixel. " + _kernel(one)
-    found.add("RandomPerspective", ops.Perspective(distortion=one.distortion_scale, p=one.p), note=note.strip())
+    made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
+    found.add("RandomPerspective", made, note="corners move by any part of a pixel.", look=_look(one))
+
+
+def _elastic_transform(found: Findings, one: Any) -> None:
+    if len(set(one.alpha)) > 1 or len(set(one.sigma)) > 1:
+        raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
+    _beyond(found, one)
+    # there half the image's side is 1
+    made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
+    found.add("ElasticTransform", made, note=FIELD, look=_look(one))
 
 
 def _erasing(found: Findings, one: Any) -> None:
@@ -186,8 +208,8 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
         _beyond(found, one)
-        note = "translations are not cut to whole pixels, and geometry acts before tone. " + _kernel(one)
-        found.add(_name(one), *make(one), note=note.strip())
+        note = "translations are not cut to whole pixels, and geometry acts before tone."
+        found.add(_name(one), *make(one), note=note, look=_look(one))
 
     return add
 
@@ -203,16 +225,12 @@ MADE: dict[str, Maker] = {
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
+    "ElasticTransform": _elastic_transform,
     "ColorJitter": _jitter,
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
     "RGB": _rgb,
-    "GaussianBlur": same(
-        ops.Blur,
-        sigma_px=lambda one: tuple(one.sigma),
-        p=1.0,
-        note="a wider triangle of the same variance instead of a Gaussian cut at kernel_size.",
-    ),
+    "GaussianBlur": _gaussian_blur,
     "RandomInvert": same(ops.Invert),
     "RandomPosterize": same(ops.Posterize, bits=lambda one: (one.bits, one.bits)),
     "RandomSolarize": lambda found, one: found.add("RandomSolarize", solarize(one.threshold, one.p)),

@@ -1,7 +1,7 @@
-"""Antialiased sampling on the device: the triangle filter over as many taps as its half-width takes, and fillings.
+"""Antialiased sampling on the device: a filter over as many taps as its half-width takes, and fillings.
 
 Sums are those of the CPU's loop, in its order: along x within each tap along y. Taps along an axis are a tuple here:
-the first one's index, the coordinate that they surround, 1 / half-width, and how many there are.
+the first one's index, the coordinate that they surround, 1 / half-width, how many there are, and the filter.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from augpipe.gpu_ops.image import sampling
 from augpipe.gpu_ops.image.cuda.pixels import existing, load_pixel
 from augpipe.gpu_ops.image.cuda.records import (
     FILL,
+    FILTER,
     HIGH_X,
     HIGH_Y,
     IS_CONSTANT,
@@ -29,10 +30,11 @@ from augpipe.gpu_ops.image.cuda.records import (
     SUPPORT_X,
     SUPPORT_Y,
 )
-from augpipe.gpu_ops.image.rows import SHARP
+from augpipe.gpu_ops.image.rows import SHARP, TRIANGLE
 
 first_tap, floor, sharp_gain = shared(sampling.first_tap), shared(sampling.floor), shared(sampling.sharp_gain)
 is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
+filter_weight = shared(sampling.filter_weight)
 
 ZERO, ONE, TWO, THREE = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(3.0)
 RAISED_ZERO = np.float32(2.0**23)
@@ -41,25 +43,27 @@ MAX_KEPT = 4
 """Taps along x whose weights stay in registers: as many as an image brought to half its size takes."""
 
 
-@function("float32", "float32", "float32", "int32")
-def taps_around(at, support):
-    """The taps nearer than `support` to a coordinate."""
-    return first_tap(at, support), at, reciprocal(support), np.int32(-floor(-TWO * support))
+@function("float32", "float32", "float32", "int32", "int32")
+def taps_around(at, support, kind):
+    """The taps of a filter nearer than `support` to a coordinate."""
+    return first_tap(at, support), at, reciprocal(support), np.int32(-floor(-TWO * support)), np.int32(kind)
 
 
 @function("boolean")
 def all_exist(taps, low, high):
     """Whether the image holds all of an axis' taps."""
-    first, _, _, num = taps
+    first, _, _, num, _ = taps
     return (first >= np.float32(low)) & (first <= np.float32(high) - (np.float32(num) - ONE))
 
 
 @function("float32", "float32")
 def weighed(taps, nth):
     """Index and weight of the nth tap."""
-    first, at, inverse, _ = taps
+    first, at, inverse, _, kind = taps
     index = first + np.float32(nth)
-    return index, tap_weight(index, at, inverse)
+    if kind == TRIANGLE:
+        return index, tap_weight(index, at, inverse)
+    return index, np.float32(filter_weight(kind, index, at, inverse))
 
 
 @function("float32", "float32", "float32")
@@ -120,7 +124,7 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
     """(red, green, blue, weight) over any taps, where need be with what stands for pixels beyond the border."""
     low_x, high_x = np.float32(load_i32(row + LOW_X)), np.float32(load_i32(row + HIGH_X))
     low_y, high_y = np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y))
-    reflects, is_constant = load_i32(row + REFLECTS) != 0, load_i32(row + IS_CONSTANT) != 0
+    reflects, is_constant = load_i32(row + REFLECTS), load_i32(row + IS_CONSTANT) != 0
     red, green, blue = ZERO, ZERO, ZERO
     sum_x, sum_y, inside_x, inside_y = ZERO, ZERO, ZERO, ZERO
     for tap_y in range(taps_y[3]):
@@ -159,10 +163,12 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
 @function("float32", "float32", "float32")
 def averaged(row, base, stride, channels, at_x, at_y, raised):
     """(red, green, blue) at a point, given from the row's origin in pixels."""
-    taps_x, taps_y = taps_around(at_x, load_f32(row + SUPPORT_X)), taps_around(at_y, load_f32(row + SUPPORT_Y))
+    kind = load_i32(row + FILTER)
+    taps_x = taps_around(at_x, load_f32(row + SUPPORT_X), kind)
+    taps_y = taps_around(at_y, load_f32(row + SUPPORT_Y), kind)
     exist_x = all_exist(taps_x, load_i32(row + LOW_X), load_i32(row + HIGH_X))
     exist = exist_x & all_exist(taps_y, load_i32(row + LOW_Y), load_i32(row + HIGH_Y))
-    if exist & (taps_x[3] <= MAX_KEPT):
+    if exist & (taps_x[3] > 1) & (taps_x[3] <= MAX_KEPT):
         row_bytes = np.int64(np.int32(stride * channels))
         first_byte = np.int32(np.int32(taps_x[0]) * channels)
         address = base + np.int64(np.int32(taps_y[0])) * row_bytes + np.int64(first_byte)

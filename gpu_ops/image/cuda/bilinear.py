@@ -29,7 +29,7 @@ def beyond(row, base, stride, channels, x, y):
     """The four pixels where some of them may lie beyond the border; what it needs is loaded when it is needed."""
     low_x, high_x = np.float32(load_i32(row + LOW_X)), np.float32(load_i32(row + HIGH_X))
     low_y, high_y = np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y))
-    reflects = load_i32(row + REFLECTS) != 0
+    reflects = load_i32(row + REFLECTS)
     left = existing(np.float32(x), low_x, high_x, reflects)
     right = existing(np.float32(x) + ONE, low_x, high_x, reflects)
     top = np.int32(existing(np.float32(y), low_y, high_y, reflects) * stride)

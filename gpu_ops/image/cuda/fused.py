@@ -15,6 +15,7 @@ from augpipe.gpu_ops.cuda.memory import kept, load_f32, load_i32, load_i64, reci
 from augpipe.gpu_ops.image import fused, lens, sampling
 from augpipe.gpu_ops.image.cuda.antialias import averaged
 from augpipe.gpu_ops.image.cuda.bilinear import RAISED_BITS, bilinear_pair
+from augpipe.gpu_ops.image.cuda.field import displaced_pair
 from augpipe.gpu_ops.image.cuda.records import (
     AFTER_XX,
     AFTER_XY,
@@ -33,6 +34,7 @@ from augpipe.gpu_ops.image.cuda.records import (
     CAST,
     CASTS_LAST,
     CHANNELS,
+    FIELD,
     FIRST_X,
     FIRST_Y,
     HAS_LENS,
@@ -73,7 +75,7 @@ ONE = np.float32(1.0)
 LEVELS = np.float32(255.0)
 LEVEL = np.float32(1.0 / 255.0)
 
-HAS_LENS_BIT, IS_TANGENTIAL_BIT, IS_BILINEAR_BIT, HAS_PROJECTION_BIT = 1, 2, 4, 8
+HAS_LENS_BIT, IS_TANGENTIAL_BIT, IS_BILINEAR_BIT, HAS_PROJECTION_BIT, HAS_FIELD_BIT = 1, 2, 4, 8, 16
 
 FUSED_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
 THREADS = (16, 8)
@@ -90,6 +92,7 @@ def ways_of(row):
     ways = np.int32(HAS_LENS_BIT if load_i32(row + HAS_LENS) else 0)
     ways |= np.int32(IS_TANGENTIAL_BIT if (load_f32(row + P1) != ZERO) | (load_f32(row + P2) != ZERO) else 0)
     ways |= np.int32(HAS_PROJECTION_BIT if load_i32(row + HAS_PROJECTION) else 0)
+    ways |= np.int32(HAS_FIELD_BIT if load_i32(row + FIELD) else 0)
     ways |= np.int32(IS_BILINEAR_BIT if is_narrow & (load_i32(row + IS_CONSTANT) == 0) else 0)
     return kept(ways)
 
@@ -202,6 +205,8 @@ def fused_kernel(held_as: int, planar: bool) -> Any:
                 u0, v0, u1, v1 = bent_pair(row, x0, x1, y, before, radial, ways)
             at_x0, at_y0 = linear(u0, v0, after_xx, after_xy, offset_x), linear(u0, v0, after_yx, after_yy, offset_y)
             at_x1, at_y1 = linear(u1, v1, after_xx, after_xy, offset_x), linear(u1, v1, after_yx, after_yy, offset_y)
+            if ways & HAS_FIELD_BIT:
+                at_x0, at_y0, at_x1, at_y1 = displaced_pair(row, x0, x1, y, at_x0, at_y0, at_x1, at_y1)
             if ways & IS_BILINEAR_BIT:
                 red0, green0, blue0, red1, green1, blue1 = bilinear_pair(
                     row, base, below, stride, channels, at_x0, at_y0, at_x1, at_y1, bounds, raised

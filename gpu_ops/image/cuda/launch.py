@@ -7,15 +7,26 @@ import threading
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
+from augpipe.gpu_ops.image.cuda import clahe
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
-from augpipe.gpu_ops.image.cuda.program import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, FINISH_THREADS, finish_kernel
+from augpipe.gpu_ops.image.cuda.program import (
+    FILTER_LAUNCH_BOUNDS,
+    FINISH_LAUNCH_BOUNDS,
+    FINISH_SIGNATURE,
+    FINISH_THREADS,
+    filter_kernel,
+    finish_kernel,
+)
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
+from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, MEDIAN, SEPARABLE, SHARPNESS
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
@@ -96,6 +107,8 @@ def finish_batch(
     copies: int,
     *,
     row_bytes: int,
+    copied_bytes: int,
+    filters: bool = False,
     num: int,
     height: int,
     width: int,
@@ -109,8 +122,10 @@ def finish_batch(
         rows: device address of (num, row_bytes), `finish_rows.row_dtype`.
         levels: device address of num * height * width * 3 float32 that `render_batch` has written; overwritten.
         batch: as in `render_batch`; it may be `levels` itself where that is held as float32.
-        copies: device address of num * height * width * 3 bytes that may be overwritten, where any row sharpens.
+        copies: device address of num * copied_bytes bytes that may be overwritten.
         row_bytes: of a row.
+        copied_bytes: at least `most_copied_bytes` of the rows' steps, and a multiple of 4.
+        filters: whether any of the rows' steps is a filter: `program_rows.are_filters`.
         num: images.
         height, width: of an output image, in pixels.
         planar: as in `render_batch`.
@@ -118,9 +133,25 @@ def finish_batch(
         stream: likewise.
     """
     if num and height * width:
+        sizes = (copies, copied_bytes, height, width)
+        if filters:
+            first = row_bytes, KERNEL_ROW.itemsize, levels, levels
+            _launch(_filter(planar), (num,), FINISH_THREADS, stream, rows, *first, *sizes)
         kernel = _finish(held_as, planar)
-        sizes = (KERNEL_ROW.itemsize, levels, batch, copies, height, width)
-        _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, *sizes)
+        _launch(kernel, (num,), FINISH_THREADS, stream, rows, row_bytes, KERNEL_ROW.itemsize, levels, batch, *sizes)
+
+
+def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> int:
+    """What an image needs beside its levels for any of some `COLOUR_STEP`s; 0 where none looks at neighbours."""
+    num_pixels, kinds = height * width, steps["kind"]
+    needed = [0]
+    if ((kinds == SHARPNESS) | (kinds == MEDIAN)).any():
+        needed.append(-(-3 * num_pixels // 4) * 4)
+    if ((kinds == SEPARABLE) | (kinds == CONVOLVE)).any():
+        needed.append(12 * num_pixels)
+    for _, num_down, num_across in steps["numbers"][kinds == CLAHE][:, :3]:
+        needed.append(clahe.copied_bytes(int(num_down * num_across), num_pixels))
+    return max(needed)
 
 
 def mix_batch(
@@ -189,6 +220,11 @@ def _finish(held_as: str, planar: bool) -> Any:
         return _compiled_finish(held_as, planar)
 
 
+def _filter(planar: bool) -> Any:
+    with _lock:
+        return _compiled_filter(planar)
+
+
 def _mix(held_as: str, planar: bool) -> Any:
     with _lock:
         return _compiled_mix(held_as, planar)
@@ -207,6 +243,11 @@ def _compiled_fused(held_as: str, planar: bool) -> Any:
 @cache
 def _compiled_finish(held_as: str, planar: bool) -> Any:
     return _compiled(finish_kernel(HELD_AS[held_as], planar), FINISH_SIGNATURE, FINISH_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_filter(planar: bool) -> Any:
+    return _compiled(filter_kernel(planar), FINISH_SIGNATURE, FILTER_LAUNCH_BOUNDS)
 
 
 @cache

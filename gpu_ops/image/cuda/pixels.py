@@ -6,18 +6,19 @@ from augpipe.gpu_ops.cuda.functions import function, shared
 from augpipe.gpu_ops.cuda.memory import load_u8, load_u32, reciprocal
 from augpipe.gpu_ops.image import sampling
 
-clamp, reflect = shared(sampling.clamp), shared(sampling.reflect)
+clamp, continued = shared(sampling.clamp), shared(sampling.continued)
+border_period, border_turn = shared(sampling.border_period), shared(sampling.border_turn)
 
 ONE = np.float32(1.0)
-TWO = np.float32(2.0)
 
 
 @function("int32")
 def existing(tap, low, high, reflects):
     """The index of the pixel for a tap, both counted from the row's origin; `low` and `high` are float32 like `tap`."""
     if reflects:
-        period = TWO * (high - low + ONE)
-        tap = reflect(tap, low, period, reciprocal(period))
+        num = high - low + ONE
+        period = border_period(reflects, num)
+        tap = continued(tap, low, period, reciprocal(period), border_turn(reflects, num))
     return np.int32(clamp(tap, low, high))
 
 

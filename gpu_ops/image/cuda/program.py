@@ -2,7 +2,8 @@
 
 A thread block belongs to one image, whose levels the fused kernel has written; they are changed in place. A step that
 looks at the whole image waits for all threads of its block, which count levels in memory that they share. From the same
-levels a step makes what the CPU's makes of them, within a level: see `gpu_ops.image.program`.
+levels a step makes what the CPU's makes of them, within a level: see `gpu_ops.image.program`. Filters, and what stands
+before them, are another kernel's, which is launched first: they take registers that other steps need not pay for.
 """
 
 import math
@@ -24,23 +25,36 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import fused, noise, tone, whole_image
-from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write
+from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
+from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
+from augpipe.gpu_ops.image.cuda.neighbours import (
+    convolve,
+    copy_levels,
+    copy_whole_levels,
+    sum_columns,
+    sum_rows,
+    take_median,
+)
+from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     AUTO_CONTRAST,
     BIAS,
+    CLAHE,
     EQUALIZE,
     FILL,
+    FIRST_FILTER,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
+    MEDIAN,
     NOISE,
     NUM_STEPS,
     SCALE,
+    SEPARABLE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -58,6 +72,7 @@ noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), share
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
+tile_side = shared(clahe.tile_side)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
 ZERO = np.float32(0.0)
@@ -65,9 +80,10 @@ WHITE = np.float32(255.0)
 NUM_COUNTS = 768
 """256 levels of three channels."""
 
-FINISH_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
+FINISH_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64, int64)"
 FINISH_THREADS = 4 if IS_SIMULATED else 512
 FINISH_LAUNCH_BOUNDS = (512, 2)
+FILTER_LAUNCH_BOUNDS = (512, 1)
 
 
 @function("float32", "float32", "float32")
@@ -160,27 +176,78 @@ def copied_level(address):
     return np.float32(load_changing_u8(address))
 
 
+@function()
+def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_step, channel_step, thread, num_threads):
+    """Take the step at `at_step`, whose first number is `factor`, of the row's header at `at`.
+
+    `start` is the address of the image's levels, `copy` that of memory beside them; all threads of the block call it.
+    """
+    taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+    size = np.int64(factor)
+    if kind == CLAHE:
+        num_down = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
+        num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 8))
+        counts, num_tiles = copy + (height * width + 3) // 4 * 4, num_down * num_across
+        area = tile_side(height, num_down, width, num_across) * tile_side(width, num_across, height, num_down)
+        take_lightness(start, copy, counts, num_tiles, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        count(copy, counts, num_down, num_across, height, width, thread, num_threads)
+        cuda.syncthreads()
+        make_tables(counts, factor, num_tiles, area, thread, num_threads)
+        cuda.syncthreads()
+        relight(start, copy, counts, num_down, num_across, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == SEPARABLE:
+        sum_columns(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        sum_rows(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == MEDIAN:
+        copy_whole_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        take_median(start, copy, size, height, width, pixel_step, channel_step, thread, num_threads)
+    else:
+        copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+
+
+def filter_kernel(planar: bool) -> Any:
+    """As `finish_kernel`, of the kernel that takes all steps up to the last filter, and leaves levels."""
+    return _program_kernel(FLOAT32, planar, filters=True)
+
+
 def finish_kernel(held_as: int, planar: bool) -> Any:
-    """The kernel's Python function for one number type (`writing.HELD_AS`) and layout; its arguments are int64."""
+    """The kernel's Python function for one number type (`writing.HELD_AS`) and layout; its arguments are int64.
+
+    It takes the steps behind the last filter, and writes finished images.
+    """
+    return _program_kernel(held_as, planar, filters=False)
+
+
+def _program_kernel(held_as: int, planar: bool, *, filters: bool) -> Any:
     item_bytes = ITEM_BYTES[held_as]
 
-    def finish(rows, row_bytes, first_byte, levels, batch, copies, height, width):
+    def finish(rows, row_bytes, first_byte, levels, batch, copies, copied_bytes, height, width):
         image, thread, num_threads = np.int64(cuda.blockIdx.x), np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x)
         counts = cuda.shared.array(NUM_COUNTS, np.int32)
         tables = cuda.shared.array(NUM_COUNTS, np.int32)
         at = rows + image * row_bytes + first_byte
         num_pixels = height * width
         pixel_step, channel_step = (1, num_pixels) if planar else (3, 1)
-        start, copy = levels + image * 12 * num_pixels, copies + image * 3 * num_pixels
+        start, copy = levels + image * 12 * num_pixels, copies + image * copied_bytes
         target = batch + image * 3 * num_pixels * item_bytes
         num_steps, step, has_tables = load_i32(at + NUM_STEPS), np.int32(0), False
-        is_end = num_steps == 0 and levels == batch  # then it is finished
+        for nth in range(num_steps):
+            if load_i32(at + AT_STEPS + np.int64(nth) * STEP_BYTES) >= FIRST_FILTER:
+                step = np.int32(nth + 1)
+        if filters:
+            num_steps, step = step, np.int32(0)
+        is_end = num_steps == 0 and (filters or levels == batch)  # then it is finished
         while not is_end:
             stop = step
             while stop < num_steps and load_i32(at + AT_STEPS + np.int64(stop) * STEP_BYTES) < FIRST_LOOK:
                 stop = np.int32(stop + 1)
             is_end = stop == num_steps
-            if is_end or stop > step or has_tables:
+            if (is_end and not filters) or stop > step or has_tables:
                 for pixel in range(thread, num_pixels, num_threads):
                     nth = pixel * pixel_step
                     red = load_changing_f32(start + 4 * nth)
@@ -191,7 +258,7 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                         green = np.float32(tables[256 + nearest_level(green)])
                         blue = np.float32(tables[512 + nearest_level(blue)])
                     red, green, blue = changed(at, step, stop, red, green, blue, pixel, height, width)
-                    if is_end:
+                    if is_end and not filters:
                         red = normalise(red, load_f32(at + SCALE), load_f32(at + BIAS))
                         green = normalise(green, load_f32(at + SCALE + 4), load_f32(at + BIAS + 4))
                         blue = normalise(blue, load_f32(at + SCALE + 8), load_f32(at + BIAS + 8))
@@ -205,7 +272,7 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
             if not is_end:
                 at_step = at + AT_STEPS + np.int64(stop) * STEP_BYTES
                 kind, factor = load_i32(at_step), load_f32(at_step + STEP_NUMBERS)
-                has_tables = kind != SHARPNESS
+                has_tables = kind < SHARPNESS
                 cuda.syncthreads()
                 if has_tables:
                     for nth in range(thread, NUM_COUNTS, num_threads):
@@ -248,6 +315,9 @@ def finish_kernel(held_as: int, planar: bool) -> Any:
                             else:
                                 made = mean + factor * (np.float32(value) - mean)
                             tables[first + value] = np.int32(kept_within(made))
+                elif filters and kind >= FIRST_FILTER:
+                    shape = height, width, pixel_step, channel_step, thread, num_threads
+                    filter_image(kind, factor, at, at_step, start, copy, *shape)
                 else:
                     for pixel in range(thread, num_pixels, num_threads):
                         for channel in range(3):

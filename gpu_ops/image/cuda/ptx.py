@@ -12,7 +12,13 @@ from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
-from augpipe.gpu_ops.image.cuda.program import FINISH_LAUNCH_BOUNDS, FINISH_SIGNATURE, finish_kernel
+from augpipe.gpu_ops.image.cuda.program import (
+    FILTER_LAUNCH_BOUNDS,
+    FINISH_LAUNCH_BOUNDS,
+    FINISH_SIGNATURE,
+    filter_kernel,
+    finish_kernel,
+)
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS
 
 
@@ -26,6 +32,8 @@ class KernelSpec:
     """Whether a batch holds whole channel planes."""
     finishes: bool = False
     """Whether it is the kernel that runs behind the fused one."""
+    filters: bool = False
+    """Whether it is the kernel of filters between the two."""
     mixes: bool = False
     """Whether it is the kernel that mixes finished images."""
 
@@ -34,7 +42,7 @@ class KernelSpec:
         """As in reports: the loop, its number type and layout."""
         if self.held_as is None:
             return "pack_rgbx"
-        loop = "mix" if self.mixes else "finish" if self.finishes else "fused"
+        loop = "mix" if self.mixes else "filter" if self.filters else "finish" if self.finishes else "fused"
         return f"{loop} {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
 
 
@@ -57,6 +65,7 @@ KERNELS = (
         for name in HELD_AS
         for planar in (True, False)
     ),
+    *(KernelSpec(held_as="float32", planar=planar, filters=True) for planar in (True, False)),
     *(KernelSpec(held_as=name, planar=planar, mixes=True) for name in HELD_AS for planar in (True, False)),
     KernelSpec(),
 )
@@ -70,6 +79,8 @@ def source_of(spec: KernelSpec) -> Source:
     if spec.mixes:
         body = mix_kernel(HELD_AS[spec.held_as], spec.planar)
         return Source(body=body, signature=MIX_SIGNATURE, launch_bounds=MIX_LAUNCH_BOUNDS)
+    if spec.filters:
+        return Source(body=filter_kernel(spec.planar), signature=FINISH_SIGNATURE, launch_bounds=FILTER_LAUNCH_BOUNDS)
     if spec.finishes:
         body = finish_kernel(HELD_AS[spec.held_as], spec.planar)
         return Source(body=body, signature=FINISH_SIGNATURE, launch_bounds=FINISH_LAUNCH_BOUNDS)

@@ -25,7 +25,7 @@ BEFORE_WX, BEFORE_WY, BEFORE_W0 = (_offset(f"before_{name}") for name in ("wx", 
 AFTER_XX, AFTER_XY, AFTER_YX, AFTER_YY = (_offset(f"after_{name}") for name in ("xx", "xy", "yx", "yy"))
 OFFSET_X, OFFSET_Y = _offset("offset_x"), _offset("offset_y")
 K1, K2, K3, P1, P2 = (_offset(name) for name in ("k1", "k2", "k3", "p1", "p2"))
-SUPPORT_X, SUPPORT_Y = _offset("support_x"), _offset("support_y")
+FILTER, SUPPORT_X, SUPPORT_Y = _offset("filter"), _offset("support_x"), _offset("support_y")
 INVERSE_CORNER_R2, INNER_R2 = _offset("inverse_corner_r2"), _offset("vignette_inner_r2")
 INVERSE_SPAN, STRENGTH = _offset("vignette_inverse_span"), _offset("vignette_strength")
 CAST, SCALE, BIAS, FILL = (_offset(name) for name in ("cast", "scale", "bias", "fill"))
@@ -33,3 +33,9 @@ LOW_X, LOW_Y, HIGH_X, HIGH_Y = (_offset(name) for name in ("low_x", "low_y", "hi
 ORIGIN_X, ORIGIN_Y = _offset("origin_x"), _offset("origin_y")
 HAS_LENS, HAS_PROJECTION, REFLECTS = _offset("has_lens"), _offset("has_projection"), _offset("reflects")
 IS_CONSTANT, CASTS_LAST = _offset("is_constant"), _offset("casts_last")
+FIELD, FIELD_CELLS, FIELD_NODES, FIELD_KEY = (
+    _offset(name) for name in ("field", "field_cells", "field_nodes", "field_key")
+)
+FIELD_XX, FIELD_XY, FIELD_YX, FIELD_YY = (_offset(f"field_{name}") for name in ("xx", "xy", "yx", "yy"))
+FIELD_SCALE_X, FIELD_SCALE_Y = _offset("field_scale_x"), _offset("field_scale_y")
+FIELD_X0, FIELD_Y0 = _offset("field_x0"), _offset("field_y0")

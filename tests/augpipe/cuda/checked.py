@@ -206,7 +206,18 @@ class Machine:
             self.use("render", reads, [(batch, _num_bytes(num, **shape))])
 
     def _finish_batch(
-        self, rows: int, levels: int, batch: int, copies: int, *, row_bytes: int, num: int, stream: int, **shape: Any
+        self,
+        rows: int,
+        levels: int,
+        batch: int,
+        copies: int,
+        *,
+        row_bytes: int,
+        copied_bytes: int,
+        filters: bool,
+        num: int,
+        stream: int,
+        **shape: Any,
     ) -> None:
         if self.fails_next:
             self.fails_next = False
@@ -214,7 +225,11 @@ class Machine:
         # the levels are overwritten, too
         writes = [(levels, _num_bytes(num, **shape | {"held_as": "float32"})), (batch, _num_bytes(num, **shape))]
         with self.device.on(self.device.streams[stream]):
-            self.use("finish", [(rows, num * row_bytes)], [*writes, *([(copies, 1)] if copies else [])])
+            self.use(
+                "finish",
+                [(rows, num * row_bytes)],
+                [*writes, *([(copies, num * copied_bytes)] if copied_bytes else [])],
+            )
 
     def _mix_batch(self, jobs: int, batch: int, *, num_jobs: int, stream: int, **shape: Any) -> None:
         images = batch, _num_bytes(1, **shape)

@@ -79,7 +79,9 @@ def test_levels_are_scaled_where_nothing_normalises_them() -> None:
     plain = {"image_processor_type": "X", "do_resize": True, "size": {"height": 3, "width": 3}, "resample": 3}
     found = importers.from_hugging_face(plain)
     assert found.recipe.ops == (ops.Resize(size=(3, 3)), ops.Normalize(mean=0.0, std=1.0))
-    assert found.notes == ("resize: the interpolation becomes bilinear.",)
+    assert found.recipe.interpolation == "bicubic" and found.notes == ()
+    lanczos = importers.from_hugging_face({**plain, "resample": 1})
+    assert lanczos.notes == ("resize: lanczos interpolation becomes bilinear.",)
     assert importers.from_hugging_face({**plain, "do_rescale": False}).recipe.ops == (ops.Resize(size=(3, 3)),)
 
 

@@ -41,14 +41,14 @@ def test_a_policy_takes_the_place_of_the_jitter() -> None:
         ops.Flip(direction="vertical", p=0.25),
         *policies.timm("rand-m9-mstd0.5-inc1"),
         ops.Grayscale(p=0.1),
-        ops.Blur(sigma_px=(0.1, 2), p=0.2),
+        ops.GaussianBlur(sigma_px=(0.1, 2), kernel_px=23, p=0.2),
         ops.Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (128, 128, 128))
-    assert [note.split(":")[0] for note in found.notes] == [
-        "interpolation='bicubic' becomes bilinear.",
-        *("auto_augment", "auto_augment", "gaussian_blur_prob"),
-    ]
+    assert [note.split(":")[0] for note in found.notes] == ["auto_augment", "auto_augment"]
+    assert found.recipe.interpolation == "bicubic"
+    assert importers.from_timm(interpolation="random").recipe.interpolation == "random"
+    assert "crop: lanczos interpolation becomes bilinear." in importers.from_timm(interpolation="lanczos").notes
 
 
 def test_one_number_normalises_all_channels() -> None:
@@ -138,7 +138,7 @@ def timms_terms(one: Any, p: float) -> tuple[str, list[float]]:
     if kind == "RandomGrayscale":
         return "grayscale", [one.p]
     if kind == "GaussianBlur":
-        return "blur", [p, *one.sigma]
+        return "gaussian_blur", [p, *one.sigma, one.kernel_size[0]]
     if kind == "Normalize":
         return "normalize", [*one.mean.tolist(), *one.std.tolist()]
     assert kind == "RandomErasing"
@@ -155,7 +155,7 @@ def our_terms(op: ops.Op) -> tuple[str, list[float]]:
         "flip": ("{op} {direction}", ("p",)),
         "color_jitter": ("{op}", ("p", "brightness", "contrast", "saturation", "hue")),
         "grayscale": ("{op}", ("p",)),
-        "blur": ("{op}", ("p", "sigma_px")),
+        "gaussian_blur": ("{op}", ("p", "sigma_px", "kernel_px")),
         "normalize": ("{op}", ("mean", "std")),
         "erase": ("{op} {fill}", ("p", "scale", "ratio")),
     }[op.op]

@@ -13,6 +13,7 @@ from augpipe import Recipe, importers, ops, policies
 
 class Mode(Enum):
     NEAREST = "nearest"
+    BICUBIC = "bicubic"
     BILINEAR = "bilinear"
 
 
@@ -138,13 +139,23 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             (ops.Pad(px=(4, 5), fill=(1, 2, 3), border="reflect"), ops.CenterCrop(size=(8, 8))),
         ),
         ([make("Pad", padding=[3], fill=7, padding_mode="constant")], (ops.Pad(px=3, fill=7),)),
+        (
+            [random_crop((32, 32), padding=4, padding_mode="reflect")],
+            (ops.RandomCrop(size=(32, 32), padding=4, border="reflect_101"),),
+        ),
     ):
         found = importers.from_torchvision(compose(*transforms))
         assert (found.recipe.ops, found.notes) == (expected, ())
-    reflected = importers.from_torchvision(compose(random_crop((32, 32), padding=4, padding_mode="reflect")))
-    assert reflected.notes == (
-        "RandomCrop: the outermost pixel is repeated where torchvision's reflect leaves it out.",
-    )
+
+
+def test_an_elastic_transform_counts_half_the_side_as_one() -> None:
+    one = make("ElasticTransform", alpha=[50.0, 50.0], sigma=[5.0, 5.0], interpolation=Mode.BILINEAR, fill=[3.0])
+    found = importers.from_torchvision(compose(one))
+    assert found.recipe.ops == (ops.ElasticTransform(alpha=25.0, sigma=5.0, p=1.0),)
+    assert (found.recipe.border, found.recipe.fill) == ("constant", (3.0, 3.0, 3.0))
+    one.sigma = [5.0, 6.0]
+    with pytest.raises(ValueError, match="alpha and sigma that differ along x and y"):
+        importers.from_torchvision(compose(one))
 
 
 def test_one_channel() -> None:
@@ -200,7 +211,8 @@ def test_geometry_and_what_it_shows_beyond() -> None:
         ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2)),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
-    assert [note.split(":")[0] for note in found.notes] == ["RandomRotation", "RandomAffine", "borders"]
+    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "RandomRotation", "borders"]
+    assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
 
 
 def test_groups_and_policies() -> None:
@@ -228,7 +240,19 @@ def test_groups_and_policies() -> None:
         *policies.rand_augment(3, 5, 11),
         *policies.auto_augment("cifar10"),
     )
-    assert "ColorJitter" in found.exact and found.notes[0].endswith("nearest interpolation becomes bilinear.")
+    assert "ColorJitter" in found.exact
+    assert "TrivialAugmentWide: nearest interpolation becomes bilinear." in found.notes
+
+
+def test_the_first_resize_says_how_the_recipe_looks_between_pixels() -> None:
+    rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
+    assert importers.from_torchvision(compose(rotation)).recipe.interpolation == "nearest"
+    resize = make("Resize", size=[28, 28], interpolation=Mode.BICUBIC, antialias=False)
+    found = importers.from_torchvision(compose(rotation, resize))
+    assert (found.recipe.interpolation, found.recipe.antialias) == ("bicubic", False)
+    assert "RandomRotation: nearest interpolation becomes bicubic." in found.notes and "Resize" in found.exact
+    shrunk = make("Resize", size=[20, 20], interpolation=Mode.BICUBIC, antialias=True)
+    assert "Resize: shrinking does not average." in importers.from_torchvision(compose(resize, shrunk)).notes
 
 
 def test_all_that_cannot_be_mapped_is_listed() -> None:
@@ -264,12 +288,21 @@ def test_an_op_before_the_crop_is_noted() -> None:
         assert importers.from_torchvision(compose(one, CROP)).notes == ()
 
 
+def test_a_blur_before_geometry_is_noted() -> None:
+    blur = make("GaussianBlur", kernel_size=(5, 5), sigma=(1.0, 2.0))
+    perspective = make("RandomPerspective", distortion_scale=0.3, p=0.5, fill=0, interpolation=Mode.BILINEAR)
+    found = importers.from_torchvision(compose(CROP, blur, perspective))
+    assert "gaussian_blur: stands before perspective, and acts after it here." in found.notes
+    behind = importers.from_torchvision(compose(CROP, perspective, blur))
+    assert not any("gaussian_blur" in note for note in behind.notes)
+
+
 def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    blur = compose(CROP, make("GaussianBlur", sigma=(0.1, 1.875)))
+    blur = compose(CROP, make("GaussianBlur", kernel_size=(3, 7), sigma=(0.1, 1.875)))
     with caplog.at_level(logging.WARNING, logger="augpipe"):
         assert Recipe.from_torchvision(blur) == Recipe.from_torchvision(blur)
     (record,) = caplog.records
-    assert "GaussianBlur: a wider triangle" in record.getMessage()
+    assert "GaussianBlur: kernel_size=[3, 7] becomes 7 both ways." in record.getMessage()
 
 
 @pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])
@@ -302,7 +335,9 @@ def test_the_real_ones(version: str) -> None:
         brightness=(0.6, 1.4), contrast=(0.7, 1.3), saturation=(0.8, 1.2), about="mean", space="hsv"
     )
     assert found.recipe.ops[7] == ops.AllOf(ops=(jitter,), p=0.8)
-    assert found.recipe.ops[8] == ops.OneOf(ops=(ops.Grayscale(p=1), ops.Blur(sigma_px=(0.5, 1), p=1)))
+    assert found.recipe.ops[8] == ops.OneOf(
+        ops=(ops.Grayscale(p=1), ops.GaussianBlur(sigma_px=(0.5, 1), kernel_px=3, p=1))
+    )
     assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, p=0.5)
     assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
     assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes

@@ -8,10 +8,11 @@ import pytest
 from scipy import stats
 
 from augpipe import Recipe, ops, plan, recipes
+from augpipe.gpu_ops.random.philox import draws
 from augpipe.ops.draws import Number
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import KINDS
-from augpipe.ops.random_words import RandomWords
+from augpipe.ops.random_words import RandomWords, stream_id
 from augpipe.validation.models import FieldError
 
 NUM = 4_000
@@ -310,10 +311,16 @@ def test_the_probability_does_not_change_the_values(kind: type[ops.Op]) -> None:
     fields = always(kind)
     often, seldom = kind(**fields, p=1.0), kind(**fields, p=0.25)
     happened = changed(seldom)
-    if kind is not ops.Flip:
-        assert np.array_equal(drawn(often)[happened], drawn(seldom)[happened])
-    else:
+    if kind is ops.Flip:
         assert not happened[~changed(kind(p=0.5))].any()
+        return
+    word = draws(0, 0, np.arange(NUM), stream_id(f"{seldom.op}:0:0"), 1)[:, 0]
+    np.testing.assert_array_equal(happened, word < 2**30)
+    values = drawn(often)
+    assert np.array_equal(values[happened], drawn(seldom)[happened])
+    for name in NEUTRAL[kind]:  # what is drawn does not depend on word 0
+        for column in values[name].reshape(NUM, -1).T.astype(np.float64):
+            assert stats.ks_2samp(column[happened], column[~happened]).pvalue > LEAST_P, name
 
 
 @pytest.mark.parametrize("kind", NEUTRAL, ids=lambda kind: kind.__name__)

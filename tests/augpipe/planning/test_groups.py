@@ -77,6 +77,15 @@ def test_draws_within_an_op_stay_what_they_are() -> None:
 GOLDEN = ["saturation 0.20, solarize from 57", "equalize, equalize"]
 
 
+def test_each_number_of_ops_is_as_likely_and_each_op_too() -> None:
+    num = 3000
+    group = ops.SomeOf(num=(1, 3), ops=(ops.Flip(), ops.Rotate(), ops.Blur(), ops.Gamma()), p=1.0)
+    applied = plan(Recipe(ops=(group,)), range(num), sizes=[(30, 40)] * num).rows["drawn"]["some_of"]["applied"]
+    counts = np.bincount(applied.sum(axis=1), minlength=5)
+    assert counts[[0, 4]].tolist() == [0, 0] and np.abs(counts[1:4] - num / 3).max() < 4 * (num * 2 / 9) ** 0.5
+    assert np.abs(applied.sum(axis=0) - num / 2).max() < 4 * (num / 4) ** 0.5
+
+
 def test_ops_that_are_not_applied_draw_nothing() -> None:
     made = plan(CHAINED, range(NUM), sizes=SIZES)
     drawn = made.rows["drawn"]["one_of"]

@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from augpipe import Recipe, View, ops, plan, recipes
+from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.regions import _limits, source_regions
 from augpipe.recipes.recipe import Border
@@ -87,6 +88,10 @@ def test_a_pixel_that_a_crop_holds_a_sliver_of_is_part_of_it(border: Border) -> 
         ("constant", 30.25, (60, 70)),
         # taps from -1 to 39, where the crop begins at 30; mirrored, the first of them is 60
         ("reflect", -30.25, (30, 61)),
+        # the last of them is 30 + (30 - -1) without the outermost pixel twice, and 69 + (0 - 1) of a repeated crop
+        ("reflect_101", -30.25, (30, 62)),
+        ("wrap", -30.25, (30, 70)),
+        ("wrap", 0.0, (30, 70)),
         ("edge", -30.25, (30, 40)),
         ("constant", -30.25, (30, 40)),
     ],
@@ -95,7 +100,8 @@ def test_mirrored_pixels_are_held(axis: str, border: Border, shift: float, expec
     """A frame moved out of its crop by 30 of 40 pixels sees 10 of the crop's columns, and mirrored 20 more."""
     table = kernel_rows(plan(Recipe(border=border, ops=(ops.CenterCrop(size=40),)), [0], sizes=[(100, 100)]).rows)
     table[f"offset_{axis}"] += shift
-    table["reflects"], table["is_constant"] = border == "reflect", border == "constant"
+    kinds = {"reflect": REFLECT, "reflect_101": REFLECT_101, "wrap": WRAP}
+    table["reflects"], table["is_constant"] = kinds.get(border, 0), border == "constant"
     ((left, top, right, bottom),) = source_regions([table], [(40, 40)]).tolist()
     assert ((left, right) if axis == "x" else (top, bottom)) == expected
 

@@ -216,15 +216,15 @@ REFUSED = [
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
         'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
-        "a view takes one lens and this one holds 2: lens_distortion, brown_conrady. Keep one",
+        "an image takes what bends once a view, and .* may both act on one. Keep one, or choose among them with OneOf.",
     ),
     (
         'ops = [{op = "perspective"}, {op = "flip"}, {op = "perspective"}]',
-        "a view takes one perspective and this one holds 2: perspective, perspective. Keep one",
+        "a perspective once a view, and perspective and perspective may both act on one. Keep one",
     ),
     (
         'ops = [{op = "perspective"}, {op = "flip"}, {op = "brown_conrady"}]',
-        r"perspective comes before brown_conrady, and the one look-up .* its lens bends\. Put brown_conrady first\.",
+        r"perspective comes before brown_conrady, and the one look-up .* before it bends\. Put brown_conrady first\.",
     ),
     ('ops = [{op = "vignette"}, {op = "vignette"}]', "a view takes one vignette and this one holds 2. Keep one"),
     ('ops = [{op = "normalize"}, {op = "normalize"}]', "a view takes one normalize and this one holds 2"),

@@ -192,6 +192,16 @@ def test_linear_light_keeps_the_light_of_fine_details(mode: str) -> None:
     )
 
 
+def test_linear_light_is_rounded_to_the_nearest_level() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (90, 120), dtype=np.uint8)
+    level = noise / 255
+    light = np.where(level <= 0.04045, level / 12.92, ((level + 0.055) / 1.055) ** 2.4).astype(np.float32)
+    light = np.asarray(Image.fromarray(light).resize((60, 45), Image.Resampling.LANCZOS)).clip(0, 1)
+    expected = 255 * np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+    found = pixels_of(resize(Image.fromarray(noise), 45, 60, linear_light=True))[..., 0]
+    assert abs((found - expected).mean()) < 0.1 and np.abs(found - expected).max() < 0.51
+
+
 def settings(**options: Any) -> PrepareSettings:
     return PrepareSettings(**options)
 

@@ -16,7 +16,7 @@ from PIL import Image
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.synthetic import generate as generate_module
 from augpipe.datasets.synthetic import processes, textures
-from augpipe.datasets.synthetic.backdrops import BACKDROPS
+from augpipe.datasets.synthetic.backdrops import BACKDROPS, _fill_below
 from augpipe.datasets.synthetic.generate import class_names, generate
 from augpipe.datasets.synthetic.scene import draw_scene
 from augpipe.datasets.synthetic.shapes import DISTRACTORS, KINDS
@@ -317,3 +317,10 @@ def test_noise_has_the_shape_and_the_scale_that_it_promises(seed: int, height: i
     assert field.dtype == np.float32
     assert abs(float(field.mean())) < 1e-3
     assert float(field.std()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_what_lies_below_an_edge_has_its_own_colours() -> None:
+    pixels, colours = np.full((9, 4, 3), 40, np.float32), np.full((9, 4, 3), 100, np.float32)
+    _fill_below(pixels, np.array([2, 3, 4, 8]), colours)
+    for column, edge in enumerate((2, 3, 4, 8)):
+        assert pixels[:, column, 0].tolist() == [40] * edge + [70] + [100] * (8 - edge)

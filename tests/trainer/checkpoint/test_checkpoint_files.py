@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from augpipe.trainer.checkpoint import Box, Checkpoint, DamagedError
+from augpipe.trainer.checkpoint import Box, Checkpoint, DamagedError, save
 from augpipe.trainer.checkpoint.checkpoints_folder import finish_checkpoint, newest_whole
 from augpipe.trainer.checkpoint.manifest import verify
 from augpipe.trainer.checkpoint.save import Copied
@@ -210,6 +210,18 @@ def test_a_tensor_that_is_named_often_is_read_once(tmp_path: Path) -> None:
     sum_up(path)
     found = Checkpoint(path).common()["model"]
     assert len(found) == 1002 and len({tensor.data_ptr() for tensor in found.values()}) == 2
+
+
+def test_as_many_values_as_may_be_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = Copied(0, {"name": "x" * 100}, {})
+    num_bytes = copied.write(tmp_path / "usual")["rank0.json"]["num_bytes"]
+    monkeypatch.setattr(save, "MAX_JSON_BYTES", num_bytes)
+    assert copied.write(tmp_path / "most")["rank0.json"]["num_bytes"] == num_bytes
+    monkeypatch.setattr(save, "MAX_JSON_BYTES", num_bytes - 1)
+    with pytest.raises(
+        ValueError, match=rf"rank0\.json would have {num_bytes} bytes, and {num_bytes - 1} are the most"
+    ):
+        copied.write(tmp_path / "more")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e5m2])

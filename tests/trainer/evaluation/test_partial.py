@@ -99,6 +99,17 @@ def test_images_that_were_left_out_stay_so(
     np.testing.assert_array_equal(found.log_probs, whole.log_probs)
 
 
+def test_what_was_kept_is_handed_on_by_one_rank(tmp_path: Path) -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3) - 9
+    kept = partial.Partial(4, 3, tmp_path, "key", is_first=True)
+    kept.add(np.array([0, 2]), rows)
+    kept.save()
+    ranks = [partial.Partial(4, 3, tmp_path, "key", is_first=rank == 0) for rank in range(2)]
+    assert [one.done.tolist() for one in ranks] == [[True, False, True, False]] * 2
+    total = sum(one._log_probs for one in ranks)  # as `together` adds them up
+    np.testing.assert_array_equal(total, [rows[0], [0, 0, 0], rows[1], [0, 0, 0]])
+
+
 def test_a_save_now_and_then(
     trained: tuple[Path, Result], tmp_path: Path, answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,15 +179,15 @@ def test_betas_are_looked_at_before_torch_does() -> None:
 
 
 class Ring:
-    """Two ranks' heartbeats, beaten by hand, under a clock that stands still."""
+    """The heartbeats of two ranks or more, beaten by hand, under a clock that stands still."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int = 2) -> None:
         self.now = 0.0
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         self.store = HashStore()
-        self.ranks = [Heartbeat(self.store, rank, 2, 8.0) for rank in range(2)]
-        self.seen: list[dict[int, tuple[str, float]]] = [{}, {}]
-        self.num_beats = [0, 0]
+        self.ranks = [Heartbeat(self.store, rank, size, 8.0) for rank in range(size)]
+        self.seen: list[dict[int, tuple[str, float]]] = [{} for _ in range(size)]
+        self.num_beats = [0] * size
 
     def beat(self, rank: int) -> None:
         self.num_beats[rank] += 1
@@ -230,3 +230,14 @@ def test_a_dead_one_is_found_all_the_same(ring: Ring, stands_still_s: float) -> 
         ring.now += 1
         ring.beat(0)
     assert ring.ranks[0]._obituary.startswith("rank 1 has died: it has given no sign of life for ")
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_after_a_failed_exchange_every_rank_is_watched(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Ring(monkeypatch, 3)
+    ring.ranks[0]._in_doubt = True
+    for second in range(10):
+        ring.now += 1
+        for rank in {0, 1, 2} - ({dead} if second > 1 else set()):
+            ring.beat(rank)
+    assert ring.ranks[0]._obituary.startswith(f"rank {dead} has died: it has given no sign of life for ")

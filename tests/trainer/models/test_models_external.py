@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from augpipe.trainer.models import build
+from augpipe.trainer.models import build, external
 
 
 class Network(nn.Module):
@@ -81,3 +81,12 @@ def test_a_library_that_is_not_installed_is_said(library: str, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, library, None)  # an import of it fails
     with pytest.raises(ImportError, match=f"models of {library} need it installed: pip install {library}"):
         build(f"{library}:resnet50", num_classes=3)
+
+
+def test_what_a_library_lacks_itself_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named 'yaml', which {name} imports", name="yaml")
+
+    monkeypatch.setattr(external, "import_module", lacks)
+    with pytest.raises(ModuleNotFoundError, match="yaml"):
+        build("timm:resnet50", num_classes=3)

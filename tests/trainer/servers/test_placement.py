@@ -8,8 +8,10 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from augpipe.trainer.config.tables import ServersConfig
+from augpipe.trainer.servers.from_config import GroupPlace, join_group
 from augpipe.trainer.servers.messages import PeerLost
 from augpipe.trainer.servers.placement import Placement, warn_of_few_cores
 from augpipe.trainer.servers.ray_cluster import RayReply, require_there
@@ -143,3 +145,14 @@ def test_errors_of_ray_are_those_of_the_method_or_of_a_lost_peer() -> None:
         with pytest.raises(PeerLost) as raised:
             asyncio.run(value_of(RayReply(Failed(error))))
         assert str(raised.value).startswith(said) and "\n" not in str(raised.value)
+
+
+def test_a_process_has_its_own_rank_in_its_group() -> None:
+    """Alone in it: another rank than 0 would wait for somebody to meet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    group = join_group(GroupPlace(host="127.0.0.1", port=port, rank=0, size=1), timeout_s=5.0)
+    try:
+        assert (dist.get_rank(), dist.get_world_size(), tuple(group.members)) == (0, 1, (0,))
+    finally:
+        dist.destroy_process_group()

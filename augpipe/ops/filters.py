@@ -1,0 +1,222 @@
+"""Filters over the rendered view: each pixel becomes a sum, or the median, of those around it.
+
+They act among the colour ops in the order of the list. Beyond the view they see its mirror image without the outermost
+pixel, as OpenCV, torchvision and albumentations do; the median sees the outermost pixel again.
+"""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator, Field
+
+from augpipe.gpu_ops.image.program_rows import CONVOLVE, MAX_RADIUS, MAX_SIDE, MEDIAN, SEPARABLE
+from augpipe.ops.draws import Draw, Number, Within
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability, Range
+from augpipe.ops.random_words import RandomWords
+from augpipe.validation.models import broken, told
+
+__all__ = ["BoxBlur", "Emboss", "GaussianBlur", "MedianBlur", "MotionBlur", "Sharpen"]
+
+Float = npt.NDArray[np.float64]
+MAX_SIGMA_PX = 18.0
+"""Of which a kernel of the usual size has `MAX_RADIUS`."""
+RADIUS_PER_SIGMA = 3.5
+"""Pillow's, and albumentations' since version 2."""
+
+
+def _is_odd(sizes: Any) -> Any:
+    if any(size % 2 == 0 for size in (sizes if isinstance(sizes, tuple) else (sizes,)) if size is not None):
+        raise broken("must be odd, so that a pixel lies in the middle: {name}=[3, 7]")
+    return sizes
+
+
+Side = Annotated[int, Field(ge=3, le=MAX_SIDE)]
+Sides = Annotated[
+    tuple[Side, Side],
+    told(f"must be two odd numbers of pixels in 3..{MAX_SIDE}: {{name}}=[smallest, largest]"),
+    AfterValidator(_is_odd),
+]
+WideSide = Annotated[int, Field(ge=3, le=2 * MAX_RADIUS + 1)]
+WideSides = Annotated[
+    tuple[WideSide, WideSide],
+    told(f"must be two odd numbers of pixels in 3..{2 * MAX_RADIUS + 1}: {{name}}=[smallest, largest]"),
+    AfterValidator(_is_odd),
+]
+
+
+class GaussianBlur(Op):
+    """Soften the view by a Gaussian, cut off as torchvision and albumentations cut theirs.
+
+    It acts where it is listed among the colour ops, and takes about as long at a turned view. `Blur` acts before all of
+    them, as part of the look-up.
+    """
+
+    op: Literal["gaussian_blur"] = "gaussian_blur"
+    sigma_px: Annotated[Range, Within(0.0, MAX_SIGMA_PX, " pixels. For more, make smaller images.")] = (0.1, 2.0)
+    """Smallest and largest standard deviation, in pixels of the output; torchvision's is 0.1 to 2."""
+    kernel_px: Annotated[
+        Annotated[int, Field(ge=1, le=2 * MAX_RADIUS + 1)] | None,
+        told(f"must be an odd number of pixels in 1..{2 * MAX_RADIUS + 1}: {{name}}=23"),
+        AfterValidator(_is_odd),
+    ] = None
+    """How many pixels a sum goes over along each axis, torchvision's `kernel_size`; None for seven times sigma."""
+    p: Probability = 0.5
+    """How often the view is blurred."""
+
+    draws = (Number("sigma_px"),)
+    formula = "the sum of those around it by exp(-d² / 2 sigma²) along each axis"
+    inspect_text = "a standard deviation of {sigma_px[0]:g} to {sigma_px[1]:g} px"
+    caption_text = "blur {sigma_px:.2f} px"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        sigma = drawn["sigma_px"]
+        if self.kernel_px is None:
+            radii = np.floor(RADIUS_PER_SIGMA * sigma).astype(np.int64)
+        else:
+            radii = np.full(frame.num, self.kernel_px // 2)
+        distances = np.arange(MAX_RADIUS + 1)
+        weights = np.exp(-0.5 * (distances / np.maximum(sigma, 1e-9)[:, None]) ** 2) * (distances <= radii[:, None])
+        weights /= 2.0 * weights.sum(axis=1, keepdims=True) - weights[:, :1]
+        frame.filter(SEPARABLE, radii, weights, (sigma > 0.0) & (radii > 0))
+
+
+class BoxBlur(Op):
+    """Make each pixel the mean of a square around it, as OpenCV's `blur` and albumentations' `Blur`."""
+
+    op: Literal["box_blur"] = "box_blur"
+    sizes: WideSides = (3, 7)
+    """Smallest and largest side of the square, in pixels; each odd number between is as likely."""
+    p: Probability = 0.5
+    """How often the view is blurred."""
+
+    draws = (Number("size_px", np.int16, of="sizes", step=2.0, neutral=1),)
+    formula = "the mean of a square around it"
+    inspect_text = "the mean of {sizes[0]} to {sizes[1]} px"
+    caption_text = "box {size_px} px"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        radii = drawn["size_px"].astype(np.int64) // 2
+        weights = (np.arange(MAX_RADIUS + 1) <= radii[:, None]) / (2.0 * radii[:, None] + 1.0)
+        frame.filter(SEPARABLE, radii, weights, self.changes(drawn))
+
+
+class MedianBlur(Op):
+    """Make each channel of each pixel the median of a square around it, as OpenCV's `medianBlur`."""
+
+    op: Literal["median_blur"] = "median_blur"
+    sizes: Sides = (3, 7)
+    """Smallest and largest side of the square, in pixels: 3, 5 or 7."""
+    p: Probability = 0.5
+    """How often the view is blurred."""
+
+    draws = (Number("size_px", np.int16, of="sizes", step=2.0, neutral=1),)
+    formula = "the median of a square around it"
+    inspect_text = "the median of {sizes[0]} to {sizes[1]} px"
+    caption_text = "median {size_px} px"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.look_at_image(MEDIAN, drawn["size_px"][:, None].astype(np.float64), self.changes(drawn))
+
+
+class MotionBlur(Op):
+    """Smear the view along a line, as albumentations does: its pixels in a small square are added up."""
+
+    op: Literal["motion_blur"] = "motion_blur"
+    sizes: Sides = (3, 7)
+    """Shortest and longest line, in pixels: 3, 5 or 7."""
+    degrees: Annotated[Range, Within(-360.0, 360.0)] = (0.0, 360.0)
+    """Smallest and largest angle of the line, anticlockwise from the right."""
+    direction: Annotated[Range, Within(-1.0, 1.0)] = (-1.0, 1.0)
+    """Where the line lies: 0 about the pixel, 1 from it on, -1 up to it."""
+    shifts: bool = True
+    """Whether the line is moved besides, by up to a quarter of its square along each axis."""
+    p: Probability = 0.5
+    """How often the view is smeared."""
+
+    draws = (
+        Number("size_px", np.int16, of="sizes", step=2.0, neutral=1),
+        Number("degrees", neutral=None),
+        Number("direction", neutral=None),
+        Draw("shift", shape=(2,), num_words=2),
+    )
+    formula = "the mean along a line of pixels"
+    inspect_text = "a line of {sizes[0]} to {sizes[1]} px, its angle and place"
+    caption_text = "motion {size_px} px at {degrees:.0f}°"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        shift = np.stack([words.uniform(4 + axis, -1.0, 1.0) for axis in range(2)], axis=1)
+        return super().draw(words, frame) | {"shift": shift if self.shifts else np.zeros_like(shift)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        sides = drawn["size_px"].astype(np.int64)
+        weights = line_weights(sides, np.deg2rad(drawn["degrees"]), drawn["direction"], drawn["shift"])
+        frame.filter(CONVOLVE, sides, weights, self.changes(drawn))
+
+
+def line_weights(sides: npt.NDArray[np.int64], angles: Float, direction: Float, shift: Float) -> Float:
+    """(n, 49) weights of squares of (n,) sides: those of the pixels on a line are alike, all others 0."""
+    half = (sides // 2)[:, None]
+    starts = -half * (1.0 - np.maximum(direction, 0.0)[:, None])
+    ends = half * (1.0 + np.minimum(direction, 0.0)[:, None])
+    nth = np.minimum(np.arange(MAX_SIDE), sides[:, None] - 1)
+    along = starts + (ends - starts) * nth / (sides[:, None] - 1.0 + (sides[:, None] == 1))
+    columns = half + np.cos(angles)[:, None] * along + shift[:, :1] * half / 2.0
+    rows = half - np.sin(angles)[:, None] * along + shift[:, 1:] * half / 2.0
+    columns, rows = (np.clip(np.rint(one), 0, sides[:, None] - 1).astype(np.int64) for one in (columns, rows))
+    weights: Float = np.zeros((len(sides), MAX_SIDE**2))
+    np.put_along_axis(weights, rows * sides[:, None] + columns, 1.0, axis=1)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+"""Weights of a square of 3 that change nothing."""
+
+
+def blended(frame: Frame, alpha: Float, weights: Float) -> None:
+    """Blend the view with what (n, 9) weights make of it, a part `alpha` of that."""
+    frame.filter(CONVOLVE, np.full(frame.num, 3), IDENTITY + alpha[:, None] * (weights - IDENTITY), alpha > 0.0)
+
+
+class Sharpen(Op):
+    """Blend the view with its edges, as albumentations' and imgaug's `Sharpen`."""
+
+    op: Literal["sharpen"] = "sharpen"
+    alpha: Annotated[Range, Within(0.0, 1.0)] = (0.2, 0.5)
+    """Smallest and largest part of the sharpened view; 0 changes nothing."""
+    lightness: Annotated[Range, Within(0.0, 10.0)] = (0.5, 1.0)
+    """Smallest and largest weight of the view itself in the sharpened one; 1 keeps its brightness."""
+    p: Probability = 0.5
+    """How often the view is sharpened."""
+
+    draws = (Number("alpha"), Number("lightness", neutral=None))
+    formula = "(1 - alpha) v + alpha (lightness v + the sum of v's differences to its 8 neighbours)"
+    caption_text = "sharpen {alpha:.2f}, {lightness:.2f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        weights = np.full((frame.num, 9), -1.0)
+        weights[:, 4] = 8.0 + drawn["lightness"]
+        blended(frame, drawn["alpha"], weights)
+
+
+class Emboss(Op):
+    """Blend the view with a relief of it that is lit from the upper left, as albumentations' and imgaug's `Emboss`."""
+
+    op: Literal["emboss"] = "emboss"
+    alpha: Annotated[Range, Within(0.0, 1.0)] = (0.2, 0.5)
+    """Smallest and largest part of the relief; 0 changes nothing."""
+    strength: Annotated[Range, Within(0.0, 10.0)] = (0.2, 0.7)
+    """Smallest and largest strength of the relief."""
+    p: Probability = 0.5
+    """How often the view is embossed."""
+
+    draws = (Number("alpha"), Number("strength", neutral=None))
+    formula = "(1 - alpha) v + alpha (v + differences along the falling diagonal)"
+    caption_text = "emboss {alpha:.2f}, {strength:.2f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        fall = np.array([-1.0, -1.0, 0.0, -1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+        relief = np.array([-1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])
+        blended(frame, drawn["alpha"], relief + drawn["strength"][:, None] * fall)

@@ -1,0 +1,76 @@
+"""Displacements that bend the frame: from what ops asked for to plan records, and from these to kernel rows."""
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
+from augpipe.ops.frame import Frame
+from augpipe.planning.projection import slope_at_centre
+
+Rows = npt.NDArray[np.void]
+Float = npt.NDArray[np.float64]
+
+FIELD = np.dtype(
+    [
+        # of `gpu_ops.image.rows`; 0 where nothing bends
+        ("kind", np.int8),
+        # a displacement -> source pixels
+        ("matrix", np.float64, (2, 2)),
+        # where in it, in nodes, lens coordinates (GRID) or pixels from the output's centre (SPLINE) lie, along x and y
+        ("scale", np.float64, (2,)),
+        ("origin", np.float64, (2,)),
+        # GRID: cells along an axis, and the displacements at their ends
+        ("cells", np.int8),
+        ("nodes", np.float64, (2, NUM_NODES)),
+        # SPLINE: what its nodes are made of
+        ("key", np.uint32, (2,)),
+    ]
+)
+"""A plan record's `field`."""
+
+MOST_NODES_PER_PX = 1.0
+"""A field that is finer than the output is looked at this often: more would not be seen."""
+
+
+def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None:
+    """Fill in the records' `field`, given (B, 2, 2) `linear` from the frame that bends to source pixels."""
+    bends, field = frame.bends, rows["field"]
+    assert bends is not None
+    is_grid, is_spline = bends["kind"] == GRID, bends["kind"] == SPLINE
+    for name in ("kind", "cells", "nodes", "key"):
+        field[name] = bends[name]
+    field["matrix"] = np.matmul(linear, bends["matrix"])
+    sides, spacing = bends["sides"], np.where(is_spline[:, None], bends["spacing"], 1.0)
+    # the field of a GRID lies over the frame that it bends, in lens coordinates
+    cells = bends["cells"].astype(np.float64)[:, None]
+    scale = np.where(is_grid[:, None], cells * corner[:, None] / np.where(is_grid[:, None], sides, 1.0), 0.0)
+    # that of a SPLINE is alike in all places and directions, so it may lie over the output
+    covered = np.sqrt((slope_at_centre(rows) ** 2).sum(axis=1)) * corner[:, None]
+    fine = np.minimum(covered / spacing, MOST_NODES_PER_PX)
+    half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
+    field["scale"] = np.where(is_spline[:, None], fine, scale)
+    field["origin"] = np.where(is_spline[:, None], 1.0 + bends["phase"] + fine * half, 0.5 * cells)
+
+
+def write_field_rows(table: Rows, rows: Rows, factor: Float) -> None:
+    """Fill in the kernel rows' fields, for images decoded at 1/(B,) `factor` of their size."""
+    field = rows["field"]
+    table["field"], table["field_cells"] = field["kind"], field["cells"]
+    table["field_nodes"], table["field_key"] = field["nodes"], field["key"]
+    matrix = field["matrix"] / factor[:, None, None]
+    for row, name in enumerate("xy"):
+        table[f"field_{name}x"], table[f"field_{name}y"] = matrix[:, row, 0], matrix[:, row, 1]
+        table[f"field_scale_{name}"], table[f"field_{name}0"] = field["scale"][:, row], field["origin"][:, row]
+
+
+def displacements(table: Rows) -> tuple[Float, Float]:
+    """(B, 2) least and largest displacement of kernel rows, in source pixels along x and y; never too little.
+
+    Lines between nodes do not leave their range, and a B-spline's weights are none below 0 and add up to 1.
+    """
+    nodes = table["field_nodes"].astype(np.float64)
+    is_spline = (table["field"] == SPLINE)[:, None]
+    least, most = np.where(is_spline, -1.0, nodes.min(axis=2)), np.where(is_spline, 1.0, nodes.max(axis=2))
+    matrix = np.stack([table[f"field_{name}"] for name in ("xx", "xy", "yx", "yy")], axis=1).reshape(-1, 2, 2)
+    ends = np.stack([matrix * least[:, None], matrix * most[:, None]])
+    return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)

@@ -1,0 +1,78 @@
+"""The CPU loop over rendered images that filters change: all steps up to the last filter, on levels in place.
+
+A kernel of its own, for recipes that have filters: others need not compile it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.clahe import equalize_tiles
+from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
+from augpipe.gpu_ops.image.program import behind_filters, take_steps
+from augpipe.gpu_ops.image.program_rows import (
+    AT_STEPS,
+    AT_TABLES,
+    CLAHE,
+    FIRST_FILTER,
+    MEDIAN,
+    SEPARABLE,
+    STEP_BYTES,
+    STEP_NUMBERS,
+    STEP_TABLE,
+    TABLE_BYTES,
+)
+from augpipe.gpu_ops.jit import kernel, subroutine
+from augpipe.gpu_ops.memory import load_bytes
+
+load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
+
+
+@kernel()
+def filter_images(rows, first_byte, levels, height, width, planar):
+    """Take the steps of images that lie one behind the other, up to their last filters.
+
+    Args:
+        rows, first_byte, height, width, planar: as `program.finish_images` takes them.
+        levels: (B * height * width * 3,) float32, changed.
+    """
+    scratch = np.empty(10 * width, np.float32)
+    tables = np.empty((3, 256), np.uint8)
+    for image in range(len(rows)):
+        at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
+        end, step = behind_filters(at), np.int64(0)
+        while step < end:
+            stop = step
+            while load_whole(at, AT_STEPS + stop * STEP_BYTES) < FIRST_FILTER:
+                stop += 1
+            if stop > step:
+                take_steps(at, step, stop, False, levels, levels, start, height, width, planar, scratch, tables)
+            _filter(at, AT_STEPS + stop * STEP_BYTES, levels, start, height, width, planar, scratch)
+            step = np.int64(stop + 1)
+
+
+def _filtering() -> Any:
+    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), 1, 1, True
+
+
+declare(__name__, filter_images, any=_filtering)
+
+
+@subroutine
+def _filter(at, at_step, levels, start, height, width, planar, scratch):
+    kind, number = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
+    at_weights = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+    size = np.int64(number)
+    if kind == CLAHE:
+        num_down = np.int64(load_number(at, at_step + STEP_NUMBERS + 4))
+        num_across = np.int64(load_number(at, at_step + STEP_NUMBERS + 8))
+        at_rows = np.uintp(scratch.ctypes.data)
+        equalize_tiles(number, num_down, num_across, levels, start, height, width, planar, at_rows)
+    elif kind == MEDIAN:
+        take_median(size, levels, start, height, width, planar)
+    elif kind == SEPARABLE:
+        filter_separably(at_weights, size, levels, start, height, width, planar)
+    else:
+        convolve(at_weights, size, levels, start, height, width, planar)

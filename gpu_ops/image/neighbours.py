@@ -1,0 +1,285 @@
+"""Filters over a rendered image, on the CPU, in place: a ring of rows as they were is all that is kept.
+
+A separable filter sums columns of the ring into one row, and that row into the image; a filter of up to 7x7 sums padded
+rows of the ring; a median counts. Where channels are interleaved, a row of all three is one whose neighbours lie
+`apart` = 3 from one another. Beyond the image lies its mirror image without the outermost pixel; for a median, the
+outermost pixel itself: as OpenCV has it for each of them.
+"""
+
+import numpy as np
+from numba import types
+
+from augpipe.gpu_ops.image.fused import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
+from augpipe.gpu_ops.image.tone import kept_within, nearest_level
+from augpipe.gpu_ops.jit import leaf, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+
+load_levels = load("pixels", types.float32)
+load_tap = load_bytes("values", types.float32)
+load_kept, store_kept = load("fetched", types.float32), store("fetched", types.float32)
+load_level, store_level = load("fetched", types.uint8), store("fetched", types.uint8)
+load_count, store_count = load("slots", types.uint8), store("slots", types.uint8)
+load_found, store_found = load("scaled", types.uint8), store("scaled", types.uint8)
+
+ZERO = np.float32(0.0)
+
+
+@leaf
+def mirrored(index, length):
+    """Where an index outside 0..length - 1 lies in the mirror image without the outermost pixel."""
+    inside = abs(index) if length > 1 else 0
+    while inside >= length:
+        inside = abs(2 * (length - 1) - inside)
+    return inside
+
+
+@leaf
+def repeated(index, length):
+    """The index kept within 0..length - 1."""
+    return min(max(index, 0), length - 1)
+
+
+@subroutine
+def filter_separably(at_taps, radius, levels, start, height, width, planar):
+    """Make each level a sum over its column, and then over its row, of 2 * radius + 1, by taps from the middle on."""
+    num_planes, apart = (3, 1) if planar else (1, 3)
+    length, num_kept = width * apart, min(2 * radius + 1, height)
+    before = radius * apart
+    kept = np.empty(num_kept * length, np.float32)
+    summed = np.empty(length + 2 * before, np.float32)
+    made = np.empty(length, np.float32)
+    at_kept, at_padded, at_made = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(made.ctypes.data)
+    at_summed = np.uintp(at_padded + 4 * before)
+    for plane in range(num_planes):
+        first, num_taken = start + plane * height * width, 0
+        for y in range(height):
+            while num_taken < min(y + radius + 1, height):
+                at_row = np.uintp(at_kept + 4 * length * (num_taken % num_kept))
+                _keep_row(levels, first + num_taken * length, length, at_row)
+                num_taken += 1
+            _start_column(np.uintp(at_kept + 4 * length * (y % num_kept)), load_tap(at_taps, 0), length, at_summed)
+            for distance in range(1, radius + 1):
+                above = np.uintp(at_kept + 4 * length * (mirrored(y - distance, height) % num_kept))
+                below = np.uintp(at_kept + 4 * length * (mirrored(y + distance, height) % num_kept))
+                _add_rows(above, below, load_tap(at_taps, 4 * distance), length, at_summed)
+            _pad_row(at_padded, radius, width, apart)
+            _start_row(at_summed, load_tap(at_taps, 0), length, at_made)
+            for distance in range(1, radius + 1):
+                _add_sides(at_summed, distance * apart, load_tap(at_taps, 4 * distance), length, at_made)
+            _put_row(at_made, levels, first + y * length, length)
+
+
+@subroutine
+def _keep_row(levels, first, length, at_row):
+    prefer_wide_vectors()
+    source = levels.ctypes.data
+    for i in range(length):
+        store_kept(at_row, i, load_levels(source, first + i))
+
+
+@subroutine
+def _start_column(at_row, tap, length, at_summed):
+    prefer_wide_vectors()
+    for i in range(length):
+        store_sum_x(at_summed, i, tap * load_kept(at_row, i))
+
+
+@subroutine
+def _add_rows(above, below, tap, length, at_summed):
+    prefer_wide_vectors()
+    for i in range(length):
+        both = load_kept(above, i) + load_kept(below, i)
+        store_sum_x(at_summed, i, load_sum_x(at_summed, i) + tap * both)
+
+
+@subroutine
+def _pad_row(at_padded, radius, width, apart):
+    """Put the mirror image of a row before and behind it."""
+    before = radius * apart
+    for i in range(radius):
+        left, right = mirrored(i - radius, width), mirrored(width + i, width)
+        for channel in range(apart):
+            store_sum_x(at_padded, i * apart + channel, load_sum_x(at_padded, before + left * apart + channel))
+            at_right = before + (width + i) * apart + channel
+            store_sum_x(at_padded, at_right, load_sum_x(at_padded, before + right * apart + channel))
+
+
+@subroutine
+def _start_row(at_summed, tap, length, at_made):
+    prefer_wide_vectors()
+    for i in range(length):
+        store_sum_y(at_made, i, tap * load_sum_x(at_summed, i))
+
+
+@subroutine
+def _add_sides(at_summed, distance, tap, length, at_made):
+    prefer_wide_vectors()
+    for i in range(length):
+        both = load_sum_x(at_summed, i - distance) + load_sum_x(at_summed, i + distance)
+        store_sum_y(at_made, i, load_sum_y(at_made, i) + tap * both)
+
+
+@subroutine
+def _put_row(at_made, levels, first, length):
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    for i in range(length):
+        store_batch(out, first + i, load_sum_y(at_made, i))
+
+
+@subroutine
+def convolve(at_taps, side, levels, start, height, width, planar):
+    """Make each level a weighted sum over a square around it, kept within 0..255."""
+    num_planes, apart = (3, 1) if planar else (1, 3)
+    radius, length = side // 2, width * apart
+    padded = length + 2 * radius * apart
+    kept = np.empty(side * padded, np.float32)
+    made = np.empty(length, np.float32)
+    at_made = np.uintp(made.ctypes.data)
+    for plane in range(num_planes):
+        first, num_taken = start + plane * height * width, 0
+        for y in range(height):
+            while num_taken < min(y + radius + 1, height):
+                at_row = np.uintp(kept.ctypes.data + 4 * padded * (num_taken % side))
+                _keep_row(levels, first + num_taken * length, length, np.uintp(at_row + 4 * radius * apart))
+                _pad_kept(at_row, radius, width, apart)
+                num_taken += 1
+            _clear(length, at_made)
+            for nth in range(side * side):
+                tap = load_tap(at_taps, 4 * nth)
+                if tap != ZERO:
+                    row = mirrored(y + nth // side - radius, height) % side
+                    at_row = np.uintp(kept.ctypes.data + 4 * (padded * row + nth % side * apart))
+                    _add_row(at_row, tap, length, at_made)
+            _put_kept_within(at_made, levels, first + y * length, length)
+
+
+@subroutine
+def _pad_kept(at_padded, radius, width, apart):
+    before = radius * apart
+    for i in range(radius):
+        left, right = mirrored(i - radius, width), mirrored(width + i, width)
+        for channel in range(apart):
+            store_kept(at_padded, i * apart + channel, load_kept(at_padded, before + left * apart + channel))
+            at_right = before + (width + i) * apart + channel
+            store_kept(at_padded, at_right, load_kept(at_padded, before + right * apart + channel))
+
+
+@subroutine
+def _clear(length, at_made):
+    for i in range(length):
+        store_sum_y(at_made, i, ZERO)
+
+
+@subroutine
+def _add_row(at_row, tap, length, at_made):
+    prefer_wide_vectors()
+    for i in range(length):
+        store_sum_y(at_made, i, load_sum_y(at_made, i) + tap * load_kept(at_row, i))
+
+
+@subroutine
+def _put_kept_within(at_made, levels, first, length):
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    for i in range(length):
+        store_batch(out, first + i, kept_within(load_sum_y(at_made, i)))
+
+
+@subroutine
+def take_median(side, levels, start, height, width, planar):
+    """Make each level the median of the nearest levels in a square around it, bit by bit of 256 levels."""
+    num_planes, apart = (3, 1) if planar else (1, 3)
+    radius, length = side // 2, width * apart
+    padded = length + 2 * radius * apart
+    kept = np.empty(side * padded, np.uint8)
+    scratch = np.empty(2 * length, np.uint8)
+    at_counts, at_found = np.uintp(scratch.ctypes.data), np.uintp(scratch.ctypes.data + length)
+    for plane in range(num_planes):
+        first, num_taken = start + plane * height * width, 0
+        for y in range(height):
+            while num_taken < min(y + radius + 1, height):
+                at_row = np.uintp(kept.ctypes.data + padded * (num_taken % side))
+                _keep_levels(levels, first + num_taken * length, length, np.uintp(at_row + radius * apart))
+                _repeat_ends(at_row, radius, width, apart)
+                num_taken += 1
+            _clear_found(length, at_found)
+            bit = 128
+            while bit > 0:
+                _clear_counts(length, at_counts)
+                for down in range(side):
+                    row = repeated(y + down - radius, height) % side
+                    at_row = np.uintp(kept.ctypes.data + padded * row)
+                    _count_three(at_row, apart, np.uint8(bit), length, at_counts, at_found)
+                    for across in range(3, side, 2):
+                        at_pair = np.uintp(at_row + across * apart)
+                        _count_two(at_pair, apart, np.uint8(bit), length, at_counts, at_found)
+                _keep_bit(np.uint8(side * side // 2), np.uint8(bit), length, at_counts, at_found)
+                bit //= 2
+            _put_levels(at_found, levels, first + y * length, length)
+
+
+@subroutine
+def _keep_levels(levels, first, length, at_row):
+    prefer_wide_vectors()
+    source = levels.ctypes.data
+    for i in range(length):
+        store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + i))))
+
+
+@subroutine
+def _repeat_ends(at_padded, radius, width, apart):
+    before, last = radius * apart, (radius + width - 1) * apart
+    for i in range(before):
+        store_level(at_padded, i, load_level(at_padded, before + i % apart))
+        store_level(at_padded, last + apart + i, load_level(at_padded, last + i % apart))
+
+
+@subroutine
+def _clear_found(length, at_found):
+    for i in range(length):
+        store_found(at_found, i, np.uint8(0))
+
+
+@subroutine
+def _clear_counts(length, at_counts):
+    for i in range(length):
+        store_count(at_counts, i, np.uint8(0))
+
+
+@subroutine
+def _count_three(at_row, apart, bit, length, at_counts, at_found):
+    """Count which of three neighbours side by side are at least what was found so far with this bit."""
+    prefer_wide_vectors()
+    for i in range(length):
+        least = load_found(at_found, i) | bit
+        reached = np.uint8(load_level(at_row, i) >= least) + np.uint8(load_level(at_row, i + apart) >= least)
+        reached += np.uint8(load_level(at_row, i + 2 * apart) >= least)
+        store_count(at_counts, i, np.uint8(load_count(at_counts, i) + reached))
+
+
+@subroutine
+def _count_two(at_row, apart, bit, length, at_counts, at_found):
+    """As `_count_three`."""
+    prefer_wide_vectors()
+    for i in range(length):
+        least = load_found(at_found, i) | bit
+        reached = np.uint8(load_level(at_row, i) >= least) + np.uint8(load_level(at_row, i + apart) >= least)
+        store_count(at_counts, i, np.uint8(load_count(at_counts, i) + reached))
+
+
+@subroutine
+def _keep_bit(half, bit, length, at_counts, at_found):
+    """Set the bit where more than half of the neighbours have reached it."""
+    prefer_wide_vectors()
+    for i in range(length):
+        found = load_found(at_found, i)
+        store_found(at_found, i, np.uint8(found | bit) if load_count(at_counts, i) > half else found)
+
+
+@subroutine
+def _put_levels(at_found, levels, first, length):
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    for i in range(length):
+        store_batch(out, first + i, np.float32(load_found(at_found, i)))

@@ -1,0 +1,120 @@
+"""Frames that are bent: against OpenCV's maps, and the law of an elastic field against that of filtered noise."""
+
+import cv2
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from augpipe import Augment, Recipe, ops, plan
+from tests.parity.images import smooth
+
+
+def levels(image: np.ndarray, op: ops.Op, border: str = "reflect_101", num: int = 1) -> np.ndarray:
+    """(num, H, W, 3) float32 of as many images alike."""
+    return Augment(Recipe(border=border, ops=[op]), layout="NHWC", num_threads=1)([image] * num, sample_ids=range(num))
+
+
+@pytest.mark.parametrize("k", [-0.3, 0.05, 0.4])
+def test_an_optical_distortion_is_opencv_s_undistortion(k: float) -> None:
+    """By a camera whose focal lengths are the image's sides: its map is half a pixel further right and down."""
+    image = smooth(61, 90)
+    camera = np.array([[90, 0, 45], [0, 61, 30.5], [0, 0, 1]], np.float32)
+    x, y = cv2.initUndistortRectifyMap(
+        camera, np.array([k, k, 0, 0, 0]), np.empty(0), np.empty(0), (90, 61), cv2.CV_32FC1
+    )
+    found = levels(image, ops.OpticalDistortion(k=(k, k)))[0]
+    channels = [
+        ndimage.map_coordinates(image[..., i].astype(float), [y - 0.5, x - 0.5], order=1, mode="mirror")
+        for i in range(3)
+    ]
+    assert np.abs(found - np.stack(channels, axis=2)).max() < 0.02
+
+
+def displaced(op: ops.ElasticTransform, num: int, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """(num, H, W) how far right and down pixels are looked up, seen in ramps; without the border's pixels."""
+    y, x = np.mgrid[:side, :side].astype(np.uint8)
+    found = levels(np.stack([x, y, x], axis=2), op, "edge", num).astype(np.float64)
+    inside = slice(20, side - 20)
+    return found[:, inside, inside, 0] - x[inside, inside], found[:, inside, inside, 1] - y[inside, inside]
+
+
+def alike(fields: np.ndarray, lag: int) -> float:
+    """The correlation of points that lie `lag` pixels from each other along x."""
+    return float((fields[:, :, lag:] * fields[:, :, : fields.shape[2] - lag]).mean() / (fields**2).mean())
+
+
+def test_an_elastic_field_is_distributed_like_filtered_noise() -> None:
+    sigma, alpha = 5.0, 50.0
+    rng = np.random.default_rng(0)
+    noise = [alpha * ndimage.gaussian_filter(rng.uniform(-1, 1, (280, 280)), sigma)[40:-40, 40:-40] for _ in range(20)]
+    theirs = np.stack(noise)
+    right, down = displaced(ops.ElasticTransform(alpha=alpha, sigma=sigma, p=1.0), 20, 240)
+    for ours in (right, down):
+        assert abs(ours.std() / theirs.std() - 1) < 0.04
+        for quantile in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
+            assert abs(np.quantile(ours, quantile) - np.quantile(theirs, quantile)) < 0.12 * theirs.std()
+        for lag in (2, 5, 8, 12, 20):
+            assert abs(alike(ours, lag) - np.exp(-(lag**2) / (4 * sigma**2))) < 0.05
+    assert abs((right * down).mean()) < 0.05 * theirs.var()
+
+
+def test_both_ways_may_be_the_same() -> None:
+    right, down = displaced(ops.ElasticTransform(alpha=50.0, sigma=5.0, same=True, p=1.0), 2, 120)
+    np.testing.assert_allclose(right, down, atol=1e-3)
+
+
+def test_the_affine_part_moves_three_corners() -> None:
+    """The image of a corner of the triangle is where the drawn displacement takes it, as OpenCV has such maps."""
+    op = ops.ElasticTransform(alpha=0.0, sigma=5.0, affine_px=8.0, p=1.0)
+    image = smooth(90, 90)
+    recipe = Recipe(border="constant", ops=[op])
+    drawn = plan(recipe, [3], sizes=[(90, 90)])
+    moved = drawn.rows["drawn"]["elastic_transform"]["corners"][0]
+    corners = 44.5 + 30.0 * np.array([[1, 1], [1, -1], [-1, -1]])
+    matrix = cv2.getAffineTransform(corners.astype(np.float32), (corners + moved).astype(np.float32))
+    looked_up = cv2.invertAffineTransform(matrix)
+    y, x = np.mgrid[:90, :90]
+    at = looked_up @ np.stack([x.ravel(), y.ravel(), np.ones(90 * 90)])
+    expected = ndimage.map_coordinates(
+        image[..., 0].astype(float), at[::-1].reshape(2, 90, 90), order=1, mode="grid-constant"
+    )
+    found = Augment(recipe, layout="NHWC", num_threads=1)([image], plan=drawn)[0][..., 0]
+    inside = slice(12, 78)  # OpenCV's corners are float32
+    assert np.abs(moved).max() > 2 and np.abs(found - expected)[inside, inside].max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "second"),
+    [
+        ((ops.ElasticTransform(), ops.GridDistortion()), "elastic_transform and grid_distortion"),
+        ((ops.OneOf(ops=[ops.GridDistortion()]), ops.LensDistortion()), "grid_distortion and lens_distortion"),
+        ((ops.SomeOf(num=(1, 2), ops=[ops.ElasticTransform(), ops.OpticalDistortion()]),), "elastic_transform and"),
+        ((ops.AllOf(ops=[ops.ElasticTransform(), ops.OpticalDistortion()]),), "elastic_transform and"),
+    ],
+)
+def test_two_that_may_bend_one_image_are_refused(chosen: tuple[ops.Op, ...], second: str) -> None:
+    with pytest.raises(ValueError, match=f"{second}.*may both act on one"):
+        Recipe(ops=chosen)
+
+
+def test_several_of_which_one_acts_may_stand_in_a_view() -> None:
+    three = [ops.ElasticTransform(), ops.GridDistortion(), ops.OpticalDistortion(), ops.Perspective()]
+    assert Recipe(ops=[ops.Rotate(), ops.OneOf(ops=three), ops.Zoom()]).num_variants is None
+    Recipe(ops=[ops.SomeOf(num=(0, 1), ops=three)])
+    Recipe(ops=[ops.OneOf(ops=three[:3]), ops.Perspective()])
+    with pytest.raises(ValueError, match=r"perspective comes before elastic_transform.*Put elastic_transform first"):
+        Recipe(ops=[ops.Perspective(), ops.OneOf(ops=three[:3])])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"distort_limit": (-1.2, 0.3)}, "below -1 a cell folds over"),
+        ({"distort_limit": (-1.0, -1.0)}, "not both -1"),
+        ({"distort_limit": (0.3, -0.3)}, "the smaller one first"),
+        ({"num_steps": 11}, "num_steps=11 must be at most 10"),
+    ],
+)
+def test_a_grid_that_folds_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ops.GridDistortion(**fields)

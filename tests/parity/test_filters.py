@@ -1,0 +1,92 @@
+"""Filters beside OpenCV's, on images of any size, in both layouts."""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from augpipe import Augment, Recipe, ops
+from tests.parity.images import Pixels, noise
+
+SHAPES = [(1, 1), (1, 7), (5, 2), (3, 3), (40, 61)]
+ROUNDED = 0.5 + 1e-3
+"""OpenCV's filters of 8-bit images round once."""
+
+
+def _gaussian(sigma: float, size: int) -> Callable[[Pixels], npt.NDArray[np.float64]]:
+    return lambda image: cv2.GaussianBlur(image.astype(np.float64), (size, size), sigma)
+
+
+def _weighted(weights: npt.NDArray[np.float64]) -> Callable[[Pixels], Pixels]:
+    return lambda image: cv2.filter2D(image, -1, weights)
+
+
+EACH: dict[str, tuple[ops.Op, Callable[[Pixels], npt.NDArray[np.generic]], float]] = {
+    "gaussian": (ops.GaussianBlur(sigma_px=(2, 2), p=1), _gaussian(2.0, 15), 1e-3),
+    "gaussian, cut off": (ops.GaussianBlur(sigma_px=(2, 2), kernel_px=5, p=1), _gaussian(2.0, 5), 1e-3),
+    "box": (ops.BoxBlur(sizes=(7, 7), p=1), lambda image: cv2.blur(image, (7, 7)), ROUNDED),
+    "median 3": (ops.MedianBlur(sizes=(3, 3), p=1), lambda image: cv2.medianBlur(image, 3), 0.0),
+    "median 7": (ops.MedianBlur(sizes=(7, 7), p=1), lambda image: cv2.medianBlur(image, 7), 0.0),
+    "motion": (
+        ops.MotionBlur(sizes=(5, 5), degrees=(-45, -45), direction=(0, 0), shifts=False, p=1),
+        _weighted(np.diag([0.0, 1.0, 1.0, 1.0, 0.0]) / 3),  # cos(45 degrees) of two pixels is rounded to one
+        ROUNDED,
+    ),
+    "sharpen": (
+        ops.Sharpen(alpha=(0.5, 0.5), lightness=(1, 1), p=1),
+        _weighted(np.array([[-0.5, -0.5, -0.5], [-0.5, 5.0, -0.5], [-0.5, -0.5, -0.5]])),
+        ROUNDED,
+    ),
+    "emboss": (
+        ops.Emboss(alpha=(0.5, 0.5), strength=(1, 1), p=1),
+        _weighted(np.array([[-1.0, -0.5, 0.0], [-0.5, 1.0, 0.5], [0.0, 0.5, 1.0]])),
+        ROUNDED,
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", EACH)
+def test_as_opencv(name: str, shape: tuple[int, int]) -> None:
+    op, by_opencv, tolerance = EACH[name]
+    image = noise(*shape, seed=1)
+    found = Augment(Recipe(ops=(op,)), layout="NHWC")(image)
+    assert np.abs(found - by_opencv(image).reshape(image.shape)).max() <= tolerance
+    planar = Augment(Recipe(ops=(op,)), layout="NCHW")(image)
+    assert np.array_equal(planar.transpose(1, 2, 0), found)
+
+
+def test_they_act_in_the_order_of_the_list() -> None:
+    image = noise(20, 30)
+    dark = (ops.Brightness(factor=(2.0, 2.0)), ops.BoxBlur(p=1))
+    first, last = (Augment(Recipe(ops=chosen), layout="NHWC")(image) for chosen in (dark, dark[::-1]))
+    assert np.abs(first - last).max() > 20.0
+
+
+def test_images_that_drew_none_stay_as_they_are() -> None:
+    images = [noise(20, 30, seed=seed) for seed in range(16)]
+    recipe = Recipe(ops=(ops.Posterize(bits=(7, 7)), ops.GaussianBlur(sigma_px=(2, 2)), ops.CLAHE(p=0.3)))
+    plain = Augment(Recipe(ops=recipe.ops[:1]), layout="NHWC", dtype="uint8")(images, range(16))
+    found = Augment(recipe, layout="NHWC", dtype="uint8")(images, range(16))
+    is_plain = (plain == found).all(axis=(1, 2, 3))
+    assert 0 < is_plain.sum() < 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "problem"),
+    [
+        (ops.BoxBlur, {"sizes": (3, 8)}, "must be odd, so that a pixel lies in the middle"),
+        (ops.MedianBlur, {"sizes": (3, 9)}, "must be two odd numbers of pixels in 3..7"),
+        (ops.BoxBlur, {"sizes": (7, 3)}, "its first number is the larger one"),
+        (ops.GaussianBlur, {"kernel_px": 4}, "must be odd"),
+        (ops.GaussianBlur, {"kernel_px": 129}, "must be an odd number of pixels in 1..127"),
+        (ops.GaussianBlur, {"sigma_px": (0, 20)}, r"leaves 0..18 pixels"),
+        (ops.CLAHE, {"tiles": (8, 17)}, "must be two numbers in 1..16"),
+        (ops.CLAHE, {"clip_limit": (0.5, 2)}, r"leaves 1..256"),
+    ],
+)
+def test_wrong_fields_are_named(kind: type[ops.Op], fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        kind(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""What a recipe looks at between pixels: the oracle's filters, Pillow, OpenCV and torch."""
+
+import itertools
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from augpipe import Augment, Recipe, ops, plan
+from augpipe.recipes.recipe import Border
+from tests.parity.images import noise, smooth
+from tests.parity.test_fused import compare
+
+CHAINS: dict[str, tuple[ops.Op, ...]] = {
+    "smaller": (ops.Resize(size=(40, 37)),),
+    "larger": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.3)),),
+    "turned": (ops.Rotate(max_deg=30, step=None), ops.LensDistortion(), ops.Zoom(factor=(0.4, 0.6))),
+    "padded": (ops.Resize(size=(40, 37)), ops.Pad(px=9, fill=200.0)),
+}
+LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
+
+
+@pytest.mark.parametrize(("interpolation", "antialias"), LOOKS)
+@pytest.mark.parametrize(
+    ("name", "border"),
+    [
+        *itertools.product(["smaller", "larger", "turned"], ["context", "reflect_101", "constant"]),
+        ("padded", "context"),
+    ],
+)
+def test_the_oracle_s_pixels(name: str, interpolation: Any, antialias: bool, border: Border) -> None:
+    look = {"interpolation": interpolation, "antialias": antialias}
+    compare(Recipe(border=border, fill=(9, 8, 200), ops=CHAINS[name], **look), [noise(61, 83, seed=1), noise(97, 66)])
+
+
+@pytest.mark.parametrize("size", [(40, 37), (150, 201), (61, 83)])
+def test_the_nearest_pixel_is_a_pixel_as_it_is(size: tuple[int, int]) -> None:
+    image = noise(61, 83)
+    found = Augment(Recipe(interpolation="nearest", ops=[ops.Resize(size=size)]), dtype="uint8", layout="NHWC")(image)
+    assert np.array_equal(found, np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.NEAREST)))
+
+
+@pytest.mark.parametrize(("name", "filter_"), [("bilinear", Image.Resampling.BILINEAR), ("bicubic", 3)])
+@pytest.mark.parametrize("size", [(40, 37), (150, 201)])
+def test_pillow_resizes_alike_but_for_its_rounding_between_two_passes(name: Any, filter_: Any, size: Any) -> None:
+    image = smooth(61, 83)
+    found = Augment(Recipe(interpolation=name, ops=[ops.Resize(size=size)]), layout="NHWC")(image)
+    expected = np.asarray(Image.fromarray(image).resize(size[::-1], filter_))
+    inner = (slice(9, -9), slice(9, -9))  # at the border it weighs fewer pixels, where ours mirrors them
+    assert np.abs(found[inner] - expected[inner]).max() < 1.6
+
+
+@pytest.mark.parametrize(("name", "filter_"), [("bilinear", cv2.INTER_LINEAR), ("bicubic", cv2.INTER_CUBIC)])
+@pytest.mark.parametrize("size", [(40, 37), (150, 201)])
+def test_opencv_resizes_alike_without_antialias(name: Any, filter_: int, size: tuple[int, int]) -> None:
+    image = noise(61, 83)
+    recipe = Recipe(interpolation=name, antialias=False, border="edge", ops=[ops.Resize(size=size)])
+    expected = cv2.resize(image.astype(np.float32), size[::-1], interpolation=filter_)
+    found = Augment(recipe, layout="NHWC")(image)
+    assert np.abs(found - np.clip(expected, 0, 255)).max() < 0.02
+
+
+def test_torch_averages_alike() -> None:
+    image = noise(61, 83)
+    planes = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    expected = torch.nn.functional.interpolate(planes, (40, 37), mode="bicubic", antialias=True)[0].clip(0, 255)
+    found = Augment(Recipe(interpolation="bicubic", ops=[ops.Resize(size=(40, 37))]))(image)
+    assert np.abs(found - expected.numpy())[:, 6:-6, 6:-6].max() < 0.02
+
+
+def test_random_draws_one_of_two_for_each_image() -> None:
+    image, size = noise(61, 83), (40, 37)
+    recipes = {name: Recipe(interpolation=name, ops=[ops.Resize(size=size)]) for name in ("bilinear", "bicubic")}
+    both = {name: Augment(recipe)(image) for name, recipe in recipes.items()}
+    random = Recipe(interpolation="random", ops=[ops.Resize(size=size)])
+    drawn = plan(random, range(400), sizes=[image.shape[:2]] * 400)
+    assert 150 < drawn.rows["interpolation"].astype(bool).sum() < 250
+    again = plan(random, range(100, 400), sizes=[image.shape[:2]] * 300)
+    assert np.array_equal(again.rows["interpolation"], drawn.rows["interpolation"][100:])
+    for place, is_cubic in itertools.islice(enumerate(drawn.rows["interpolation"]), 8):
+        expected = both["bicubic" if is_cubic else "bilinear"]
+        assert np.array_equal(Augment(random)(image, plan=drawn[place : place + 1]), expected)
+
+
+def test_blur_widens_the_bilinear_look_up_alone() -> None:
+    with pytest.raises(ValueError, match="Write GaussianBlur instead of Blur"):
+        Recipe(interpolation="bicubic", ops=[ops.OneOf(ops=[ops.Blur()])])
+    with pytest.raises(ValueError, match="interpolation='cubic'"):
+        Recipe(interpolation="cubic", ops=[])  # type: ignore[arg-type]
