@@ -36,7 +36,7 @@ CASES = {
 }
 """The images' height and width, and the scales that are drawn from."""
 INSTRUCTIONS = {1: (100, 111), 2: (230, 241), 3: (274, 285), 4: (367, 378), 5: (1318, 1329)}
-"""Issued for a pixel without and with a lens, by taps along an axis; 1 is the bilinear way. See measured-gpu.md."""
+"""Issued for a pixel without and with a lens, by taps along an axis; 1 is bilinear. See docs/measured-gpu.md."""
 LANES = 128
 """Instructions of single threads that a multiprocessor issues in a clock."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

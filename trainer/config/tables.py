@@ -158,7 +158,7 @@ class ModelConfig(Section):
     weights: str | None = None
     """A file to start from (weights only: no code in it is run); what does not match is listed, and ends the run."""
     new_head: bool = False
-    """With weights: start the last layer from random weights if its shape differs in the file, as of other classes."""
+    """With weights: start the last layer at random if the file's has another shape, as for other classes."""
     trainable: Annotated[
         str,
         Field(pattern="^(all|last|last-fc:[1-9][0-9]*)$"),
