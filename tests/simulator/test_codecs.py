@@ -202,6 +202,17 @@ def test_one_bit(block: int | None, broken: bool, factor: float, start: int) -> 
     assert_decoded_alike(tested, [payloads, [tested.encode(-x) for x in xs]], start)
 
 
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_bit_of_numbers_of_one_sign(sign: int, block: int | None) -> None:
+    """The mean of no numbers is 0."""
+    tested, x = made("one-bit", block), sign * (np.abs(numbers(37)) + np.float32(0.5))
+    (payload,), _ = encoded(tested, [x], 0)
+    means, wanted = (one[8:-5].copy().view(np.float32) for one in (payload, tested.encode(x)))
+    assert (means == 0).sum() == len(means) // 2
+    np.testing.assert_allclose(means, wanted, rtol=2e-6)
+
+
 @pytest.mark.parametrize("name", ["nf4", "one-bit"])
 def test_a_header_that_says_another_number(name: str) -> None:
     """The host does not read it: what is decoded is NaN."""

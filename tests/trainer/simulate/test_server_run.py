@@ -402,7 +402,10 @@ def undisturbed_s(tmp_path_factory: pytest.TempPathFactory) -> float:
     return play(make_run(tmp_path_factory.mktemp("undisturbed"), save_every=0)[0]).seconds
 
 
-@pytest.mark.parametrize("before_end_s", np.arange(0.0, 0.3, 0.03).tolist())
+@pytest.mark.parametrize(
+    "before_end_s",
+    [pytest.param(0.03 * nth, marks=pytest.mark.deep if nth % 2 else ()) for nth in range(10)],
+)
 def test_a_server_lost_about_a_fence(tmp_path: Path, undisturbed_s: float, before_end_s: float) -> None:
     """While it applies the last pushes, hands out the weights, writes them, and after that."""
     kill = Kill(what="server", number=0, at_s=undisturbed_s - before_end_s, anew_after_s=0.05)
