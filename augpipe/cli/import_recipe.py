@@ -11,7 +11,7 @@ import typer
 from augpipe.cli.common import console
 
 if TYPE_CHECKING:
-    from augpipe.importers import Imported
+    from augpipe.recipes.imported import Imported
 
 
 def import_recipe(
@@ -53,23 +53,23 @@ def import_recipe(
 
 
 def _found(source: str, version: str | None, strict: bool) -> "Imported":
-    from augpipe import importers
+    from augpipe.recipes import imported
 
     if source == "-":
-        return importers.from_text(sys.stdin.read(), version=version, strict=strict)
+        return imported.from_text(sys.stdin.read(), version=version, strict=strict)
     path, _, name = source.rpartition(":") if ":" in source and not Path(source).exists() else (source, "", "")
     if Path(path).suffix == ".json":
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         is_processor = "transform" not in data and "__class_fullname__" not in data
-        return importers.from_hugging_face(data) if is_processor else importers.from_albumentations(data, strict=strict)
+        return imported.from_hugging_face(data) if is_processor else imported.from_albumentations(data, strict=strict)
     if Path(path).exists():
         text = Path(path).read_text(encoding="utf-8")
-        return importers.from_text(text, name or None, version=version, strict=strict)
+        return imported.from_text(text, name or None, version=version, strict=strict)
     if not name or Path(path).suffix:
         raise ValueError(
             f"{path} is not a file. Give a script, as train.py:transforms, or a module, as my.data:transforms."
         )
-    return importers.from_object(_of_module(path, name), strict=strict)
+    return imported.from_object(_of_module(path, name), strict=strict)
 
 
 def _of_module(module: str, name: str) -> Any:
