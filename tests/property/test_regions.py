@@ -115,6 +115,20 @@ BENT_AND_PROJECTED = Recipe(
 )
 HORIZON = Recipe(ops=(ops.Perspective(distortion=0.6), ops.Zoom(factor=(0.05, 0.3)), ops.CenterCrop(size=31, scale=90)))
 """The frame holds the horizon, and what lies behind it."""
+BENT_BETWEEN_NODES = Recipe(
+    ops=(
+        ops.Rotate(max_deg=30, step=None),
+        ops.OneOf(
+            ops=(
+                ops.GridDistortion(num_steps=4, distort_limit=(-1.0, 1.0), normalized=False),
+                ops.ElasticTransform(alpha=300, sigma=4, affine_px=40, p=1.0),
+                ops.OpticalDistortion(k=(-1.0, 1.0)),
+            )
+        ),
+        ops.Perspective(distortion=0.3, p=0.5),
+        ops.MultiResolutionCrop(size=(30, 50), scales=(80, 300)),
+    )
+)
 BLURRED = Recipe(
     ops=(ops.Rotate(), ops.Blur(sigma_px=(0.1, 4.0), p=0.8), ops.MultiResolutionCrop(size=20, scales=(50, 99)))
 )
@@ -130,6 +144,7 @@ BLURRED = Recipe(
         (BENT_AND_PROJECTED, (150, 201)),
         (HORIZON, (120, 90)),
         (BLURRED, (150, 110)),
+        (BENT_BETWEEN_NODES, (150, 201)),
         (recipes.deep_image(60, (64, 128)), (150, 201)),
         (recipes.deep_image(224, (512,)), (375, 500)),
         (recipes.deep_image(64, (400,)), (300, 6_000)),
@@ -165,6 +180,10 @@ def lens(**fixed: float) -> ops.BrownConrady:
         (ops.Perspective(distortion=0.3),),
         (lens(k1=0.16), ops.Perspective(distortion=0.2), ops.Translate(horizontal=(0.1, 0.1))),
         (ops.Blur(sigma_px=(1.5, 1.5), p=1.0),),
+        (ops.GridDistortion(num_steps=3, distort_limit=(0.1, 0.1), normalized=False),),
+        (ops.GridDistortion(), ops.Translate(horizontal=(0.1, 0.1), vertical=(0.1, 0.1))),
+        (ops.ElasticTransform(alpha=40, sigma=4, p=1.0), ops.Rotate(max_deg=7, step=7)),
+        (ops.OpticalDistortion(k=(0.3, 0.3)),),
         (ops.Rotate(max_deg=90, step=90), lens(k1=0.2, p2=0.06), ops.Stretch(horizontal=(0.9, 0.9), vertical=(1, 1))),
     ],
     ids=lambda chosen: " ".join(op.op for op in chosen),

@@ -184,6 +184,8 @@ def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
         alpha *= 3.0**0.5 / LARGEST_NORMAL
         note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
+    if one.get("alpha_affine"):
+        note += " The corners of its affine part move by at most 0.15 of the shorter side, so that it does not fold."
     _beyond(found, one)
     fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
     made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
