@@ -17,7 +17,7 @@ from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.datasets.stats.chunk import measure_chunk
 from augpipe.datasets.stats.collect import collect_statistics, map_chunks
 from augpipe.datasets.stats.statistics import PERCENTS, distribution
-from augpipe.datasets.stats.sums import MAX_LISTED, Sums, Unusable, merge_all
+from augpipe.datasets.stats.sums import MAX_LISTED, FormatSums, Sums, Unusable, merge_all
 from augpipe.sources.protocol import Pixels
 from tests.augpipe.decoding.image_files import bad_files, encoded, exif, odd_files, scene, write_files
 
@@ -124,6 +124,13 @@ def test_chunks_merge_into_the_whole(mixed: FolderSource) -> None:
         parts = [measure_chunk(mixed, range(a, b)) for a, b in pairwise(bounds)]
         assert as_plain(merge_all(parts)) == as_plain(whole)
     assert as_plain(merge_all([])) == as_plain(Sums())
+
+
+def test_files_of_a_format_have_their_least_and_most_bytes() -> None:
+    large = FormatSums(num=2, total_bytes=30, least_bytes=10, most_bytes=20)
+    small = FormatSums(num=1, total_bytes=5, least_bytes=5, most_bytes=5)
+    both = FormatSums(num=3, total_bytes=35, least_bytes=5, most_bytes=20)
+    assert large.merge(small) == small.merge(large) == both
 
 
 def test_unusable_images_are_counted_beyond_those_listed() -> None:
