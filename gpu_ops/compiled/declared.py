@@ -12,6 +12,7 @@ Arguments = tuple[Any, ...]
 MODULES = {
     "order": ("gpu_ops.random.permutation", "gpu_ops.random.philox"),
     "render": ("gpu_ops.image.fused", "gpu_ops.image.pixels", "gpu_ops.image.program", "gpu_ops.image.mix"),
+    "targets": ("gpu_ops.image.inverse", "gpu_ops.image.rings", "gpu_ops.image.nearest"),
     "decoder": ("gpu_ops.jpeg.workspace", "gpu_ops.jpeg.walk"),
     "codecs": ("gpu_ops.codec.loops", "gpu_ops.codec.four_bit", "gpu_ops.codec.one_bit"),
     "datasets": ("datasets.stats.channels", "datasets.prepare.lanczos"),
