@@ -13,7 +13,7 @@ from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
 from augpipe.planning.targets.inverse_map import InverseMap, to_source
 from augpipe.planning.targets.masks import map_mask, mask_bounds, shown_pixels
-from augpipe.planning.targets.polygons import divided, map_rings
+from augpipe.planning.targets.polygons import map_rings, shares_of
 from augpipe.planning.targets.rings import Rings
 from tests.parity.dense import Dense, dense, hull, inside, star
 from tests.parity.strategies import recipes
@@ -114,7 +114,7 @@ def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
     rng = np.random.default_rng(seed)
     polygon = star(rng, *place_of(look, rng), rng.uniform(20.0, 150.0))
     mask = look.filled(polygon)
-    shown, _ = map_rings(inverse, divided(inverse, rings_of(polygon)))
+    shown, _ = map_rings(inverse, rings_of(polygon))
     y, x = np.mgrid[: mask.shape[0], : mask.shape[1]] + 0.5
     drawn = inside(shown.points, x, y) if len(shown.points) else np.zeros(mask.shape, np.bool_)
     num_both, num_either = int((mask & drawn).sum()), int((mask | drawn).sum())
@@ -150,8 +150,9 @@ def corners_of(box: Float) -> Float:
 
 
 def bounded(inverse: InverseMap, polygon: Float) -> tuple[Float, Float]:
-    shown, shares = map_rings(inverse, divided(inverse, rings_of(polygon)))
-    return shown.measured()[1], shares
+    shown, areas = map_rings(inverse, rings_of(polygon))
+    shown_areas, bounds = shown.measured()
+    return bounds, shares_of(shown_areas, areas)
 
 
 def test_outline_boxes_under_the_papers_lens() -> None:
@@ -178,9 +179,10 @@ def test_objects_shuffled_give_the_same_shuffled(recipe: Recipe, seed: int) -> N
     rng = np.random.default_rng(seed)
     polygons = [star(rng, *place_of(look, rng), rng.uniform(5.0, 150.0)) for _ in range(5)]
     order = rng.permutation(5)
-    shown, shares = map_rings(inverse, divided(inverse, rings_of(*polygons)))
-    again, shares_again = map_rings(inverse, divided(inverse, rings_of(*(polygons[i] for i in order))))
-    np.testing.assert_array_equal(shares[order], shares_again)
+    shown, areas = map_rings(inverse, rings_of(*polygons))
+    again, areas_again = map_rings(inverse, rings_of(*(polygons[i] for i in order)))
+    np.testing.assert_array_equal(areas[order], areas_again)
+    np.testing.assert_array_equal(shown.measured()[0][order], again.measured()[0])
     np.testing.assert_array_equal(shown.measured()[1][order], again.measured()[1])
 
 

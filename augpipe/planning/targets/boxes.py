@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.polygons import map_rings
+from augpipe.planning.targets.polygons import mapped, shares_of, within_frames
 from augpipe.planning.targets.rings import boxes_as_rings
 
 Float = npt.NDArray[np.float64]
@@ -17,7 +17,8 @@ OUTLINE_POINTS = 32
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
     """(N, 4) output boxes left, top, right, bottom, and (N,) the share of each that is shown; zeros where none is.
 
-    Each is the least box around the part of the mapped outline that lies within the frame.
+    Each is the least box around the part of the mapped outline that lies within the frame. What the recipe's border
+    covers of the image is not shown.
 
     Args:
         inverse: the map.
@@ -25,8 +26,13 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
         item: (N,) whose plan record each belongs to.
     """
     num_points = OUTLINE_POINTS if inverse.bends[item].any() else 4
-    shown, shares = map_rings(inverse, boxes_as_rings(boxes, item, num_points))
-    return shown.measured()[1], shares
+    seen = inverse.seen[item]
+    limits = np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2)
+    cut = np.clip(boxes, *limits)
+    outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
+    areas = (outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))).measured()[0]
+    shown_areas, bounds = within_frames(inverse, outlines).measured()
+    return bounds, shares_of(shown_areas, areas)
 
 
 def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
@@ -34,12 +40,9 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    rings = boxes_as_rings(boxes, item, 4)
-    whole = inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0])).measured()[1]
-    sizes = np.tile(inverse.sizes[item], 2)
-    mapped = np.clip(whole, 0.0, sizes)
-    areas, shown = box_areas(whole), box_areas(mapped)
-    return mapped, np.divide(shown, areas, out=np.zeros_like(areas), where=areas > 0.0)
+    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).measured()[1]
+    cut = np.clip(whole, 0.0, np.tile(inverse.sizes[item], 2))
+    return cut, shares_of(box_areas(cut), box_areas(whole))
 
 
 def box_areas(boxes: Float) -> Float:

@@ -16,20 +16,26 @@ MOST_ROUNDS = 7
 
 
 def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float]:
-    """The rings in output pixels, cut at the frame, and (R,) the share of each one's area that is shown.
-
-    Of source rings whose corners are far apart the lines between them stay straight here: see `divided`.
-    """
-    whole = inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0]))
+    """What is shown of source rings, in output pixels and cut at the frame, and (R,) areas of them uncut."""
     seen = within(rings, inverse.seen[rings.item])
-    shown = whole
-    if seen is not rings:
-        shown = inverse.project(seen.at(inverse.to_lens(seen.points, seen.item_of_points)[0]))
-    frames = np.concatenate([np.zeros_like(inverse.sizes), inverse.sizes], axis=1)
-    shown = within(shown, frames[rings.item])
-    areas, shown_areas = whole.measured()[0], shown.measured()[0]
-    shares = np.divide(shown_areas, areas, out=np.zeros_like(areas), where=areas > 0.0)
-    return shown, np.minimum(shares, 1.0)
+    whole = mapped(inverse, divided(inverse, rings))
+    shown = whole if seen is rings else mapped(inverse, divided(inverse, seen))
+    return within_frames(inverse, shown), whole.measured()[0]
+
+
+def mapped(inverse: InverseMap, rings: Rings) -> Rings:
+    """Source rings in output pixels, straight from corner to corner."""
+    return inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0]))
+
+
+def within_frames(inverse: InverseMap, rings: Rings) -> Rings:
+    """What lies of output rings within their frames."""
+    return within(rings, np.concatenate([np.zeros_like(inverse.sizes), inverse.sizes], axis=1)[rings.item])
+
+
+def shares_of(shown_areas: Float, areas: Float) -> Float:
+    """(N,) how much of each area is shown, in 0..1; 0 of what has none."""
+    return np.minimum(np.divide(shown_areas, areas, out=np.zeros_like(areas), where=areas > 0.0), 1.0)
 
 
 def divided(inverse: InverseMap, rings: Rings) -> Rings:
