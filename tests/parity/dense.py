@@ -40,9 +40,7 @@ class Dense:
 def dense(plan: Plan, position: int, view: int = 0, finer: int = 1) -> Dense:
     """Of one output of a plan, or of `finer` times as many points along each side."""
     expected = described(plan, position, view)
-    x, y = (
-        ((np.arange(finer * side) + 0.5) / finer - 0.5 * side for side in (expected.out_width, expected.out_height))
-    )
+    x, y = ((np.arange(finer * side) + 0.5) / finer - 0.5 * side for side in (expected.out_width, expected.out_height))
     x, y = np.meshgrid(x, y)
     at_x, at_y = expected.source(x, y)
     border = (expected.beyond or (plan.recipe.border, ()))[0]

@@ -30,7 +30,9 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
     limits = np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2)
     cut = np.clip(boxes, *limits)
     outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
-    areas = (outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))).measured()[0]
+    areas = (outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))).measured()[
+        0
+    ]
     shown_areas, bounds = within_frames(inverse, outlines).measured()
     return bounds, shares_of(shown_areas, areas)
 

@@ -57,7 +57,9 @@ class InverseMap:
         """(B, 4): left, top, right and bottom of what the outputs may show of the images, in source pixels."""
         table = kernel_rows(self.rows)
         edges = [
-            table[f"{end}_{axis}"] + table[f"origin_{axis}"] + (end == "high") for end in ("low", "high") for axis in "xy"
+            table[f"{end}_{axis}"] + table[f"origin_{axis}"] + (end == "high")
+            for end in ("low", "high")
+            for axis in "xy"
         ]
         seen: Float = np.stack(edges, axis=1).astype(np.float64)
         return seen
@@ -73,7 +75,9 @@ class InverseMap:
     def _divisors(self) -> tuple[Float, Float]:
         """(B, 4) divisors at the frame's corners, and the (B, 4) radii there in lens coordinates."""
         corners = self.sizes[:, None, :] * np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-        points = np.einsum("bij,bcj->bci", self._before, np.concatenate([corners, np.ones((len(corners), 4, 1))], axis=2))
+        points = np.einsum(
+            "bij,bcj->bci", self._before, np.concatenate([corners, np.ones((len(corners), 4, 1))], axis=2)
+        )
         divisors = np.maximum(points[:, :, 2], LEAST_DIVISOR)
         return divisors, np.hypot(points[:, :, 0], points[:, :, 1]) / divisors
 
