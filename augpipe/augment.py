@@ -221,14 +221,13 @@ class Augment:
         plan: Plan | None,
     ) -> list[Any]:
         """For each view the image and the targets that came with it."""
-        structure = None if images is None else Structure(images)
-        if structure is not None and named:
-            raise ValueError(
-                f"{next(iter(named))} is given next to a first argument. Give all by name, image=... too, or all in one "
-                "dict or tuple with torchvision's tv_tensors."
+        if images is not None and named:
+            raise TypeError(
+                f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
+                "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
             )
-        targets = {name: value for name, value in named.items() if value is not None and name != "image"}
-        image = named.get("image") if structure is None else structure.image
+        structure = None if images is None else Structure(images)
+        image = named.pop("image", None) if structure is None else structure.image
         if image is None:
             raise ValueError("there is no image: give one, as augment(photo) or augment(image=photo, bboxes=...).")
         given = images_of(image, self._max_pixels)
@@ -236,6 +235,7 @@ class Augment:
             found = f"lies on {given.device}" if given.device is not None else "is a batch"
             raise ValueError(f"the image {found}, and targets go with one image on the CPU. Give it as such.")
         (size,) = sizes = [item.size for item in given.items]
+        targets = {name: value for name, value in named.items() if value is not None}
         known = {name: targets.pop(name) for name in TARGETS if name in targets}
         checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
         made = self._made(plan, sizes, given.names, sample_ids, epoch)

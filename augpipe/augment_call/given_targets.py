@@ -106,8 +106,8 @@ def _check_counts(counts: Mapping[str, int]) -> None:
     for name, num in counts.items():
         if num != counts[first or name]:
             raise ValueError(
-                f"{name} is of length {num}, and {first} of {counts[first or name]}. Give one entry for each object, in the "
-                "same order."
+                f"{name} is of length {num}, and {first} of {counts[first or name]}. Give one entry for each object, "
+                "in the same order."
             )
 
 
@@ -136,7 +136,8 @@ def _rings(polygons: Any, number: int) -> list[Float]:
         corners = _numbers(f"object {number}: a polygon", ring, "x and y of its corners in turn, or (K, 2) points")
         if corners.size % 2 or corners.size < 6:
             raise ValueError(
-                f"object {number}: a polygon has {count(corners.size, 'number')}. It takes x and y of 3 corners at least."
+                f"object {number}: a polygon has {count(corners.size, 'number')}, and takes x and y of 3 corners at "
+                "least."
             )
         if not np.isfinite(corners).all():
             raise ValueError(f"object {number}: a polygon's corner is not finite. Leave the object out, or mend it.")
@@ -150,14 +151,15 @@ def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
         keypoints = keypoints.reshape(0, 2) if keypoints.ndim < 3 else keypoints
     if keypoints.ndim not in (2, 3) or keypoints.shape[-1] < 2 or (keypoints.ndim == 3 and keypoints.shape[2] > 3):
         raise ValueError(
-            f"keypoints has shape {keypoints.shape}. Give (M, 2) points, or (N, K, 3): K of each object, with visibility."
+            f"keypoints has shape {keypoints.shape}. Give (M, 2) points, or (N, K, 3): K of each object, with "
+            "visibility."
         )
     if keypoints.ndim == 2:
         _check_finite(keypoints[:, :2], "keypoints[{}]")
         return None, keypoints
     if keypoints.shape[2] == 2:
         keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:2], 1), 2.0)], axis=2)
-    _check_finite(keypoints.reshape(len(keypoints), -1), "object {}: a key point")
+    _check_finite(keypoints.sum(axis=(1, 2))[:, None], "object {}: a key point")
     wrong = np.argwhere(~np.isin(keypoints[:, :, 2], (0, 1, 2)))
     if len(wrong):
         number, point = wrong[0]
@@ -177,8 +179,8 @@ def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
     array = np.asarray(mask.cpu().numpy() if is_tensor(mask) else mask)
     if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} has the shape {array.shape} and the type {array.dtype}, and its image is {size[0]}x{size[1]}. Give "
-            "(height, width) numbers of the same size."
+            f"{name} has the shape {array.shape} and the type {array.dtype}, and its image is {size[0]}x{size[1]}. "
+            "Give (height, width) numbers of the same size."
         )
     return array
 

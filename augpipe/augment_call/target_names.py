@@ -1,4 +1,4 @@
-"""A call by names, as albumentations has it: image, mask, masks, bboxes, keypoints and labels in, the same names out."""
+"""A call by names, as albumentations has it: image, mask, bboxes, keypoints and labels in, the same names out."""
 
 from collections.abc import Sequence
 from typing import Any

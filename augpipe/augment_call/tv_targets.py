@@ -18,10 +18,14 @@ from augpipe.planning.plan import Plan
 from augpipe.planning.targets.options import TargetOptions
 
 
+def tv_name(kind: type) -> str:
+    """ "BoundingBoxes" for that class of torchvision, and so on; "" for any other class."""
+    return _tv_name(kind)
+
+
 @cache
-def tv_name(kind: type) -> str | None:
-    """ "BoundingBoxes" for that class of torchvision, and so on; None for any other class."""
-    return next((base.__name__ for base in kind.__mro__ if base.__module__.startswith("torchvision.tv_tensors")), None)
+def _tv_name(kind: type) -> str:
+    return next((base.__name__ for base in kind.__mro__ if base.__module__.startswith("torchvision.tv_tensors")), "")
 
 
 def is_structure(images: Any) -> bool:
@@ -44,7 +48,7 @@ class Structure:
     def __init__(self, given: Any) -> None:
         self._given = given
         leaves = list(_leaves(given))
-        of_kind: dict[str | None, list[Any]] = {}
+        of_kind: dict[str, list[Any]] = {}
         for _, leaf, _ in leaves:
             of_kind.setdefault(tv_name(type(leaf)), []).append(leaf)
         self.image = _image_of([leaf for _, leaf, _ in leaves])
@@ -59,7 +63,7 @@ class Structure:
             holder = next(parent for _, leaf, parent in leaves if leaf is self._boxes)
             named = ((name, leaf) for name, leaf, parent in leaves if parent is holder and isinstance(name, str))
             self._labels = next((leaf for name, leaf in named if name.lower() == "labels"), None)
-        self.has_tensors = any(name is not None for name in of_kind)
+        self.has_tensors = any(of_kind)
         """Whether any of torchvision's tensors is there: then the image is made as one, too."""
 
     def results(self, plan: Plan, images: Sequence[Any], size: tuple[int, int], options: TargetOptions) -> list[Any]:
@@ -146,9 +150,7 @@ def _rebuilt(given: Any, found: Mapping[int, Any]) -> Any:
 def _image_of(leaves: Sequence[Any]) -> Any:
     """The image among the leaves: a tv_tensors.Image or PIL image, else the first plain tensor or array of pixels."""
     images = [leaf for leaf in leaves if tv_name(type(leaf)) == "Image" or hasattr(leaf, "convert")]
-    plain = [
-        leaf for leaf in leaves if isinstance(leaf, np.ndarray) or (is_tensor(leaf) and tv_name(type(leaf)) is None)
-    ]
+    plain = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) or (is_tensor(leaf) and not tv_name(type(leaf)))]
     images = images or [leaf for leaf in plain if leaf.ndim in (2, 3) and str(leaf.dtype).endswith("uint8")][:1]
     if len(images) != 1:
         raise ValueError(
@@ -189,7 +191,7 @@ def _boxes_like(edges: Any, like: Any, size: tuple[int, int]) -> Any:
 def _like(values: Any, like: Any, **changed: Any) -> Any:
     """A tensor of the class, type and device of `like`; images keep the type that they were made in."""
     name = tv_name(type(like))
-    if name is None:
+    if not name:
         return values
     torch = import_torch()
     made = values if is_tensor(values) else torch.from_numpy(np.ascontiguousarray(values))

@@ -1,4 +1,4 @@
-"""Where objects lie in an output, by looking at every pixel of it: the map of `tests.parity.oracle`, never an inverse."""
+"""Where objects lie in an output, by a look at each pixel of it: the map of `tests.parity.oracle`, never an inverse."""
 
 from dataclasses import dataclass
 from math import ceil, floor

@@ -47,7 +47,8 @@ class InverseMap:
         from_centre = np.tile(np.eye(3), (len(rows), 1, 1))
         from_centre[:, :2, 2] = -0.5 * self.sizes
         self._after, self._before = after, np.matmul(before, from_centre)
-        self._to_lens, self._to_output = np.linalg.inv(after), np.linalg.inv(self._before)
+        self._to_lens = np.linalg.inv(after).astype(np.float64)
+        self._to_output = np.linalg.inv(self._before).astype(np.float64)
         self._is_projective: Bool = (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
         self.bends: Bool = (rows["lens"] != 0.0).any(axis=1)
         """(B,): whether straight lines become curves."""
@@ -74,7 +75,7 @@ class InverseMap:
     @cached_property
     def _divisors(self) -> tuple[Float, Float]:
         """(B, 4) divisors at the frame's corners, and the (B, 4) radii there in lens coordinates."""
-        corners = self.sizes[:, None, :] * np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        corners: Float = self.sizes[:, None, :] * np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
         points = np.einsum(
             "bij,bcj->bci", self._before, np.concatenate([corners, np.ones((len(corners), 4, 1))], axis=2)
         )
@@ -97,7 +98,7 @@ class InverseMap:
 
     def to_lens(self, points: Float, item: Int) -> tuple[Float, Bool]:
         """(N, 2) points of the frame in lens coordinates, of source points, and whether the lens shows them."""
-        looked_up = _mapped(self._to_lens, points, item)[:, :2]
+        looked_up: Float = _mapped(self._to_lens, points, item)[:, :2]
         is_seen = np.ones(len(points), np.bool_)
         bent = np.flatnonzero(self.bends[item])
         if len(bent):
@@ -138,7 +139,7 @@ class InverseMap:
         return _mapped(self._after, bent, item)[:, :2]
 
     def project(self, rings: Rings) -> Rings:
-        """The rings, given in lens coordinates, in output pixels; what nears the horizon of a perspective is cut off."""
+        """The rings, given in lens coordinates, in output pixels; what nears a perspective's horizon is cut off."""
         if self._is_projective[rings.item].any():
             divisors = self._divisors[0]
             least, most = 1.0 / (FURTHER * divisors.max(axis=1)), 1.0 / LEAST_DIVISOR
@@ -152,7 +153,8 @@ class InverseMap:
     def px_per_unit(self) -> Float:
         """(B,): the most output pixels that a unit of lens coordinates is long within the frame."""
         length = np.linalg.norm(self._to_output[:, :2, :2], axis=(1, 2))
-        return np.where(self._is_projective, 2.0 * length * self._divisors[0].max(axis=1), length)
+        scaled: Float = np.where(self._is_projective, 2.0 * length * self._divisors[0].max(axis=1), length)
+        return scaled
 
 
 def _mapped(matrices: Float, points: Float, item: Int) -> Float:

@@ -113,9 +113,10 @@ def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[li
         bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
         bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
     bounds[[not rings for rings in mapped]] = 0.0
-    num = len(polygons)
-    shares = shares_of(np.bincount(owner, shown_areas, num), np.bincount(owner, areas, num))
-    return mapped, bounds, shares
+    whole, shown_of_each = np.zeros(len(polygons)), np.zeros(len(polygons))
+    np.add.at(whole, owner, areas)
+    np.add.at(shown_of_each, owner, shown_areas)
+    return mapped, bounds, shares_of(shown_of_each, whole)
 
 
 MOST_SAMPLES = 1024
@@ -129,6 +130,6 @@ def shares_of_masks(inverse: InverseMap, masks: Sequence[npt.NDArray[np.generic]
         rows, columns = np.nonzero(mask)
         if len(rows):
             every = -(-len(rows) // MOST_SAMPLES)
-            points = np.stack([columns[::every], rows[::every]], axis=1) + 0.5
+            points: Float = np.stack([columns[::every], rows[::every]], axis=1).astype(np.float64) + 0.5
             shares[position] = inverse.to_output(points, np.full(len(points), item[position]))[1].mean()
     return shares
