@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from augpipe.mixed_labels import MixedLabels as MixedLabels
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
+    from augpipe.planning.targets.options import TargetOptions as TargetOptions
     from augpipe.recipes.recipe import Recipe as Recipe
     from augpipe.recipes.schedule import Schedule as Schedule
     from augpipe.recipes.view import View as View
@@ -47,6 +48,7 @@ _PLACES = {
     "SampleError": "augpipe.errors",
     "Schedule": "augpipe.recipes.schedule",
     "Source": "augpipe.sources.protocol",
+    "TargetOptions": "augpipe.planning.targets.options",
     "View": "augpipe.recipes.view",
     "plan": "augpipe.planning.plan",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "SampleError",
     "Schedule",
     "Source",
+    "TargetOptions",
     "View",
     "ops",
     "plan",

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.augment_call.box_formats import BoxFormat
 from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
+from augpipe.augment_call.given_targets import given_targets
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
+from augpipe.augment_call.target_names import TARGETS, named_results
+from augpipe.augment_call.tv_targets import Structure, is_structure
 from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
 from augpipe.decoding import MAX_PIXELS
@@ -25,6 +29,7 @@ from augpipe.native.workers import num_usable_cores
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
+from augpipe.planning.targets.options import TargetOptions
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe, refuse_mixing
 from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed, unknown_argument
@@ -108,13 +113,16 @@ class Augment:
 
     def __call__(
         self,
-        images: Any,
+        images: Any = None,
         sample_ids: npt.ArrayLike | None = None,
         epoch: int | None = None,
         *,
         plan: Plan | None = None,
+        bbox_format: BoxFormat | None = None,
+        targets: TargetOptions | None = None,
+        **named: Any,
     ) -> Any:
-        """Augment one image or several.
+        """Augment one image or several, or one with its targets.
 
         Args:
             images: one image, a list of them, or one (B, H, W, C) array or tensor. An image is one of these:
@@ -133,6 +141,12 @@ class Augment:
                 were given the same seed count alike: give each its own (seed + rank).
             epoch: 0..2^32 - 1; None for that of `set_epoch`.
             plan: repeat this plan instead of drawing one.
+            bbox_format: how `bboxes` are written, "coco", "pascal_voc", "yolo" or "albumentations".
+            targets: how targets are mapped; see `TargetOptions`.
+            named: instead of `images`, one image with its targets by name: `image=`, `mask=`, `masks=`, `bboxes=`,
+                `polygons=`, `keypoints=`, and lists of any other names with an entry for each object, as `labels=`.
+                The result is a dict of the same names. `images` may also be one image and tv_tensors of torchvision in
+                dicts, lists and tuples; the result is made alike.
 
         Returns:
             One image (3, H, W) or a batch (B, 3, H, W), or with the channels last; a list of images where their sizes
@@ -145,8 +159,12 @@ class Augment:
             augpipe.cuda.failures.KernelError: the CUDA device reports an error, perhaps of an earlier call.
             torch.OutOfMemoryError: the CUDA device is full.
         """
-        given = images_of(images, self._max_pixels)
         epoch = self.epoch if epoch is None else epoch
+        if named or images is None or is_structure(images):
+            options = targets or TargetOptions()
+            results = self._with_targets(images, named, bbox_format, options, sample_ids, epoch, plan)
+            return results[0] if len(results) == 1 else tuple(results)
+        given = images_of(images, self._max_pixels)
         if given.device is not None:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
@@ -191,6 +209,42 @@ class Augment:
             sample_ids=made.sample_ids,
             plan=made,
         )
+
+    def _with_targets(
+        self,
+        images: Any,
+        named: dict[str, Any],
+        bbox_format: BoxFormat | None,
+        options: TargetOptions,
+        sample_ids: npt.ArrayLike | None,
+        epoch: int,
+        plan: Plan | None,
+    ) -> list[Any]:
+        """For each view the image and the targets that came with it."""
+        if images is not None and named:
+            raise TypeError(
+                f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
+                "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
+            )
+        structure = None if images is None else Structure(images)
+        image = named.pop("image", None) if structure is None else structure.image
+        if image is None:
+            raise ValueError("there is no image: give one, as augment(photo) or augment(image=photo, bboxes=...).")
+        given = images_of(image, self._max_pixels)
+        if given.device is not None or not given.is_single:
+            found = f"lies on {given.device}" if given.device is not None else "is a batch"
+            raise ValueError(f"the image {found}, and targets go with one image on the CPU. Give it as such.")
+        (size,) = sizes = [item.size for item in given.items]
+        targets = {name: value for name, value in named.items() if value is not None}
+        known = {name: targets.pop(name) for name in TARGETS if name in targets}
+        checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
+        made = self._made(plan, sizes, given.names, sample_ids, epoch)
+        has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
+        form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
+        made_images = [view[0] for view in self._on_host(given, made, form)]
+        if structure is not None:
+            return structure.results(made, made_images, size, options)
+        return named_results(checked, made, made_images, bbox_format, options)
 
     def _on_host(self, given: Images, made: Plan, form: OutputFormat) -> list[Any]:
         in_worker = torch_worker_seed() is not None

@@ -74,3 +74,12 @@ def displacements(table: Rows) -> tuple[Float, Float]:
     matrix = np.stack([table[f"field_{name}"] for name in ("xx", "xy", "yx", "yy")], axis=1).reshape(-1, 2, 2)
     ends = np.stack([matrix * least[:, None], matrix * most[:, None]])
     return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)
+
+
+def refuse_fields(rows: Rows) -> None:
+    """Raise a ValueError if the rows' recipe bends by a displacement, whose inverse is not looked for."""
+    if "field" in (rows.dtype.names or ()):
+        raise ValueError(
+            "masks, boxes and points do not follow grid_distortion and elastic_transform. Leave out these ops, or the "
+            "targets."
+        )

@@ -439,6 +439,16 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
             "from augpipe.trainer": ("averages()",),
         },
     ),
+    "docs/targets.md": Page(
+        then={
+            "import numpy": (
+                "result['image'].shape == (3, 224, 224) and result['mask'].shape == (224, 224)",
+                "len(result['bboxes']) == len(result['labels']) == len(result['keypoints'])",
+                "len(result['object_ids']) + len(result['dropped']) == 2",
+            ),
+            "from augpipe import plan": ("places.shape == (2, 2)",),
+        },
+    ),
     "docs/train.md": Page(
         files=(photos(16),),
         instead=A_SMALL_RUN,

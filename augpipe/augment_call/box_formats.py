@@ -1,0 +1,67 @@
+"""Boxes as other libraries write them, to and from left, top, right and bottom in pixels."""
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.validation.arguments import check_choice
+
+Float = npt.NDArray[np.float64]
+
+BoxFormat = Literal["coco", "pascal_voc", "yolo", "albumentations"]
+"""coco is left, top, width, height in pixels; pascal_voc left, top, right, bottom; yolo the centre, width and height in
+parts of the image; albumentations left, top, right, bottom in parts of it."""
+
+_IN_PARTS = ("yolo", "albumentations")
+BEYOND_PX = 0.5
+"""How far a box may reach outside its image: files round, and what is shown is cut at the image's edge."""
+
+
+def check_format(name: str) -> None:
+    """Raise ValueError unless it is the name of a format."""
+    check_choice("bbox_format", name, get_args(BoxFormat))
+
+
+def to_edges(boxes: Float, name: str, size: tuple[int, int]) -> Float:
+    """(N, 4) left, top, right, bottom in pixels, of boxes in a format, for an image of (height, width)."""
+    if name in _IN_PARTS:
+        boxes = boxes * (size[1], size[0], size[1], size[0])
+    first, last = boxes[:, :2], boxes[:, 2:]
+    if name == "coco":
+        return np.concatenate([first, first + last], axis=1)
+    if name == "yolo":
+        return np.concatenate([first - 0.5 * last, first + 0.5 * last], axis=1)
+    return boxes
+
+
+def from_edges(edges: Float, name: str, size: tuple[int, int]) -> Float:
+    """The reverse of `to_edges`."""
+    first, last = edges[:, :2], edges[:, 2:]
+    boxes = edges
+    if name == "coco":
+        boxes = np.concatenate([first, last - first], axis=1)
+    elif name == "yolo":
+        boxes = np.concatenate([0.5 * (first + last), last - first], axis=1)
+    return boxes / (size[1], size[0], size[1], size[0]) if name in _IN_PARTS else boxes
+
+
+def checked_edges(edges: Float, size: tuple[int, int], clip: bool) -> Float:
+    """(N, 4) boxes within their image of (height, width).
+
+    Raises:
+        ValueError: a box is not finite, has a negative size or reaches outside; the message names the object.
+    """
+    height, width = size
+    for number, (left, top, right, bottom) in enumerate(edges.tolist()):
+        where, found = f"object {number}: the box", f"({left:g}, {top:g}) to ({right:g}, {bottom:g})"
+        if not np.isfinite([left, top, right, bottom]).all():
+            raise ValueError(f"{where} from {found} is not finite. Leave the object out, or mend its box.")
+        if right < left or bottom < top:
+            raise ValueError(f"{where} from {found} has a negative size. Is bbox_format the one it is written in?")
+        if not clip and (min(left, top) < -BEYOND_PX or right > width + BEYOND_PX or bottom > height + BEYOND_PX):
+            raise ValueError(
+                f"{where} from {found} px reaches outside its image of {width}x{height}. Mend it, give the bbox_format "
+                "that it is written in, or cut such boxes with TargetOptions(clip=True)."
+            )
+    return np.clip(edges, 0.0, (width, height, width, height))

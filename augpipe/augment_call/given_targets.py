@@ -1,0 +1,195 @@
+"""What a call is given with its image: masks, boxes, polygons, key points, checked and in pixels of the image."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.augment_call.box_formats import check_format, checked_edges, to_edges
+from augpipe.augment_call.inputs import is_tensor
+from augpipe.validation.plural import count
+
+Float = npt.NDArray[np.float64]
+Mask = npt.NDArray[Any]
+
+
+@dataclass(kw_only=True)
+class GivenTargets:
+    """The targets of one image; None for what was not given."""
+
+    num: int | None
+    """How many objects there are; None where nothing says so."""
+    boxes: Float | None = None
+    """(N, 4) left, top, right, bottom in pixels."""
+    box_columns: Float | None = None
+    """(N, M) what boxes had behind their four numbers."""
+    polygons: list[list[Float]] | None = None
+    keypoints: Float | None = None
+    """(N, K, 3) of objects."""
+    points: Float | None = None
+    """(M, 2 ..) that belong to no object."""
+    mask: Mask | None = None
+    masks: list[Mask] | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What is said of each object by its name, an entry each."""
+
+    @property
+    def masks_are_objects(self) -> bool:
+        """Whether each of `masks` belongs to an object."""
+        return self.masks is not None and self.num is not None
+
+
+def given_targets(
+    size: tuple[int, int],
+    *,
+    clip: bool,
+    bbox_format: str | None,
+    mask: Any = None,
+    masks: Any = None,
+    bboxes: Any = None,
+    polygons: Any = None,
+    keypoints: Any = None,
+    fields: Mapping[str, Any],
+) -> GivenTargets:
+    """See what was given for an image of (height, width) `size`.
+
+    Raises:
+        ValueError: something is not what it should be; the message names it, and the object.
+    """
+    boxes = columns = points = None
+    if bboxes is not None:
+        if bbox_format is None:
+            raise ValueError(
+                'bboxes are given, and bbox_format says how they are written: "coco" (left, top, width, height), '
+                '"pascal_voc" (left, top, right, bottom), or "yolo" and "albumentations", in parts of the image.'
+            )
+        check_format(bbox_format)
+        rows = _numbers(
+            "bboxes", bboxes, "(N, 4) numbers, or more columns of them; give other labels as lists of names"
+        )
+        rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 4))
+        if rows.shape[1] < 4:
+            raise ValueError(f"bboxes has shape {rows.shape}. Give (N, 4), or more columns for labels.")
+        boxes, columns = checked_edges(to_edges(rows[:, :4], bbox_format, size), size, clip), rows[:, 4:]
+    of_objects = None if polygons is None else [_rings(one, number) for number, one in enumerate(polygons)]
+    if keypoints is not None:
+        keypoints = _numbers("keypoints", keypoints, "(M, 2) points, or (N, K, 3): K of each object, with visibility")
+        keypoints, points = _taken_apart(keypoints)
+    masks = None if masks is None else [_mask(f"masks[{number}]", one, size) for number, one in enumerate(masks)]
+    counts = {
+        name: len(values)
+        for name, values in {"bboxes": boxes, "polygons": of_objects, "keypoints": keypoints}.items()
+        if values is not None
+    }
+    num = next(iter(counts.values()), None)
+    if num is not None and masks is not None:
+        counts["masks"] = len(masks)
+    counts |= {name: _length(name, values) for name, values in fields.items()}
+    _check_counts(counts)
+    return GivenTargets(
+        num=num,
+        boxes=boxes,
+        box_columns=columns,
+        polygons=of_objects,
+        keypoints=keypoints,
+        points=points,
+        mask=None if mask is None else _mask("mask", mask, size),
+        masks=masks,
+        fields=dict(fields),
+    )
+
+
+def _check_counts(counts: Mapping[str, int]) -> None:
+    first = next(iter(counts), None)
+    for name, num in counts.items():
+        if num != counts[first or name]:
+            raise ValueError(
+                f"{name} is of length {num}, and {first} of {counts[first or name]}. Give one entry for each object, "
+                "in the same order."
+            )
+
+
+def _length(name: str, values: Any) -> int:
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise ValueError(
+            f"{name}={values!r:.60} is no known argument, and no list with an entry for each object. Known are image, "
+            "mask, masks, bboxes, polygons, keypoints, bbox_format and targets."
+        )
+    return len(values)
+
+
+def _numbers(name: str, values: Any, wanted: str) -> Float:
+    try:
+        numbers = np.asarray(values.cpu() if is_tensor(values) else values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is not numbers of one shape. Give {wanted}.") from None
+    return numbers
+
+
+def _rings(polygons: Any, number: int) -> list[Float]:
+    """(K, 2) corners of each ring of an object, which may be one ring or several, with flat coordinates or points."""
+    is_one = len(polygons) > 0 and (np.ndim(polygons[0]) == 0 or np.shape(polygons[0]) == (2,))
+    rings = []
+    for ring in [polygons] if is_one else polygons:
+        corners = _numbers(f"object {number}: a polygon", ring, "x and y of its corners in turn, or (K, 2) points")
+        if corners.size % 2 or corners.size < 6:
+            raise ValueError(
+                f"object {number}: a polygon has {count(corners.size, 'number')}, and takes x and y of 3 corners at "
+                "least."
+            )
+        if not np.isfinite(corners).all():
+            raise ValueError(f"object {number}: a polygon's corner is not finite. Leave the object out, or mend it.")
+        rings.append(corners.reshape(-1, 2))
+    return rings
+
+
+def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
+    """(N, K, 3) key points of objects, or (M, 2 ..) that belong to none."""
+    if not keypoints.size:
+        keypoints = keypoints.reshape(0, 2) if keypoints.ndim < 3 else keypoints
+    if keypoints.ndim not in (2, 3) or keypoints.shape[-1] < 2 or (keypoints.ndim == 3 and keypoints.shape[2] > 3):
+        raise ValueError(
+            f"keypoints has shape {keypoints.shape}. Give (M, 2) points, or (N, K, 3): K of each object, with "
+            "visibility."
+        )
+    if keypoints.ndim == 2:
+        _check_finite(keypoints[:, :2], "keypoints[{}]")
+        return None, keypoints
+    if keypoints.shape[2] == 2:
+        keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:2], 1), 2.0)], axis=2)
+    _check_finite(keypoints.sum(axis=(1, 2))[:, None], "object {}: a key point")
+    wrong = np.argwhere(~np.isin(keypoints[:, :, 2], (0, 1, 2)))
+    if len(wrong):
+        number, point = wrong[0]
+        raise ValueError(
+            f"object {number}: key point {point} has the visibility {keypoints[number, point, 2]:g}. It is 0 (not "
+            "labelled), 1 (hidden) or 2 (visible)."
+        )
+    return keypoints, None
+
+
+def _check_finite(values: Float, name: str) -> None:
+    for number in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+        raise ValueError(f"{name.format(number)} is not finite. Leave it out, or give it the visibility 0 and a place.")
+
+
+def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
+    array = np.asarray(mask.cpu().numpy() if is_tensor(mask) else mask)
+    if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has the shape {array.shape} and the type {array.dtype}, and its image is {size[0]}x{size[1]}. "
+            "Give (height, width) numbers of the same size."
+        )
+    return array
+
+
+def chosen(values: Any, stays: npt.NDArray[np.bool_]) -> Any:
+    """The entries that stay, as the kind of list, array or tensor that they came as."""
+    if is_tensor(values):
+        return values[np.flatnonzero(stays).tolist()]
+    if isinstance(values, np.ndarray):
+        return values[stays]
+    kept = [value for value, stay in zip(values, stays, strict=True) if stay]
+    return tuple(kept) if isinstance(values, tuple) else kept

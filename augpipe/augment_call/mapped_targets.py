@@ -1,0 +1,70 @@
+"""The targets of one image as a view of it shows them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.augment_call.given_targets import GivenTargets, Mask
+from augpipe.planning.targets.inverse_map import InverseMap
+from augpipe.planning.targets.masks import map_mask, mask_bounds, shown_pixels
+from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects, shares_of_masks
+from augpipe.planning.targets.options import TargetOptions
+
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappedTargets:
+    """What a view shows of an image's targets; all objects are there, `objects.reasons` says which are dropped."""
+
+    size: tuple[int, int]
+    """Height and width of the output."""
+    objects: MappedObjects | None
+    points: npt.NDArray[np.float64] | None
+    """(M, 2 ..) points that belong to no object."""
+    points_are_shown: npt.NDArray[np.bool_] | None
+    mask: Mask | None
+    masks: list[Mask] | None
+
+
+def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, drops_empty: bool) -> MappedTargets:
+    """Map the targets by a (1,) plan record of a view."""
+    inverse = InverseMap(row)
+    mask = masks = by_masks = objects = points = are_shown = None
+    if given.mask is not None or given.masks is not None:
+        shown = shown_pixels(row, fills=options.mask_border == "fill")
+        if given.mask is not None:
+            mask = map_mask(given.mask, shown, _fill_of(given.mask, options))
+        if given.masks is not None:
+            masks = [map_mask(one, shown, 0) for one in given.masks]
+    if given.num is not None:
+        item = np.zeros(given.num, np.int64)
+        if given.masks is not None and masks is not None and given.num:
+            by_masks = mask_bounds(np.stack(masks)), shares_of_masks(inverse, given.masks, item)
+        known = Objects(item=item, boxes=given.boxes, polygons=given.polygons, keypoints=given.keypoints)
+        objects = map_objects(inverse, known, options, drops_empty=drops_empty, by_masks=by_masks)
+    if given.points is not None:
+        places, are_shown = inverse.to_output(given.points[:, :2], np.zeros(len(given.points), np.int64))
+        points = np.concatenate([places, given.points[:, 2:]], axis=1)
+    return MappedTargets(
+        size=(int(row["out_height"][0]), int(row["out_width"][0])),
+        objects=objects,
+        points=points,
+        points_are_shown=are_shown,
+        mask=mask,
+        masks=masks,
+    )
+
+
+def _fill_of(mask: Mask, options: TargetOptions) -> Any:
+    if mask.dtype.kind == "b":
+        return False
+    largest = np.iinfo(mask.dtype).max if mask.dtype.kind in "iu" else np.inf
+    if options.mask_fill > largest:
+        raise ValueError(
+            f"mask_fill={options.mask_fill} does not fit into the mask's {mask.dtype}. Give a smaller one with "
+            f"TargetOptions(mask_fill={largest}), or a mask of a wider type."
+        )
+    return options.mask_fill

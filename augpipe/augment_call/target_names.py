@@ -1,0 +1,65 @@
+"""A call by names, as albumentations has it: image, mask, bboxes, keypoints and labels in, the same names out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from augpipe.augment_call.box_formats import from_edges
+from augpipe.augment_call.given_targets import GivenTargets, chosen
+from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
+from augpipe.planning.plan import Plan
+from augpipe.planning.targets.options import TargetOptions
+
+TARGETS = ("mask", "masks", "bboxes", "polygons", "keypoints")
+
+
+def named_results(
+    given: GivenTargets, plan: Plan, images: Sequence[Any], bbox_format: str | None, options: TargetOptions
+) -> list[dict[str, Any]]:
+    """For each view its image and targets, under the names that they were given by.
+
+    Args:
+        given: the targets.
+        plan: of the one image.
+        images: of each view.
+        bbox_format: how boxes are written.
+        options: how targets are mapped.
+    """
+    drops_empty = options.drop_empty is not False
+    results = []
+    for rows, image in zip(plan.views, images, strict=True):
+        found = mapped_targets(given, rows, options, drops_empty=drops_empty)
+        results.append({"image": image, **_targets(given, found, bbox_format, drops_empty=drops_empty)})
+    return results
+
+
+def _targets(
+    given: GivenTargets, found: MappedTargets, bbox_format: str | None, *, drops_empty: bool
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    if found.mask is not None:
+        result["mask"] = found.mask
+    masks, objects = found.masks, found.objects
+    if objects is not None:
+        stays = objects.stays
+        if masks is not None:
+            masks = chosen(masks, stays)
+        if objects.boxes is not None and given.box_columns is not None and bbox_format is not None:
+            boxes = from_edges(objects.boxes[stays], bbox_format, found.size)
+            result["bboxes"] = np.concatenate([boxes, given.box_columns[stays]], axis=1).astype(np.float32)
+        if objects.polygons is not None:
+            result["polygons"] = chosen(objects.polygons, stays)
+        if objects.keypoints is not None:
+            result["keypoints"] = objects.keypoints[stays].astype(np.float32)
+        result |= {name: chosen(values, stays) for name, values in given.fields.items()}
+        ids = given.fields.get("object_ids", np.arange(len(stays)))
+        result["object_ids"] = chosen(ids, stays)
+        result["dropped"] = [(ids[n], reason) for n, reason in enumerate(objects.reasons) if reason is not None]
+    if masks is not None:
+        result["masks"] = masks
+    if found.points is not None and found.points_are_shown is not None:
+        kept = found.points_are_shown if drops_empty else np.ones_like(found.points_are_shown)
+        result["keypoints"] = found.points[kept].astype(np.float32)
+        result["keypoint_ids"] = np.flatnonzero(kept)
+    return result

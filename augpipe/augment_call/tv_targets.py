@@ -1,0 +1,201 @@
+"""Dicts, lists and tuples with torchvision's tv_tensors: one image and its targets, anywhere in them.
+
+torchvision is never imported: whoever gives one of its tensors has done so. What is known is known by its class's name.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from augpipe.augment_call.given_targets import chosen, given_targets
+from augpipe.augment_call.inputs import is_tensor
+from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
+from augpipe.planning.output_format import import_torch
+from augpipe.planning.plan import Plan
+from augpipe.planning.targets.options import TargetOptions
+
+
+def tv_name(kind: type) -> str:
+    """ "BoundingBoxes" for that class of torchvision, and so on; "" for any other class."""
+    return _tv_name(kind)
+
+
+@cache
+def _tv_name(kind: type) -> str:
+    return next((base.__name__ for base in kind.__mro__ if base.__module__.startswith("torchvision.tv_tensors")), "")
+
+
+def is_structure(images: Any) -> bool:
+    """Whether an argument is an image with targets, and not an image or a list of them."""
+    if isinstance(images, Mapping):
+        return True
+    if type(images) not in (list, tuple):
+        return False
+    kinds = {type(one) for one in images}
+    return any(issubclass(kind, Mapping) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in kinds)
+
+
+class Structure:
+    """One image and its targets in dicts, lists and tuples.
+
+    Raises:
+        ValueError: there is no image, or more than one of a kind; the message says what there is.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        leaves = list(_leaves(given))
+        of_kind: dict[str, list[Any]] = {}
+        for _, leaf, _ in leaves:
+            of_kind.setdefault(tv_name(type(leaf)), []).append(leaf)
+        self.image = _image_of([leaf for _, leaf, _ in leaves])
+        self._boxes = _only(of_kind.get("BoundingBoxes", []), "BoundingBoxes")
+        self._points = _only(of_kind.get("KeyPoints", []), "KeyPoints")
+        masks = of_kind.get("Mask", [])
+        num = None if self._boxes is None else len(self._boxes)
+        self._masks = _only([one for one in masks if _is_of_objects(one, num)], "Mask of all objects")
+        self._mask = _only([one for one in masks if one is not self._masks], "Mask of the image")
+        self._labels = None
+        if self._boxes is not None:
+            holder = next(parent for _, leaf, parent in leaves if leaf is self._boxes)
+            named = ((name, leaf) for name, leaf, parent in leaves if parent is holder and isinstance(name, str))
+            self._labels = next((leaf for name, leaf in named if name.lower() == "labels"), None)
+        self.has_tensors = any(of_kind)
+        """Whether any of torchvision's tensors is there: then the image is made as one, too."""
+
+    def results(self, plan: Plan, images: Sequence[Any], size: tuple[int, int], options: TargetOptions) -> list[Any]:
+        """For each view the same structure, with its image, of (height, width) `size` before, and targets."""
+        of_objects = self._points is not None and self._boxes is not None and self._points.ndim == 3
+        points = None if self._points is None else _array(self._points, np.float64)
+        given = given_targets(
+            size,
+            clip=options.clip,
+            bbox_format="pascal_voc",
+            bboxes=None if self._boxes is None else _edges(self._boxes),
+            masks=None if self._masks is None else _array(self._masks),
+            mask=None if self._mask is None else np.moveaxis(_planes(self._mask), 0, -1),
+            keypoints=points if of_objects or points is None else points.reshape(-1, 2),
+            fields={} if self._labels is None else {"labels": self._labels},
+        )
+        drops_empty = options.drops if options.drop_empty is None else options.drop_empty
+        return [
+            self._result(mapped_targets(given, rows, options, drops_empty=drops_empty), image)
+            for rows, image in zip(plan.views, images, strict=True)
+        ]
+
+    def _result(self, found: MappedTargets, image: Any) -> Any:
+        instead: dict[int, Any] = {id(self.image): _like(image, self.image)}
+        points = found.points
+        if found.objects is not None and found.objects.boxes is not None:
+            stays = found.objects.stays
+            instead[id(self._boxes)] = _boxes_like(found.objects.boxes[stays], self._boxes, found.size)
+            if self._labels is not None:
+                instead[id(self._labels)] = chosen(self._labels, stays)
+            if self._masks is not None and found.masks is not None:
+                kept = np.stack(found.masks)[stays] if found.masks else np.empty((0, *found.size))
+                instead[id(self._masks)] = _like(kept, self._masks)
+            if found.objects.keypoints is not None:
+                points = found.objects.keypoints[stays][:, :, :2]
+        if self._mask is not None and found.mask is not None:
+            planes = np.moveaxis(found.mask, -1, 0).reshape(*self._mask.shape[:-2], *found.size)
+            instead[id(self._mask)] = _like(planes, self._mask)
+        if self._points is not None and points is not None:
+            placed = points if points.ndim == 3 else points.reshape(self._points.shape)
+            instead[id(self._points)] = _like(placed, self._points, canvas_size=found.size)
+        return _rebuilt(self._given, instead)
+
+
+def _array(tensor: Any, dtype: Any = None) -> Any:
+    array = tensor.cpu().numpy()
+    return array if dtype is None else array.astype(dtype)
+
+
+def _planes(mask: Any) -> Any:
+    """(P, H, W) of a mask (H, W) or (.., H, W)."""
+    return _array(mask).reshape(-1, *mask.shape[-2:])
+
+
+def _is_of_objects(mask: Any, num: int | None) -> bool:
+    return num is not None and mask.ndim == 3 and len(mask) == num
+
+
+def _leaves(given: Any, name: Any = None, parent: Any = None) -> Iterator[tuple[Any, Any, Any]]:
+    """(key, leaf, what holds it) of everything that is no dict, list or tuple."""
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            yield from _leaves(value, key, given)
+    elif isinstance(given, list | tuple):
+        for value in given:
+            yield from _leaves(value, None, given)
+    else:
+        yield name, given, parent
+
+
+def _rebuilt(given: Any, found: Mapping[int, Any]) -> Any:
+    if id(given) in found:
+        return found[id(given)]
+    if isinstance(given, Mapping):
+        return {key: _rebuilt(value, found) for key, value in given.items()}
+    if isinstance(given, list | tuple):
+        values = [_rebuilt(value, found) for value in given]
+        if hasattr(given, "_fields"):
+            return type(given)(*values)
+        return tuple(values) if isinstance(given, tuple) else values
+    return given
+
+
+def _image_of(leaves: Sequence[Any]) -> Any:
+    """The image among the leaves: a tv_tensors.Image or PIL image, else the first plain tensor or array of pixels."""
+    images = [leaf for leaf in leaves if tv_name(type(leaf)) == "Image" or hasattr(leaf, "convert")]
+    plain = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) or (is_tensor(leaf) and not tv_name(type(leaf)))]
+    images = images or [leaf for leaf in plain if leaf.ndim in (2, 3) and str(leaf.dtype).endswith("uint8")][:1]
+    if len(images) != 1:
+        raise ValueError(
+            f"the structure holds {len(images) or 'no'} images. Give one, as a tv_tensors.Image, a PIL image, or an "
+            "(H, W, C) or (C, H, W) uint8 array or tensor, with its targets."
+        )
+    return images[0]
+
+
+def _only(found: Sequence[Any], name: str) -> Any:
+    if len(found) > 1:
+        raise ValueError(f"the structure holds {len(found)} {name}. Give one with the boxes or points of all objects.")
+    return found[0] if found else None
+
+
+def _edges(boxes: Any) -> Any:
+    """(N, 4) left, top, right, bottom of a tv_tensors.BoundingBoxes."""
+    values, name = _array(boxes, np.float64), boxes.format.name
+    if name == "XYXY":
+        return values
+    first, last = values[:, :2], values[:, 2:]
+    if name == "XYWH":
+        return np.concatenate([first, first + last], axis=1)
+    if name == "CXCYWH":
+        return np.concatenate([first - 0.5 * last, first + 0.5 * last], axis=1)
+    raise ValueError(f"BoundingBoxes of the format {name} are not known. Give XYXY, XYWH or CXCYWH.")
+
+
+def _boxes_like(edges: Any, like: Any, size: tuple[int, int]) -> Any:
+    first, last = edges[:, :2], edges[:, 2:]
+    if like.format.name == "XYWH":
+        edges = np.concatenate([first, last - first], axis=1)
+    elif like.format.name == "CXCYWH":
+        edges = np.concatenate([0.5 * (first + last), last - first], axis=1)
+    return _like(edges, like, canvas_size=size)
+
+
+def _like(values: Any, like: Any, **changed: Any) -> Any:
+    """A tensor of the class, type and device of `like`; images keep the type that they were made in."""
+    name = tv_name(type(like))
+    if not name:
+        return values
+    torch = import_torch()
+    made = values if is_tensor(values) else torch.from_numpy(np.ascontiguousarray(values))
+    if name != "Image":
+        made = made.round() if not like.dtype.is_floating_point and made.dtype.is_floating_point else made
+        made = made.to(dtype=like.dtype, device=like.device)
+    return sys.modules["torchvision.tv_tensors"].wrap(made, like=like, **changed)

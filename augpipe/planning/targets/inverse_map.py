@@ -1,0 +1,179 @@
+"""From points of the image to points of the output: the inverse of the look-up that plan records hold.
+
+The look-up leads from an output pixel through `before` (affine or projective), the lens and `after` to a source pixel.
+Its inverse goes back stage by stage; only the lens needs more than a matrix. Points count in pixels from the upper left
+corner of the upright image, or of the output, with pixel centres at +0.5.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image.inverse import unbend
+from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+from augpipe.planning.fields import refuse_fields
+from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.plan import Plan
+from augpipe.planning.targets.rings import Rings, clipped
+
+Rows = npt.NDArray[np.void]
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+RADII = np.linspace(1.0 / 256.0, 1.0, 256)
+"""Parts of the frame's largest radius where it is looked for the first one at which the lens folds the image over."""
+ROUNDING_PX = 1e-6
+"""How far outside the frame a point counts as on its edge."""
+FURTHER = 2.0
+"""How far beyond the frame's own depths outlines are kept under a perspective, before what nears the horizon goes."""
+
+
+class InverseMap:
+    """The inverse look-up of (B,) plan records of one view; `item` says for each point whose record is meant."""
+
+    def __init__(self, rows: Rows) -> None:
+        refuse_fields(rows)
+        self.rows = rows
+        self.sizes: Float = np.stack([rows["out_width"], rows["out_height"]], axis=1).astype(np.float64)
+        """(B, 2): width and height of the outputs, in pixels."""
+        after = np.zeros((len(rows), 3, 3))
+        after[:, :2] = rows["after"]
+        after[:, :2, 2] += rows["origin"]
+        after[:, 2, 2] = 1.0
+        before = np.zeros((len(rows), 3, 3))
+        before[:, :2, :2], before[:, :2, 2] = rows["before"], rows["before_offset"]
+        before[:, 2] = rows["before_divisor"]
+        from_centre = np.tile(np.eye(3), (len(rows), 1, 1))
+        from_centre[:, :2, 2] = -0.5 * self.sizes
+        self._after, self._before = after, np.matmul(before, from_centre)
+        self._to_lens = np.linalg.inv(after).astype(np.float64)
+        self._to_output = np.linalg.inv(self._before).astype(np.float64)
+        self._is_projective: Bool = (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
+        self.bends: Bool = (rows["lens"] != 0.0).any(axis=1)
+        """(B,): whether straight lines become curves."""
+
+    @cached_property
+    def seen(self) -> Float:
+        """(B, 4): left, top, right and bottom of what the outputs may show of the images, in source pixels."""
+        table = kernel_rows(self.rows)
+        edges = [
+            table[f"{end}_{axis}"] + table[f"origin_{axis}"] + (end == "high")
+            for end in ("low", "high")
+            for axis in "xy"
+        ]
+        seen: Float = np.stack(edges, axis=1).astype(np.float64)
+        return seen
+
+    @cached_property
+    def is_mirrored(self) -> Bool:
+        """(B,): whether left and right are swapped, however the output is turned."""
+        # the lens keeps the sign, and a perspective has that of its matrix where its divisor is positive
+        signs: Bool = np.linalg.det(self._after) * np.linalg.det(self._before) < 0.0
+        return signs
+
+    @cached_property
+    def _divisors(self) -> tuple[Float, Float]:
+        """(B, 4) divisors at the frame's corners, and the (B, 4) radii there in lens coordinates."""
+        corners: Float = self.sizes[:, None, :] * np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        points = np.einsum(
+            "bij,bcj->bci", self._before, np.concatenate([corners, np.ones((len(corners), 4, 1))], axis=2)
+        )
+        divisors = np.maximum(points[:, :, 2], LEAST_DIVISOR)
+        return divisors, np.hypot(points[:, :, 0], points[:, :, 1]) / divisors
+
+    @cached_property
+    def _lenses(self) -> Float:
+        """(B, 6) `gpu_ops.image.inverse.LENS_COLUMNS`: the reach is the frame's largest radius, 1 at least, or where
+        the lens folds the image over."""
+        k1, k2, k3, p1, p2 = (self.rows["lens"][:, column, None] for column in range(5))
+        largest = np.maximum(self._divisors[1].max(axis=1, keepdims=True), 1.0)
+        radii = largest * RADII
+        r2 = radii**2
+        slopes = 1.0 + r2 * (3.0 * k1 + r2 * (5.0 * k2 + r2 * 7.0 * k3)) - 6.0 * np.hypot(p1, p2) * radii
+        folds = slopes <= 0.0
+        first = np.where(folds.any(axis=1), folds.argmax(axis=1), len(RADII))
+        reach = np.maximum(radii[np.arange(len(radii)), np.maximum(first - 1, 0)], 1.0)
+        return np.concatenate([self.rows["lens"], reach[:, None]], axis=1)
+
+    def to_lens(self, points: Float, item: Int) -> tuple[Float, Bool]:
+        """(N, 2) points of the frame in lens coordinates, of source points, and whether the lens shows them."""
+        looked_up: Float = _mapped(self._to_lens, points, item)[:, :2]
+        is_seen = np.ones(len(points), np.bool_)
+        bent = np.flatnonzero(self.bends[item])
+        if len(bent):
+            found, is_found = np.empty((len(bent), 2)), np.empty(len(bent), np.bool_)
+            lenses = self._lenses
+            unbend(np.ascontiguousarray(looked_up[bent]), item[bent], lenses, found, is_found)
+            looked_up[bent] = found
+            is_seen[bent] = is_found & (np.hypot(found[:, 0], found[:, 1]) <= lenses[item[bent], 5] * (1.0 + 1e-9))
+        return looked_up, is_seen
+
+    def to_output(self, points: Float, item: Int) -> tuple[Float, Bool]:
+        """(N, 2) output points of source points, and (N,) whether the output shows them.
+
+        A point that is not shown has the place where it would be if the lens went straight on beyond the frame; behind
+        the horizon of a perspective that is NaN.
+        """
+        in_lens, is_seen = self.to_lens(points, item)
+        homogeneous = _mapped(self._to_output, in_lens, item)
+        inverse_divisor = homogeneous[:, 2:]
+        is_in_front = inverse_divisor[:, 0] > 0.0
+        found: Float = homogeneous[:, :2] / np.where(is_in_front[:, None], inverse_divisor, np.nan)
+        seen = self.seen[item]
+        with np.errstate(invalid="ignore"):
+            is_in_frame = ((found >= -ROUNDING_PX) & (found <= self.sizes[item] + ROUNDING_PX)).all(axis=1)
+        is_in_image = ((points >= seen[:, :2]) & (points <= seen[:, 2:])).all(axis=1)
+        is_near = inverse_divisor[:, 0] <= 1.0 / LEAST_DIVISOR
+        return found, is_seen & is_in_front & is_near & is_in_frame & is_in_image
+
+    def to_source(self, points: Float, item: Int) -> Float:
+        """(N, 2) source points that output points show, by the look-up itself."""
+        at = _mapped(self._before, points, item)
+        at[:, :2] /= np.maximum(at[:, 2:], LEAST_DIVISOR)
+        u, v = at[:, 0], at[:, 1]
+        k1, k2, k3, p1, p2 = self.rows["lens"][item].T
+        r2 = u * u + v * v
+        gain = radial_gain.py_func(r2, k1, k2, k3)
+        bent = np.stack([distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)], axis=1)
+        return _mapped(self._after, bent, item)[:, :2]
+
+    def project(self, rings: Rings) -> Rings:
+        """The rings, given in lens coordinates, in output pixels; what nears a perspective's horizon is cut off."""
+        if self._is_projective[rings.item].any():
+            divisors = self._divisors[0]
+            least, most = 1.0 / (FURTHER * divisors.max(axis=1)), 1.0 / LEAST_DIVISOR
+            for sign, limit in ((1.0, -least), (-1.0, np.full(len(least), most))):
+                lines = sign * self._to_output[:, 2]
+                lines[:, 2] += limit
+                rings = clipped(rings, lines[rings.item])
+        homogeneous = _mapped(self._to_output, rings.points, rings.item_of_points)
+        return rings.at(homogeneous[:, :2] / homogeneous[:, 2:])
+
+    def px_per_unit(self) -> Float:
+        """(B,): the most output pixels that a unit of lens coordinates is long within the frame."""
+        length = np.linalg.norm(self._to_output[:, :2, :2], axis=(1, 2))
+        scaled: Float = np.where(self._is_projective, 2.0 * length * self._divisors[0].max(axis=1), length)
+        return scaled
+
+
+def _mapped(matrices: Float, points: Float, item: Int) -> Float:
+    """(N, 3) homogeneous points, by (B, 3, 3) matrices."""
+    chosen = matrices[item]
+    mapped: Float = chosen[:, :, 0] * points[:, :1] + chosen[:, :, 1] * points[:, 1:] + chosen[:, :, 2]
+    return mapped
+
+
+def to_source(plan: Plan, points: npt.ArrayLike, position: int = 0, view: int = 0) -> Float:
+    """(N, 2) points of the upright image that points of an output show: where a prediction lies in the photograph.
+
+    Args:
+        plan: of the batch, as `batch.plan`.
+        points: (N, 2) x and y in pixels of the output, from its upper left corner.
+        position: of the sample in the batch.
+        view: of the recipe's views.
+    """
+    given = np.asarray(points, np.float64).reshape(-1, 2)
+    return InverseMap(plan.views[view][position : position + 1]).to_source(given, np.zeros(len(given), np.int64))

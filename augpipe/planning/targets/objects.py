@@ -1,0 +1,135 @@
+"""The objects of some images through their map: boxes by the best that is known of each, key points, and who stays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.planning.targets.boxes import map_boxes, map_corners
+from augpipe.planning.targets.inverse_map import InverseMap
+from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
+from augpipe.planning.targets.points import map_points
+from augpipe.planning.targets.polygons import map_rings, shares_of
+from augpipe.planning.targets.rings import Rings
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+Polygons = Sequence[Sequence[Float]]
+"""For each object its rings, (K, 2) corners each; none for an object that has a box only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objects:
+    """N objects of some images, in pixels of the upright images; what is not known is None."""
+
+    item: Int
+    """(N,) whose plan record each belongs to."""
+    boxes: Float | None = None
+    """(N, 4) left, top, right, bottom."""
+    polygons: Polygons | None = None
+    keypoints: Float | None = None
+    """(N, K, 3): x, y and COCO's visibility, 0 for a point that is not labelled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappedObjects:
+    """The same objects in output pixels, all of them and in their order."""
+
+    boxes: Float | None
+    shares: Float | None
+    """(N,) how much of each object's area is shown, in 0..1."""
+    polygons: list[list[Float]] | None
+    keypoints: Float | None
+    reasons: list[str | None]
+    """Why each is dropped; None for those that stay."""
+
+    @property
+    def stays(self) -> Bool:
+        """(N,)."""
+        return np.array([reason is None for reason in self.reasons], np.bool_)
+
+
+def map_objects(
+    inverse: InverseMap,
+    objects: Objects,
+    options: TargetOptions,
+    *,
+    drops_empty: bool,
+    by_masks: tuple[Float, Float] | None = None,
+) -> MappedObjects:
+    """Map objects, and say which are dropped.
+
+    Args:
+        inverse: the map.
+        objects: what is known of them.
+        options: how boxes are made, and who stays.
+        drops_empty: whether those go of which nothing is shown.
+        by_masks: (N, 4) bounds of the objects' mapped masks, and (N,) shares that are shown of them: the boxes of
+            those without polygons, unless boxes are made of corners.
+    """
+    boxes = shares = polygons = None
+    if objects.boxes is not None:
+        boxes, shares = (map_corners if options.boxes == "corners" else map_boxes)(inverse, objects.boxes, objects.item)
+    if by_masks is not None and options.boxes == "tight":
+        boxes, shares = by_masks
+    if objects.polygons is not None:
+        polygons, bounds, shown = map_polygons(inverse, objects.polygons, objects.item)
+        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
+        if boxes is None or shares is None:
+            boxes, shares = bounds, shown
+        elif options.boxes == "tight":
+            boxes = np.where(has_rings[:, None], bounds, boxes)
+            shares = np.where(has_rings, shown, shares)
+    keypoints = None
+    if objects.keypoints is not None:
+        visibility = objects.keypoints[:, :, 2].astype(np.int64)
+        points, seen = map_points(
+            inverse, objects.keypoints[:, :, :2], visibility, objects.item, options.keypoint_swaps
+        )
+        keypoints = np.concatenate([points, seen[:, :, None]], axis=2)
+    reasons: list[str | None] = [None] * len(objects.item)
+    if boxes is not None and shares is not None:
+        reasons = reasons_to_drop(boxes, shares, options, drops_empty=drops_empty)
+    return MappedObjects(boxes=boxes, shares=shares, polygons=polygons, keypoints=keypoints, reasons=reasons)
+
+
+def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[list[list[Float]], Float, Float]:
+    """What is shown of objects' polygons in output pixels, (N, 4) bounds of it, and (N,) shares of their areas.
+
+    A polygon that a cut parts stays one, whose parts hang together along the frame's edge.
+    """
+    owner = np.repeat(np.arange(len(polygons)), [len(rings) for rings in polygons])
+    rings = [ring for rings in polygons for ring in rings]
+    starts = np.cumsum([0, *map(len, rings)])
+    points = np.concatenate([np.empty((0, 2)), *rings])
+    shown, areas = map_rings(inverse, Rings(points=points, starts=starts, item=item[owner]))
+    shown_areas, ring_bounds = shown.measured()
+    mapped: list[list[Float]] = [[] for _ in polygons]
+    bounds = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(polygons), 1))
+    for ring in np.flatnonzero(np.diff(shown.starts) > 0):
+        mapped[owner[ring]].append(shown.points[shown.starts[ring] : shown.starts[ring + 1]])
+        bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
+        bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
+    bounds[[not rings for rings in mapped]] = 0.0
+    whole, shown_of_each = np.zeros(len(polygons)), np.zeros(len(polygons))
+    np.add.at(whole, owner, areas)
+    np.add.at(shown_of_each, owner, shown_areas)
+    return mapped, bounds, shares_of(shown_of_each, whole)
+
+
+MOST_SAMPLES = 1024
+"""Pixels of a mask by which it is judged how much of it is shown."""
+
+
+def shares_of_masks(inverse: InverseMap, masks: Sequence[npt.NDArray[np.generic]], item: Int) -> Float:
+    """(N,): of how many of each mask's pixels that are not 0 the output shows the place, in 0..1."""
+    shares = np.zeros(len(masks))
+    for position, mask in enumerate(masks):
+        rows, columns = np.nonzero(mask)
+        if len(rows):
+            every = -(-len(rows) // MOST_SAMPLES)
+            points: Float = np.stack([columns[::every], rows[::every]], axis=1).astype(np.float64) + 0.5
+            shares[position] = inverse.to_output(points, np.full(len(points), item[position]))[1].mean()
+    return shares

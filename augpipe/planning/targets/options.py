@@ -1,0 +1,61 @@
+"""What is done with targets besides mapping them, and which objects are dropped and why."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from augpipe.planning.targets.boxes import box_areas
+from augpipe.validation.models import Checked, told
+
+Float = npt.NDArray[np.float64]
+
+Index = Annotated[int, Field(ge=0)]
+
+
+class TargetOptions(Checked):
+    """How boxes, key points and masks are mapped, and which objects stay."""
+
+    boxes: Literal["tight", "corners"] = "tight"
+    """tight: around what is shown of the object. corners: around its box's four mapped corners, cut at the frame after
+    that, as torchvision and albumentations do."""
+    min_area: Annotated[float, Field(ge=0.0)] = 0.0
+    """Objects whose box in the output has a smaller area are dropped, in square pixels."""
+    min_visibility: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Objects of which a smaller share of the area is shown are dropped, in 0..1."""
+    clip: bool = False
+    """Whether boxes that reach outside their image are cut at its edge; else they are an error."""
+    drop_empty: bool | None = None
+    """Whether objects are dropped of which nothing is shown. None: of `bboxes=` they are, as in albumentations; in
+    structures of tv_tensors all objects stay unless `min_area` or `min_visibility` is set, as in torchvision."""
+    mask_fill: Annotated[int, Field(ge=0)] = 255
+    """The label outside the image; 255 is what training losses are told to ignore. Masks of single objects have 0."""
+    mask_border: Literal["fill", "image"] = "fill"
+    """fill: `mask_fill` wherever the image has no pixels. image: the recipe's border, so that labels are mirrored where
+    pixels are; where that is constant, `mask_fill`."""
+    keypoint_swaps: Annotated[
+        tuple[tuple[Index, Index], ...], told("must be a list of pairs of points: {name}=[[1, 2], [3, 4]]")
+    ] = ()
+    """Pairs of key points of an object, as left and right eye, that trade places where the image is mirrored."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything but `drop_empty` drops objects."""
+        return self.min_area > 0.0 or self.min_visibility > 0.0
+
+
+def reasons_to_drop(boxes: Float, shares: Float, options: TargetOptions, *, drops_empty: bool) -> list[str | None]:
+    """For each of (N, 4) output boxes, of which (N,) shares of their objects' areas are shown, why it is dropped."""
+    areas = box_areas(boxes)
+    reasons: list[str | None] = []
+    for area, share in zip(areas.tolist(), shares.tolist(), strict=True):
+        if area <= 0.0:
+            reasons.append("nothing of it is shown" if drops_empty else None)
+        elif area < options.min_area:
+            reasons.append(f"its box of {area:.4g} square pixels is below min_area={options.min_area:g}")
+        elif share < options.min_visibility:
+            reasons.append(f"{share:.2%} of it is shown, below min_visibility={options.min_visibility:g}")
+        else:
+            reasons.append(None)
+    return reasons

@@ -1,0 +1,70 @@
+"""Closed outlines of objects, many at once: cut, measured, and divided where a map bends them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.gpu_ops.image import rings as loops
+
+Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rings:
+    """R closed outlines, their corners one behind the other."""
+
+    points: Float
+    """(N, 2) corners x, y."""
+    starts: Int
+    """(R + 1,) where each ring begins in `points`, and the last one ends."""
+    item: Int
+    """(R,) whose plan record each belongs to."""
+
+    @cached_property
+    def item_of_points(self) -> Int:
+        """(N,)."""
+        return np.repeat(self.item, np.diff(self.starts))
+
+    def at(self, points: Float) -> "Rings":
+        """The same rings with other places of their corners."""
+        return replace(self, points=points)
+
+    def measured(self) -> tuple[Float, Float]:
+        """(R,) areas, and (R, 4) bounds left, top, right, bottom; zeros for a ring without corners."""
+        areas, bounds = np.empty(len(self.item)), np.empty((len(self.item), 4))
+        loops.measure(self.points, self.starts, areas, bounds)
+        return areas, bounds
+
+
+def clipped(rings: Rings, lines: Float) -> Rings:
+    """What lies of each ring on the side of its own line, (R, 3), where a x + b y + c is at least 0."""
+    points, starts = np.empty((2 * len(rings.points), 2)), np.empty_like(rings.starts)
+    loops.clip(rings.points, rings.starts, np.ascontiguousarray(lines), points, starts)
+    return Rings(points=points[: starts[-1]], starts=starts, item=rings.item)
+
+
+def within(rings: Rings, limits: Float) -> Rings:
+    """What lies of each ring within its own rectangle, (R, 4) left, top, right, bottom."""
+    of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
+    for edge in range(4):
+        axis, sign = edge % 2, 1.0 if edge < 2 else -1.0
+        if not (sign * (rings.points[:, axis] - of_points[:, edge]) < 0.0).any():
+            continue
+        lines = np.zeros((len(limits), 3))
+        lines[:, axis], lines[:, 2] = sign, -sign * limits[:, edge]
+        rings = clipped(rings, lines)
+        of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
+    return rings
+
+
+def boxes_as_rings(boxes: Float, item: Int, num_points: int) -> Rings:
+    """(R, 4) boxes as outlines of 4 n evenly spaced points, from the upper left corner clockwise."""
+    along = np.arange(num_points // 4) / (num_points // 4)
+    zeros, ones = np.zeros_like(along), np.ones_like(along)
+    x, y = np.concatenate([along, ones, 1.0 - along, zeros]), np.concatenate([zeros, along, ones, 1.0 - along])
+    shares = np.stack([x, y], axis=1)
+    points = boxes[:, None, :2] + shares * (boxes[:, 2:] - boxes[:, :2])[:, None]
+    return Rings(points=points.reshape(-1, 2), starts=np.arange(len(boxes) + 1) * num_points, item=item)

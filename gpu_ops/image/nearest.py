@@ -1,0 +1,112 @@
+"""The look-up of masks: for each output pixel the one source pixel whose centre is nearest to what it shows."""
+
+import numpy as np
+
+from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.fused import centred
+from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
+    clamp,
+    continued,
+    divisor,
+    floor,
+    is_inside,
+    linear,
+)
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+
+HALF = np.float32(0.5)
+ONE = np.float32(1.0)
+ZERO = np.float32(0.0)
+FURTHEST = np.float32(2.0**30)
+"""Pixels from the origin, of what is looked up further away: whole numbers hold it."""
+
+
+@subroutine
+def locate(row, width, y, at_x, at_y):
+    """Write where a row's pixels come from: the look-up of `gpu_ops.image.fused`, in the same numbers."""
+    after_xx, after_xy, offset_x = row.after_xx, row.after_xy, row.offset_x - HALF
+    after_yx, after_yy, offset_y = row.after_yx, row.after_yy, row.offset_y - HALF
+    if not row.has_lens:
+        for j in range(width):
+            x = centred(np.int32(j), width)
+            at_x[j] = linear(x, y, after_xx, after_xy, offset_x)
+            at_y[j] = linear(x, y, after_yx, after_yy, offset_y)
+        return
+    before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
+    before_x0, before_y0 = row.before_x0, row.before_y0
+    before_wx, before_wy = row.before_wx, row.before_wy
+    before_w0 = row.before_w0 if row.has_projection else ONE
+    k1, k2, k3, p1, p2 = row.k1, row.k2, row.k3, row.p1, row.p2
+    for j in range(width):
+        x = centred(np.int32(j), width)
+        inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
+        u = linear(x, y, before_xx, before_xy, before_x0) * inverse
+        v = linear(x, y, before_yx, before_yy, before_y0) * inverse
+        r2 = u * u + v * v
+        gain = radial_gain(r2, k1, k2, k3)
+        lens_u, lens_v = distort(u, v, r2, gain, p2, p1), distort(v, u, r2, gain, p1, p2)
+        at_x[j] = linear(lens_u, lens_v, after_xx, after_xy, offset_x)
+        at_y[j] = linear(lens_u, lens_v, after_yx, after_yy, offset_y)
+
+
+@leaf
+def nearest(coordinate):
+    """The nearest pixel's index, as a whole float."""
+    return floor(clamp(coordinate, -FURTHEST, FURTHEST) + HALF)
+
+
+@kernel()
+def nearest_pixels(rows, item, fills, image_width, found):
+    """Write which pixel of the image each output pixel shows, as its number from the image's first, row by row.
+
+    Args:
+        rows: (B,) `KERNEL_ROW` at full scale.
+        item: the one of them.
+        fills: whether -1 is written where nothing of the image is seen, whatever the image's border; else only where
+            that is constant.
+        image_width: of the source, in pixels.
+        found: (H, W) int32 of an output image, written.
+    """
+    row = rows[item]
+    height, width = found.shape
+    at_x, at_y = np.empty(width, np.float32), np.empty(width, np.float32)
+    low_x, low_y = np.float32(row.low_x), np.float32(row.low_y)
+    high_x, high_y = np.float32(row.high_x), np.float32(row.high_y)
+    num_x, num_y = high_x - low_x + ONE, high_y - low_y + ONE
+    period_x, period_y = border_period(row.reflects, num_x), border_period(row.reflects, num_y)
+    turn_x, turn_y = border_turn(row.reflects, num_x), border_turn(row.reflects, num_y)
+    inverse_period_x, inverse_period_y = ONE / period_x, ONE / period_y
+    may_fill, reflects = fills or row.is_constant != 0, row.reflects != 0
+    first = np.int32(row.origin_y * image_width + row.origin_x)
+    image_width = np.int32(image_width)
+    for i in range(height):
+        locate(row, width, centred(np.int32(i), height), at_x, at_y)
+        num_outside = np.int32(0)
+        for j in range(width):
+            inside = is_inside(nearest(at_x[j]), low_x, high_x) * is_inside(nearest(at_y[j]), low_y, high_y)
+            num_outside += np.int32(1) - np.int32(inside)
+        if reflects and not may_fill and num_outside > 0:
+            for j in range(width):
+                at_x[j] = continued(nearest(at_x[j]), low_x, period_x, inverse_period_x, turn_x)
+                at_y[j] = continued(nearest(at_y[j]), low_y, period_y, inverse_period_y, turn_y)
+        if may_fill and num_outside > 0:
+            for j in range(width):
+                x, y = nearest(at_x[j]), nearest(at_y[j])
+                inside = is_inside(x, low_x, high_x) * is_inside(y, low_y, high_y)
+                pixel = np.int32(clamp(y, low_y, high_y)) * image_width + np.int32(clamp(x, low_x, high_x)) + first
+                found[i, j] = pixel if inside != ZERO else np.int32(-1)
+        else:
+            for j in range(width):
+                x, y = clamp(nearest(at_x[j]), low_x, high_x), clamp(nearest(at_y[j]), low_y, high_y)
+                found[i, j] = np.int32(y) * image_width + np.int32(x) + first
+
+
+declare(
+    __name__,
+    nearest_pixels,
+    any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32)),
+)

@@ -1,0 +1,283 @@
+"""Targets of a call: by names as albumentations has them, and in structures with torchvision's tv_tensors."""
+
+import sys
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from augpipe import Augment, Recipe, TargetOptions, View, ops
+from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
+
+FLIP = Recipe(ops=(ops.Flip(p=1.0),))
+CROP = Recipe(ops=(ops.CenterCrop(size=(60, 80)),))
+HEIGHT, WIDTH = 100, 160
+IMAGE = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+BOX = [20.0, 30.0, 50.0, 70.0]
+"""Left, top, right, bottom: cropped to 80 x 60 from the middle it is 0, 10, 10, 50."""
+WRITTEN = {
+    "coco": [20, 30, 30, 40],
+    "pascal_voc": BOX,
+    "yolo": [35 / WIDTH, 50 / HEIGHT, 30 / WIDTH, 40 / HEIGHT],
+    "albumentations": [20 / WIDTH, 30 / HEIGHT, 50 / WIDTH, 70 / HEIGHT],
+}
+FLIPPED = {
+    "coco": [110, 30, 30, 40],
+    "pascal_voc": [110, 30, 140, 70],
+    "yolo": [125 / WIDTH, 50 / HEIGHT, 30 / WIDTH, 40 / HEIGHT],
+    "albumentations": [110 / WIDTH, 30 / HEIGHT, 140 / WIDTH, 70 / HEIGHT],
+}
+
+
+def augmented(recipe: Recipe = FLIP, options: TargetOptions | None = None, **named: Any) -> dict[str, Any]:
+    result: dict[str, Any] = Augment(recipe)(image=IMAGE, sample_ids=[0], targets=options, **named)
+    return result
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_boxes_come_back_in_their_format(name: str) -> None:
+    result = augmented(bboxes=[[*WRITTEN[name], 7, 8]], bbox_format=name)
+    assert set(result) == {"image", "bboxes", "object_ids", "dropped"}
+    np.testing.assert_allclose(result["bboxes"], [[*FLIPPED[name], 7, 8]], rtol=1e-5)
+    assert result["bboxes"].dtype == np.float32
+    np.testing.assert_array_equal(result["image"], Augment(FLIP)(IMAGE, sample_ids=[0]))
+
+
+def test_objects_that_are_cropped_away_go_with_all_that_is_said_of_them() -> None:
+    boxes = [[5, 5, 10, 10], BOX, [0, 0, 30, 99], [60, 40, 70, 45]]
+    masks = np.zeros((4, HEIGHT, WIDTH), np.uint8)
+    for mask, (left, top, right, bottom) in zip(masks, boxes, strict=True):
+        mask[int(top) : int(bottom), int(left) : int(right)] = 1
+    keypoints = np.array([[[left, top], [right - 1, bottom - 1]] for left, top, right, bottom in boxes])
+    result = augmented(
+        CROP,
+        bboxes=boxes,
+        bbox_format="pascal_voc",
+        masks=masks,
+        keypoints=keypoints,
+        names=["a", "b", "c", "d"],
+        area=np.arange(4),
+        object_ids=(31, 32, 33, 34),
+    )
+    assert result["dropped"] == [(31, "nothing of it is shown"), (33, "nothing of it is shown")]
+    assert result["object_ids"] == (32, 34) and result["names"] == ["b", "d"] and result["area"].tolist() == [1, 3]
+    np.testing.assert_array_equal(result["bboxes"], [[0, 10, 10, 50], [20, 20, 30, 25]])
+    np.testing.assert_array_equal(result["keypoints"][0], [[-20, 10, 0], [9, 49, 2]])
+    assert len(result["masks"]) == 2 and result["masks"][0].sum() == 10 * 40 and result["masks"][1].sum() == 50
+
+
+def test_what_is_too_small_or_hidden_is_dropped_and_why() -> None:
+    boxes = [BOX, [60, 40, 70, 45], [38, 30, 44, 60]]
+    options = TargetOptions(min_area=60, min_visibility=0.5)
+    result = augmented(CROP, options, bboxes=boxes, bbox_format="pascal_voc")
+    assert [number for number, _ in result["dropped"]] == [0, 1]
+    assert result["dropped"][0][1] == "33.33% of it is shown, below min_visibility=0.5"
+    assert result["dropped"][1][1] == "its box of 50 square pixels is below min_area=60"
+    kept = augmented(CROP, TargetOptions(drop_empty=False), bboxes=[[0, 0, 5, 5]], bbox_format="coco")
+    assert kept["bboxes"].tolist() == [[0, 0, 0, 0]] and kept["dropped"] == []
+
+
+def test_masks_have_the_label_of_the_pixel_or_the_fill() -> None:
+    labels = np.arange(HEIGHT * WIDTH, dtype=np.uint16).reshape(HEIGHT, WIDTH)
+    assert (augmented(mask=labels)["mask"] == labels[:, ::-1]).all()
+    colours = IMAGE.copy()
+    assert (augmented(mask=colours)["mask"] == colours[:, ::-1]).all()
+    away = Recipe(ops=(ops.Translate(horizontal=(0.5, 0.5), vertical=(0, 0)),))
+    moved = augmented(away, mask=labels)["mask"]
+    assert (moved[:, 80:] == labels[:, :80]).all() and (moved[:, :80] == 255).all()
+    mirrored = augmented(away, TargetOptions(mask_border="image"), mask=labels)["mask"]
+    assert (mirrored[:, :80] == labels[:, 79::-1]).all()
+    other = augmented(away, TargetOptions(mask_fill=9), mask=labels.astype(np.int64))["mask"]
+    assert other.dtype == np.int64 and (other[:, :80] == 9).all()
+    assert not augmented(away, mask=labels > 0)["mask"][:, :80].any()
+    assert (augmented(away, masks=[labels])["masks"][0][:, :80] == 0).all()
+
+
+def test_constant_borders_show_the_fill_also_where_the_image_s_border_is_asked_for() -> None:
+    recipe = Recipe(ops=(ops.Pad(px=10, border="constant"),))
+    for border in ("fill", "image"):
+        mask = augmented(recipe, TargetOptions(mask_border=border), mask=np.ones((HEIGHT, WIDTH), np.uint8))["mask"]
+        assert (mask[10:-10, 10:-10] == 1).all() and (mask == 255).sum() == mask.size - HEIGHT * WIDTH
+
+
+def test_holes_leave_masks_and_boxes_as_they_are() -> None:
+    recipe = Recipe(ops=(ops.Erase(p=1.0), ops.CoarseDropout(p=1.0)))
+    labels = np.ones((HEIGHT, WIDTH), np.uint8)
+    result = augmented(recipe, mask=labels, bboxes=[BOX], bbox_format="pascal_voc")
+    assert (result["mask"] == labels).all() and result["bboxes"].tolist() == [BOX]
+
+
+def test_left_and_right_trade_places_where_the_image_is_mirrored() -> None:
+    points = [[[10, 20, 2], [30, 20, 1], [0, 0, 0]]]
+    swapped = augmented(FLIP, TargetOptions(keypoint_swaps=((0, 1),)), keypoints=points)["keypoints"]
+    assert swapped.tolist() == [[[130, 20, 1], [150, 20, 2], [0, 0, 0]]]
+    both = Recipe(ops=(ops.Flip(p=1.0), ops.Flip(p=1.0, direction="vertical")))  # a half turn mirrors nothing
+    kept = augmented(both, TargetOptions(keypoint_swaps=((0, 1),)), keypoints=points)["keypoints"]
+    assert kept.tolist() == [[[150, 80, 2], [130, 80, 1], [0, 0, 0]]]
+
+
+def test_points_of_no_object_are_dropped_where_they_are_not_shown() -> None:
+    result = augmented(CROP, keypoints=[[1, 2, 5], [50, 30, 6]])
+    assert result["keypoints"].tolist() == [[10, 10, 6]] and result["keypoint_ids"].tolist() == [1]
+    assert len(augmented(CROP, TargetOptions(drop_empty=False), keypoints=[[1, 2], [50, 30]])["keypoints"]) == 2
+
+
+def test_boxes_of_what_is_known_best() -> None:
+    """A turned bar: its box's corners reach further than it does, its polygon and its mask do not."""
+    recipe = Recipe(ops=(ops.Rotate(max_deg=(30, 30), step=None),), border="constant")
+    bar = np.array([[40, 40], [120, 45], [120, 55], [40, 60]], np.float64)
+    whole = {"bboxes": [[40, 40, 120, 60]], "bbox_format": "pascal_voc"}
+    corners = augmented(recipe, TargetOptions(boxes="corners"), **whole)["bboxes"][0]
+    by_polygon = augmented(recipe, polygons=[bar], **whole)
+    assert (corners[2] - corners[0]) > (by_polygon["bboxes"][0][2] - by_polygon["bboxes"][0][0]) + 2
+    turn = np.deg2rad(30)
+    rotated = (bar - (80, 50)) @ np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) + (80, 50)
+    np.testing.assert_allclose(by_polygon["bboxes"][0], [*rotated.min(axis=0), *rotated.max(axis=0)], atol=1e-3)
+    assert set(map(tuple, np.round(by_polygon["polygons"][0][0], 3))) == set(map(tuple, np.round(rotated, 3)))
+    masks = np.zeros((1, HEIGHT, WIDTH), np.bool_)
+    masks[0, 45:55, 40:120] = True
+    by_mask = augmented(recipe, masks=masks, **whole)
+    rows, columns = np.nonzero(by_mask["masks"][0])
+    assert by_mask["bboxes"][0].tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+def test_polygons_as_coco_writes_them_are_those_of_points() -> None:
+    points = [[10.0, 10.0], [40.0, 10.0], [30.0, 40.0]]
+    flat = [value for point in points for value in point]
+    for given in (points, [flat], flat, [points]):
+        (rings,) = augmented(polygons=[given])["polygons"]
+        np.testing.assert_allclose(sorted(rings[0].tolist()), sorted([[160 - x, y] for x, y in points]))
+
+
+def test_no_objects_are_no_error() -> None:
+    result = augmented(bboxes=[], bbox_format="coco", polygons=[], labels=[], masks=[], keypoints=np.empty((0, 17, 3)))
+    assert result["bboxes"].shape == (0, 4) and result["labels"] == [] and result["polygons"] == []
+    assert result["masks"] == [] and result["keypoints"].shape == (0, 17, 3) and result["dropped"] == []
+
+
+def test_views_have_their_own_targets() -> None:
+    recipe = Recipe(views=[View(ops=FLIP.ops), View(ops=CROP.ops)])
+    first, second = Augment(recipe)(image=IMAGE, bboxes=[BOX], bbox_format="pascal_voc")
+    np.testing.assert_allclose(first["bboxes"], [FLIPPED["pascal_voc"]])
+    np.testing.assert_allclose(second["bboxes"], [[0, 10, 10, 50]], atol=1e-6)
+
+
+def test_objects_shuffled_give_the_same_shuffled() -> None:
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.LensDistortion(), ops.Rotate(max_deg=30)))
+    rng = np.random.default_rng(3)
+    boxes = rng.uniform(0, 90, (12, 4))
+    boxes[:, 2:] = np.minimum(boxes[:, :2] + rng.uniform(1, 60, (12, 2)), (WIDTH, HEIGHT))
+    order = rng.permutation(12)
+    one = augmented(recipe, bboxes=boxes, bbox_format="pascal_voc")
+    other = augmented(recipe, bboxes=boxes[order], bbox_format="pascal_voc", object_ids=order)
+    found = dict(zip(other["object_ids"].tolist(), other["bboxes"].tolist(), strict=True))
+    assert found == dict(zip(one["object_ids"].tolist(), one["bboxes"].tolist(), strict=True))
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no format": {"bboxes": [BOX]},
+    "another format": {"bboxes": [BOX], "bbox_format": "voc"},
+    "negative": {"bboxes": [BOX, [50, 30, 20, 70]], "bbox_format": "pascal_voc"},
+    "NaN": {"bboxes": [[float("nan"), 0, 1, 1]], "bbox_format": "coco"},
+    "outside": {"bboxes": [[10, 10, 20, 200]], "bbox_format": "coco"},
+    "not parts": {"bboxes": [BOX], "bbox_format": "yolo"},
+    "three numbers": {"bboxes": [[1, 2, 3]], "bbox_format": "coco"},
+    "letters": {"bboxes": [[1, 2, 3, "cat"]], "bbox_format": "coco"},
+    "mask": {"mask": np.zeros((HEIGHT, WIDTH + 1), np.uint8)},
+    "masks": {"masks": np.zeros((2, HEIGHT, 3), np.uint8)},
+    "fewer masks": {"masks": np.zeros((2, HEIGHT, WIDTH)), "bboxes": [BOX], "bbox_format": "pascal_voc"},
+    "fewer labels": {"bboxes": [BOX], "bbox_format": "pascal_voc", "labels": []},
+    "no list": {"bbox": 3},
+    "two corners": {"polygons": [[[0, 0, 9, 9]]]},
+    "polygon of NaN": {"polygons": [[[0, 0, 9, 9, float("inf"), 1]]]},
+    "point of NaN": {"keypoints": [[1, float("nan")]]},
+    "visibility": {"keypoints": [[[1, 1, 3]]]},
+    "shape of points": {"keypoints": [1, 2, 3]},
+    "no room for the fill": {"mask": np.zeros((HEIGHT, WIDTH), np.int8)},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_targets_are_told(name: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Augment(FLIP)(image=IMAGE, **WRONG[name])
+
+
+def test_wrong_calls_are_told() -> None:
+    augment = Augment(FLIP)
+    with pytest.raises(ValueError, match="there is no image"):
+        augment()
+    with pytest.raises(ValueError, match="is a batch"):
+        augment(image=np.stack([IMAGE, IMAGE]), mask=IMAGE)
+    with pytest.raises(TypeError, match="next to images"):
+        augment(IMAGE, bboxes=[BOX])
+    with pytest.raises(ValueError, match="holds no images"):
+        augment({"labels": [1]})
+    with pytest.raises(ValueError, match="min_visibility=2"):
+        TargetOptions(min_visibility=2)
+
+
+def test_boxes_that_reach_outside_are_cut_where_that_is_asked_for() -> None:
+    result = augmented(FLIP, TargetOptions(clip=True), bboxes=[[150, 90, 30, 30]], bbox_format="coco")
+    assert result["bboxes"].tolist() == [[0, 90, 10, 10]]
+
+
+# torchvision's tensors
+
+
+def test_structures_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    tv = installed(monkeypatch)
+    image = made(tv.Image, IMAGE.transpose(2, 0, 1).copy(), torch.uint8)
+    Pair = namedtuple("Pair", ["left", "right"])
+    boxes = made(tv.BoundingBoxes, [[20, 30, 30, 40], [0, 0, 5, 5]], format=Format.XYWH, canvas_size=(HEIGHT, WIDTH))
+    masks = made(tv.Mask, np.zeros((2, HEIGHT, WIDTH)), torch.bool)
+    masks[0, 30:70, 20:50], masks[1, :5, :5] = True, True
+    semantic = made(tv.Mask, np.arange(HEIGHT * WIDTH).reshape(1, HEIGHT, WIDTH), torch.int64)
+    points = made(tv.KeyPoints, [[[50.0, 30.0]], [[1.0, 2.0]]], canvas_size=(HEIGHT, WIDTH))
+    target = {"boxes": boxes, "Labels": torch.tensor([4, 5]), "masks": masks, "id": Pair(3, "x"), "points": points}
+    found_image, found, found_semantic = Augment(CROP, dtype="uint8")((image, target, [semantic]))
+    assert type(found_image) is tv.Image and found_image.shape == (3, 60, 80) and found_image.dtype == torch.uint8
+    assert (found_image.numpy() == IMAGE[20:80, 40:120].transpose(2, 0, 1)).all()
+    assert type(found["boxes"]) is tv.BoundingBoxes and found["boxes"].tolist() == [[0, 10, 10, 40], [0, 0, 0, 0]]
+    assert found["boxes"].format is Format.XYWH and found["boxes"].canvas_size == (60, 80)
+    assert found["Labels"].tolist() == [4, 5] and found["id"] == Pair(3, "x") and type(found["id"]) is Pair
+    assert found["masks"].shape == (2, 60, 80) and found["masks"].dtype == torch.bool
+    assert found["points"].tolist() == [[[10, 10]], [[-39, -18]]] and found["points"].canvas_size == (60, 80)
+    assert isinstance(found_semantic, list) and found_semantic[0].dtype == torch.int64
+    assert (found_semantic[0][0].numpy() == np.arange(HEIGHT * WIDTH).reshape(HEIGHT, WIDTH)[20:80, 40:120]).all()
+    dropped = Augment(CROP)((image, target), targets=TargetOptions(drop_empty=True))[1]
+    assert len(dropped["boxes"]) == len(dropped["masks"]) == len(dropped["points"]) == 1
+    assert dropped["Labels"].tolist() == [4]
+
+
+@pytest.mark.parametrize(("form", "values"), [("XYXY", BOX), ("CXCYWH", [35, 50, 30, 40])])
+def test_boxes_of_torchvision_s_formats(form: str, values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    tv = installed(monkeypatch)
+    boxes = made(tv.BoundingBoxes, [values], torch.int64, format=Format[form], canvas_size=(HEIGHT, WIDTH))
+    found = Augment(FLIP)({"image": IMAGE, "boxes": boxes})
+    expected = {"XYXY": [110, 30, 140, 70], "CXCYWH": [125, 50, 30, 40]}[form]
+    assert found["boxes"].tolist() == [expected] and found["boxes"].dtype == torch.int64
+    assert found["image"].shape == (3, HEIGHT, WIDTH)
+
+
+def test_lists_of_images_are_still_lists_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    tv = installed(monkeypatch)
+    image = made(tv.Image, IMAGE.transpose(2, 0, 1).copy(), torch.uint8)
+    assert Augment(FLIP)([image, image]).shape == (2, 3, HEIGHT, WIDTH)
+    assert Augment(FLIP)((IMAGE, IMAGE)).shape == (2, 3, HEIGHT, WIDTH)
+
+
+def test_torchvision_is_not_imported() -> None:
+    augmented(bboxes=[BOX], bbox_format="pascal_voc", mask=IMAGE)
+    assert not [name for name in sys.modules if name.startswith("torchvision")]
+
+
+@pytest.mark.parametrize("op", [ops.GridDistortion(p=0.0), ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()])])
+def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) -> None:
+    image = np.zeros((20, 30, 3), np.uint8)
+    augment = Augment(Recipe(ops=[op]))
+    for targets in ({"mask": image[:, :, 0]}, {"keypoints": [(3, 4)]}, {"bboxes": [(1, 2, 3, 4)]}):
+        with pytest.raises(ValueError, match="do not follow grid_distortion and elastic_transform"):
+            augment(image=image, bbox_format="coco", **targets)

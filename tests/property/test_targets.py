@@ -1,0 +1,231 @@
+"""Points, boxes, polygons and masks lie where a dense look at the output finds them, whatever the recipe's map."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from augpipe import Plan, Recipe, ops, plan
+from augpipe.planning.plan import refusals
+from augpipe.planning.targets.boxes import map_boxes
+from augpipe.planning.targets.inverse_map import InverseMap, to_source
+from augpipe.planning.targets.masks import map_mask, mask_bounds, shown_pixels
+from augpipe.planning.targets.polygons import map_rings, shares_of
+from augpipe.planning.targets.rings import Rings
+from tests.parity.dense import Dense, dense, hull, inside, star
+from tests.parity.strategies import recipes
+
+Float = npt.NDArray[np.float64]
+SIZE = 240, 320
+SEEDS = st.integers(0, 2**31)
+FEW = 20
+MAPS = (
+    ops.Flip(),
+    ops.Flip(direction="vertical"),
+    ops.QuarterTurn(),
+    ops.Transpose(),
+    ops.Rotate(max_deg=45, step=None),
+    ops.Shear(),
+    ops.Stretch(),
+    ops.Translate(),
+    ops.Zoom(),
+)
+LENSES = (ops.LensDistortion(), ops.LensDistortion(max_strength=0.33), ops.BrownConrady(k1=(-0.15, 0.2)))
+CROPS = (
+    ops.RandomResizedCrop(size=(160, 192), scale=(0.3, 1.0)),
+    ops.MultiResolutionCrop(size=160, scales=(192, 256)),
+    ops.CenterCrop(size=180, scale=200),
+)
+
+
+@st.composite
+def large_recipes(draw: st.DrawFn) -> Recipe:
+    """Recipes with every kind of map, whose outputs are large enough to tell a hundredth of an object's area."""
+    maps = draw(st.lists(st.sampled_from(MAPS), max_size=3)) + draw(st.lists(st.sampled_from(LENSES), max_size=1))
+    chain = [*draw(st.permutations(maps))]
+    if draw(st.booleans()):
+        chain.append(ops.Perspective(distortion=draw(st.floats(0.05, 0.6))))
+    chain.insert(draw(st.integers(0, len(chain))), draw(st.sampled_from(CROPS)))
+    return Recipe(ops=chain, border=draw(st.sampled_from(["context", "reflect", "edge", "constant"])))
+
+
+def drawn_for(recipe: Recipe, seed: int, size: tuple[int, int] = SIZE) -> tuple[Plan, Dense, InverseMap]:
+    """A plan of one image, the look at it, and the map under test; none whose output shows a place twice."""
+    assume(refusals(recipe, [size]) == [None])
+    drawn = plan(recipe, [seed], sizes=[size])
+    look = dense(drawn, 0)
+    assume(not look.folds)
+    return drawn, look, InverseMap(drawn.rows)
+
+
+def place_of(look: Dense, rng: np.random.Generator) -> tuple[float, float]:
+    """A source point that is seen somewhere."""
+    rows, columns = np.nonzero(look.is_shown)
+    assume(len(rows) > 0)
+    chosen = rng.integers(len(rows))
+    return float(look.x[rows[chosen], columns[chosen]]), float(look.y[rows[chosen], columns[chosen]])
+
+
+def rings_of(*polygons: Float) -> Rings:
+    starts = np.cumsum([0, *map(len, polygons)])
+    return Rings(points=np.concatenate(polygons), starts=starts, item=np.zeros(len(polygons), np.int64))
+
+
+@settings(max_examples=FEW)
+@given(recipe=st.one_of(recipes(), large_recipes()), seed=SEEDS)
+def test_points_there_and_back(recipe: Recipe, seed: int) -> None:
+    drawn, look, inverse = drawn_for(recipe, seed)
+    height, width = look.x.shape
+    y, x = np.mgrid[:height, :width] + 0.5
+    at, sources = np.stack([x, y], axis=-1).reshape(-1, 2), np.stack([look.x, look.y], axis=-1).reshape(-1, 2)
+    shown = look.is_shown.ravel()
+    item = np.zeros(len(at), np.int64)
+    forward = to_source(drawn, at)
+    assert np.abs(forward - sources)[shown].max(initial=0.0) < 1e-6
+    back, is_shown = inverse.to_output(sources, item)
+    assert np.abs(back - at)[shown].max(initial=0.0) < 0.01
+    assert is_shown[shown].all()
+    left, top, right, bottom = look.limits
+    outside = (sources < (left - 1e-6, top - 1e-6)) | (sources > (right + 1e-6, bottom + 1e-6))
+    assert not is_shown[outside.any(axis=1)].any()
+
+
+@settings(max_examples=FEW)
+@given(recipe=large_recipes(), seed=SEEDS)
+def test_masks_hold_the_pixel_that_is_looked_up(recipe: Recipe, seed: int) -> None:
+    drawn, look, _ = drawn_for(recipe, seed)
+    labels = np.arange(SIZE[0] * SIZE[1], dtype=np.int64).reshape(SIZE)
+    mask = map_mask(labels, shown_pixels(drawn.rows, fills=True), -7)
+    x, y = look.x, look.y
+    is_sure = (np.abs(x - np.rint(x)) > 2e-3) & (np.abs(y - np.rint(y)) > 2e-3)  # else float32 may take the neighbour
+    expected = np.where(look.is_shown, np.floor(y) * SIZE[1] + np.floor(x), -7)
+    near = (np.abs(np.floor(x) - mask % SIZE[1]) <= 1) & (np.abs(np.floor(y) - mask // SIZE[1]) <= 1)
+    assert (mask == expected)[is_sure].all()
+    assert (near | (mask == -7))[look.is_shown].all()
+
+
+@settings(max_examples=FEW)
+@given(recipe=large_recipes(), seed=SEEDS)
+def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
+    _, look, inverse = drawn_for(recipe, seed)
+    rng = np.random.default_rng(seed)
+    polygon = star(rng, *place_of(look, rng), rng.uniform(20.0, 150.0))
+    mask = look.filled(polygon)
+    shown, _ = map_rings(inverse, rings_of(polygon))
+    y, x = np.mgrid[: mask.shape[0], : mask.shape[1]] + 0.5
+    drawn = inside(shown.points, x, y) if len(shown.points) else np.zeros(mask.shape, np.bool_)
+    num_both, num_either = int((mask & drawn).sum()), int((mask | drawn).sum())
+    if num_either >= 32 * 32:
+        assert num_both / num_either >= 0.99
+    else:
+        assert num_either - num_both <= 10
+    assert abs(shown.measured()[0][0] - mask.sum()) <= 0.02 * num_either + 20.0
+
+
+@settings(max_examples=FEW)
+@given(recipe=large_recipes(), seed=SEEDS)
+def test_boxes_bound_what_is_shown(recipe: Recipe, seed: int) -> None:
+    """Those of polygons and of boxes; a look at four points a pixel and side misses tips of less than that."""
+    drawn, look, inverse = drawn_for(recipe, seed)
+    rng = np.random.default_rng(seed)
+    (x, y), (half_x, half_y) = place_of(look, rng), rng.uniform(8.0, 90.0, 2)
+    box = np.array([[x - half_x, y - half_y, x + half_x, y + half_y]])
+    polygon = star(rng, x, y, half_x, least=0.9)
+    finer = dense(drawn, 0, finer=4)
+    for outline, (found, share) in (
+        (corners_of(box[0]), map_boxes(inverse, box, np.zeros(1, np.int64))),
+        (polygon, bounded(inverse, polygon)),
+    ):
+        mask = finer.filled(outline)
+        assert share[0] > 0.0 or mask.sum() <= 2
+        if mask.sum() > 1600:
+            assert np.abs(found[0] - hull(mask, 4)).max() <= 1.0
+
+
+def corners_of(box: Float) -> Float:
+    return box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
+
+
+def bounded(inverse: InverseMap, polygon: Float) -> tuple[Float, Float]:
+    shown, areas = map_rings(inverse, rings_of(polygon))
+    shown_areas, bounds = shown.measured()
+    return bounds, shares_of(shown_areas, areas)
+
+
+def test_outline_boxes_under_the_papers_lens() -> None:
+    recipe = Recipe(ops=(ops.MultiResolutionCrop(size=224, scales=(256,)), ops.LensDistortion()))
+    drawn = plan(recipe, range(16), sizes=[(375, 500)] * 16)
+    inverse, rng, missed = InverseMap(drawn.rows), np.random.default_rng(1), []
+    for position in range(16):
+        look = dense(drawn, position, finer=4)
+        x, y = look.x[(500, 300)], look.y[(500, 300)]
+        for _ in range(3):
+            box = np.array([x, y, x, y]) + rng.uniform(-30.0, 150.0, 4) * (-1, -1, 1, 1)
+            box[2:] = np.maximum(box[2:], box[:2] + 30.0)
+            mask = look.filled(corners_of(box))
+            if mask.any():
+                missed.append(np.abs(map_boxes(inverse, box[None], np.array([position]))[0][0] - hull(mask, 4)).max())
+    # the look itself is a quarter of a pixel coarse
+    assert len(missed) > 25 and np.quantile(missed, 0.95) <= 0.6
+
+
+@settings(max_examples=FEW)
+@given(recipe=large_recipes(), seed=SEEDS)
+def test_objects_shuffled_give_the_same_shuffled(recipe: Recipe, seed: int) -> None:
+    _, look, inverse = drawn_for(recipe, seed)
+    rng = np.random.default_rng(seed)
+    polygons = [star(rng, *place_of(look, rng), rng.uniform(5.0, 150.0)) for _ in range(5)]
+    order = rng.permutation(5)
+    shown, areas = map_rings(inverse, rings_of(*polygons))
+    again, areas_again = map_rings(inverse, rings_of(*(polygons[i] for i in order)))
+    np.testing.assert_array_equal(areas[order], areas_again)
+    np.testing.assert_array_equal(shown.measured()[0][order], again.measured()[0])
+    np.testing.assert_array_equal(shown.measured()[1][order], again.measured()[1])
+
+
+def test_a_box_around_a_mask_is_its_hull() -> None:
+    masks = np.zeros((3, 9, 12), np.uint8)
+    masks[0, 2:5, 3:11], masks[1, 8, 0] = 1, 7
+    np.testing.assert_array_equal(mask_bounds(masks), [(3, 2, 11, 5), (0, 8, 1, 9), (0, 0, 0, 0)])
+
+
+def test_points_that_a_fold_shows_twice_count_once_and_those_behind_it_are_unseen() -> None:
+    """A pincushion shrunk to half its size folds the frame's outer part over itself."""
+    chosen = (
+        ops.CenterCrop(size=200),
+        ops.LensDistortion(kinds=("pincushion",), max_strength=0.33, degrees=1),
+        ops.Stretch(horizontal=(0.5, 0.5), vertical=(0.5, 0.5)),
+    )
+    drawn = plan(Recipe(ops=chosen), [0], sizes=[(400, 400)])
+    inverse, look = InverseMap(drawn.rows), dense(drawn, 0)
+    assert look.folds
+    sources = np.stack([look.x, look.y], axis=-1).reshape(-1, 2)
+    y, x = np.mgrid[:200, :200] + 0.5
+    back, is_shown = inverse.to_output(sources, np.zeros(len(sources), np.int64))
+    radius = np.hypot(x - 100, y - 100).ravel() / (0.5 * np.hypot(100, 100))
+    unfolded = radius < 0.99
+    assert is_shown[unfolded].all()
+    assert np.abs(back - np.stack([x, y], axis=-1).reshape(-1, 2))[unfolded].max() < 0.01
+    again = to_source(drawn, back[is_shown])
+    assert np.abs(again - sources[is_shown]).max() < 1e-6
+    far = np.array([[-4000.0, 9000.0], [399.0, 399.0]])
+    assert not inverse.to_output(far, np.zeros(2, np.int64))[1].any()
+
+
+DEEP = (
+    test_points_there_and_back,
+    test_masks_hold_the_pixel_that_is_looked_up,
+    test_polygons_cover_what_their_masks_do,
+    test_boxes_bound_what_is_shown,
+)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("test", DEEP, ids=lambda test: test.__name__)
+@settings(max_examples=500)
+@given(recipe=st.one_of(recipes(), large_recipes()), seed=SEEDS)
+def test_many_more_recipes(test: Any, recipe: Recipe, seed: int) -> None:
+    test.hypothesis.inner_test(recipe, seed)
