@@ -45,6 +45,8 @@ ANSWERS = {
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
     **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout()"),
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
+    "iaasharpen": "ops.Sharpen()",
+    "iaaemboss": "ops.Emboss()",
     **dict.fromkeys(
         ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),
         _STORED,
