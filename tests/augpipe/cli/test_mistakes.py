@@ -31,6 +31,7 @@ from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.nn import AugmentModule
+from augpipe.ops.kinds import KINDS
 from augpipe.trainer import butterfly_hook, codec, model, strategy
 from augpipe.trainer.config import RunConfig, make_config
 from augpipe.validation.models import FieldError
@@ -352,7 +353,7 @@ CALLS = [
     (
         "Recipe(ops=[torch.nn.Flatten()])",
         FieldError,
-        "ops[0]: a value of type Flatten is not an op. augpipe.ops has 50, as ops.Flip().",
+        f"ops[0]: a value of type Flatten is not an op. augpipe.ops has {len(KINDS)}, as ops.Flip().",
     ),
     ("Recipe(ops=[None])", FieldError, "ops[0]: a value of type NoneType is not an op"),
     ("Recipe(views=[[ops.Flip()]])", FieldError, "views[0]=[", "must be a View(...)"),
@@ -360,7 +361,7 @@ CALLS = [
     ("Recipe(views=[View(ops=[ops.Flip])])", FieldError, "View: ops[0]: Flip is the class. Write Flip()"),
     ("View(count=0)", FieldError, "View: count=0 must be at least 1"),
     ("Recipe(ops=[ops.Rotate(), ops.Pad(px=4)])", FieldError, "pad stands behind rotate, and one look-up would show"),
-    ("Recipe(border='zero')", FieldError, "border='zero' must be 'context', 'reflect', 'edge' or 'constant'"),
+    ("Recipe(border='zero')", FieldError, "border='zero' must be 'context', 'reflect', 'reflect_101', 'wrap', 'edge' or"),
     ("Recipe(fill=(0, 1))", FieldError, "fill=(0, 1) must be three levels in 0..255, for R, G and B, or one for all"),
     ("Recipe.model_validate({'ops': [{'op': 'flip', 'p': 50}]})", FieldError, "ops[0].flip.p=50 must be"),
     ("Recipe.load('percent.toml')", ValueError, "percent.toml: not a valid recipe", "p=50 must be"),
