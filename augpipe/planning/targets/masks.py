@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.nearest import nearest_pixels
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.kernel_rows import kernel_rows
 
 Rows = npt.NDArray[np.void]
@@ -20,7 +21,10 @@ def shown_pixels(row: Rows, *, fills: bool) -> npt.NDArray[np.int32]:
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
     """
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
-    nearest_pixels(kernel_rows(row), 0, fills, int(row["width"][0]), found)
+    table, looked_up = kernel_rows(row), np.zeros(1, KERNEL_ROW)
+    for name in KERNEL_ROW.names or ():  # without the steps of colours that may follow
+        looked_up[name] = table[name]
+    nearest_pixels(looked_up, 0, fills, int(row["width"][0]), found)
     return found
 
 
