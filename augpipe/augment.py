@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.augment_call.box_formats import BoxFormat
 from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
-from augpipe.augment_call.given_targets import given_targets
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
-from augpipe.augment_call.target_names import TARGETS, named_results
-from augpipe.augment_call.tv_targets import Structure, is_structure
+from augpipe.augment_call.tv_names import is_structure
 from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
 from augpipe.decoding import MAX_PIXELS
@@ -29,7 +26,6 @@ from augpipe.native.workers import num_usable_cores
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.planning.targets.options import TargetOptions
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe, refuse_mixing
 from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed, unknown_argument
@@ -37,7 +33,9 @@ from augpipe.validation.plural import count
 from augpipe.validation.torch_worker import torch_worker_seed
 
 if TYPE_CHECKING:
+    from augpipe.augment_call.box_formats import BoxFormat
     from augpipe.augment_call.device_images import DeviceTransform
+    from augpipe.planning.targets.options import TargetOptions
 
 Sizes = list[tuple[int, int]]
 
@@ -118,8 +116,8 @@ class Augment:
         epoch: int | None = None,
         *,
         plan: Plan | None = None,
-        bbox_format: BoxFormat | None = None,
-        targets: TargetOptions | None = None,
+        bbox_format: "BoxFormat | None" = None,
+        targets: "TargetOptions | None" = None,
         **named: Any,
     ) -> Any:
         """Augment one image or several, or one with its targets.
@@ -161,8 +159,7 @@ class Augment:
         """
         epoch = self.epoch if epoch is None else epoch
         if named or images is None or is_structure(images):
-            options = targets or TargetOptions()
-            results = self._with_targets(images, named, bbox_format, options, sample_ids, epoch, plan)
+            results = self._with_targets(images, named, bbox_format, targets, sample_ids, epoch, plan)
             return results[0] if len(results) == 1 else tuple(results)
         given = images_of(images, self._max_pixels)
         if given.device is not None:
@@ -214,13 +211,19 @@ class Augment:
         self,
         images: Any,
         named: dict[str, Any],
-        bbox_format: BoxFormat | None,
-        options: TargetOptions,
+        bbox_format: "BoxFormat | None",
+        options: "TargetOptions | None",
         sample_ids: npt.ArrayLike | None,
         epoch: int,
         plan: Plan | None,
     ) -> list[Any]:
         """For each view the image and the targets that came with it."""
+        from augpipe.augment_call.given_targets import given_targets
+        from augpipe.augment_call.target_names import TARGETS, named_results
+        from augpipe.augment_call.tv_targets import Structure
+        from augpipe.planning.targets.options import TargetOptions
+
+        options = options or TargetOptions()
         if images is not None and named:
             raise TypeError(
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "

@@ -5,7 +5,6 @@ torchvision is never imported: whoever gives one of its tensors has done so. Wha
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,29 +12,10 @@ import numpy as np
 from augpipe.augment_call.given_targets import chosen, given_targets
 from augpipe.augment_call.inputs import is_tensor
 from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
+from augpipe.augment_call.tv_names import tv_name
 from augpipe.planning.output_format import import_torch
 from augpipe.planning.plan import Plan
 from augpipe.planning.targets.options import TargetOptions
-
-
-def tv_name(kind: type) -> str:
-    """ "BoundingBoxes" for that class of torchvision, and so on; "" for any other class."""
-    return _tv_name(kind)
-
-
-@cache
-def _tv_name(kind: type) -> str:
-    return next((base.__name__ for base in kind.__mro__ if base.__module__.startswith("torchvision.tv_tensors")), "")
-
-
-def is_structure(images: Any) -> bool:
-    """Whether an argument is an image with targets, and not an image or a list of them."""
-    if isinstance(images, Mapping):
-        return True
-    if type(images) not in (list, tuple):
-        return False
-    kinds = {type(one) for one in images}
-    return any(issubclass(kind, Mapping) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in kinds)
 
 
 class Structure:

@@ -3,12 +3,38 @@
 import numpy as np
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.jit import kernel
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+
+INSET = 1e-9
+"""Of a frame's sides, from its corner to the point that stands for it."""
+STRAIGHT = 1e-18
+"""The squared sine below which three points lie on a line."""
+
+
+@leaf
+def turns_back(points, first, second, third):
+    """Whether a way along three points leads back on itself at the second one, or stands still there."""
+    to_x, to_y = points[second, 0] - points[first, 0], points[second, 1] - points[first, 1]
+    on_x, on_y = points[third, 0] - points[second, 0], points[third, 1] - points[second, 1]
+    length2 = (to_x * to_x + to_y * to_y) * (on_x * on_x + on_y * on_y)
+    cross = to_x * on_y - to_y * on_x
+    return cross * cross <= STRAIGHT * length2 and to_x * on_x + to_y * on_y <= 0.0
+
+
+@subroutine
+def without_spur(kept, begin, num):
+    """How many of the `num` points stay where those before the last one lead back on themselves."""
+    while num - begin >= 3 and turns_back(kept, num - 3, num - 2, num - 1):
+        num -= 1
+        kept[num - 1] = kept[num]
+    return num
 
 
 @kernel()
 def clip(points, starts, lines, kept, ends):
     """Cut each ring at a line of its own (Sutherland and Hodgman 1974); parts stay connected along the line.
+
+    Where the ring goes along the line and back without an area, nothing of that stays.
 
     Args:
         points: (N, 2) float64 corners, ring after ring.
@@ -21,7 +47,7 @@ def clip(points, starts, lines, kept, ends):
     ends[0] = 0
     for ring in range(len(starts) - 1):
         a, b, c = lines[ring]
-        first, last = starts[ring], starts[ring + 1]
+        first, last, begin = starts[ring], starts[ring + 1], num
         for n in range(first, last):
             before = n - 1 if n > first else last - 1
             x, y, from_x, from_y = points[n, 0], points[n, 1], points[before, 0], points[before, 1]
@@ -29,10 +55,16 @@ def clip(points, starts, lines, kept, ends):
             if (here >= 0.0) != (there >= 0.0):
                 share = there / (there - here)
                 kept[num, 0], kept[num, 1] = from_x + share * (x - from_x), from_y + share * (y - from_y)
-                num += 1
+                num = without_spur(kept, begin, num + 1)
             if here >= 0.0:
                 kept[num, 0], kept[num, 1] = x, y
-                num += 1
+                num = without_spur(kept, begin, num + 1)
+        while num - begin >= 3 and turns_back(kept, num - 2, num - 1, begin):
+            num -= 1
+        while num - begin >= 3 and turns_back(kept, num - 1, begin, begin + 1):
+            num -= 1
+            kept[begin] = kept[num]
+        num = num if num - begin >= 3 else begin
         ends[ring + 1] = num
 
 
@@ -44,25 +76,80 @@ declare(
 
 
 @kernel()
-def measure(points, starts, areas, bounds):
-    """Write (R,) areas of the rings, and (R, 4) left, top, right, bottom; zeros for a ring without corners."""
+def measure(points, starts, areas):
+    """Write (R,) areas of the rings; 0 for one without corners."""
     for ring in range(len(starts) - 1):
         first, last = starts[ring], starts[ring + 1]
-        areas[ring] = 0.0
-        bounds[ring, :] = 0.0
-        if first == last:
-            continue
-        bounds[ring, 0], bounds[ring, 1] = np.inf, np.inf
-        bounds[ring, 2], bounds[ring, 3] = -np.inf, -np.inf
         doubled = 0.0
-        at_x, at_y = points[first, 0], points[first, 1]  # areas are summed up from there, so that little is cancelled
         for n in range(first, last):
             before = n - 1 if n > first else last - 1
-            x, y = points[n, 0], points[n, 1]
-            doubled += (points[before, 0] - at_x) * (y - at_y) - (x - at_x) * (points[before, 1] - at_y)
-            bounds[ring, 0], bounds[ring, 1] = min(bounds[ring, 0], x), min(bounds[ring, 1], y)
-            bounds[ring, 2], bounds[ring, 3] = max(bounds[ring, 2], x), max(bounds[ring, 3], y)
+            # counted from the first corner, so that little is cancelled
+            x, y = points[n, 0] - points[first, 0], points[n, 1] - points[first, 1]
+            from_x, from_y = points[before, 0] - points[first, 0], points[before, 1] - points[first, 1]
+            doubled += from_x * y - x * from_y
         areas[ring] = 0.5 * abs(doubled)
 
 
-declare(__name__, measure, any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), np.zeros(1), np.zeros((1, 4))))
+declare(__name__, measure, any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), np.zeros(1)))
+
+
+@kernel()
+def bound(points, starts, frames, bounds):
+    """Write (R, 4) left, top, right and bottom of what lies of each ring's area within its frame; zeros of nothing.
+
+    That is bounded by the edges within the frame, and by those corners of the frame that the ring holds. What only
+    touches the frame from outside does not count.
+
+    Args:
+        points, starts: the rings.
+        frames: (R, 4) left, top, right, bottom.
+        bounds: (R, 4) float64, written.
+    """
+    for ring in range(len(starts) - 1):
+        first, last = starts[ring], starts[ring + 1]
+        left, top, right, bottom = frames[ring]
+        low_x, low_y, high_x, high_y = np.inf, np.inf, -np.inf, -np.inf
+        holds = np.zeros(4, np.bool_)
+        inset_x, inset_y = INSET * (right - left), INSET * (bottom - top)
+        for n in range(first, last):
+            before = n - 1 if n > first else last - 1
+            x, y, from_x, from_y = points[n, 0], points[n, 1], points[before, 0], points[before, 1]
+            step_x, step_y = x - from_x, y - from_y
+            begin, end = 0.0, 1.0
+            for way, room in (
+                (-step_x, from_x - left),
+                (step_x, right - from_x),
+                (-step_y, from_y - top),
+                (step_y, bottom - from_y),
+            ):
+                if way == 0.0:
+                    end = end if room > 0.0 else -1.0
+                elif way < 0.0:
+                    begin = max(begin, room / way)
+                else:
+                    end = min(end, room / way)
+            if begin < end:
+                for share in (begin, end):
+                    at_x, at_y = from_x + share * step_x, from_y + share * step_y
+                    low_x, low_y, high_x, high_y = (
+                        min(low_x, at_x),
+                        min(low_y, at_y),
+                        max(high_x, at_x),
+                        max(high_y, at_y),
+                    )
+            for corner in range(4):
+                corner_x = left + inset_x if corner % 2 == 0 else right - inset_x
+                corner_y = top + inset_y if corner < 2 else bottom - inset_y
+                if (from_y <= corner_y) != (y <= corner_y):
+                    holds[corner] ^= corner_x < from_x + (corner_y - from_y) * step_x / step_y
+        for corner in range(4):
+            if holds[corner]:
+                corner_x, corner_y = left if corner % 2 == 0 else right, top if corner < 2 else bottom
+                low_x, low_y = min(low_x, corner_x), min(low_y, corner_y)
+                high_x, high_y = max(high_x, corner_x), max(high_y, corner_y)
+        bounds[ring, 0], bounds[ring, 1], bounds[ring, 2], bounds[ring, 3] = low_x, low_y, high_x, high_y
+        if low_x > high_x:
+            bounds[ring, :] = 0.0
+
+
+declare(__name__, bound, any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), np.zeros((1, 4)), np.zeros((1, 4))))

@@ -114,7 +114,7 @@ def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
     rng = np.random.default_rng(seed)
     polygon = star(rng, *place_of(look, rng), rng.uniform(20.0, 150.0))
     mask = look.filled(polygon)
-    shown, _ = map_rings(inverse, rings_of(polygon))
+    shown, _, _ = map_rings(inverse, rings_of(polygon))
     y, x = np.mgrid[: mask.shape[0], : mask.shape[1]] + 0.5
     drawn = inside(shown.points, x, y) if len(shown.points) else np.zeros(mask.shape, np.bool_)
     num_both, num_either = int((mask & drawn).sum()), int((mask | drawn).sum())
@@ -122,7 +122,7 @@ def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
         assert num_both / num_either >= 0.99
     else:
         assert num_either - num_both <= 10
-    assert abs(shown.measured()[0][0] - mask.sum()) <= 0.02 * num_either + 20.0
+    assert abs(shown.areas()[0] - mask.sum()) <= 0.02 * num_either + 20.0
 
 
 @settings(max_examples=FEW)
@@ -150,9 +150,8 @@ def corners_of(box: Float) -> Float:
 
 
 def bounded(inverse: InverseMap, polygon: Float) -> tuple[Float, Float]:
-    shown, areas = map_rings(inverse, rings_of(polygon))
-    shown_areas, bounds = shown.measured()
-    return bounds, shares_of(shown_areas, areas)
+    shown, bounds, areas = map_rings(inverse, rings_of(polygon))
+    return bounds, shares_of(shown.areas(), areas)
 
 
 def test_outline_boxes_under_the_papers_lens() -> None:
@@ -179,11 +178,24 @@ def test_objects_shuffled_give_the_same_shuffled(recipe: Recipe, seed: int) -> N
     rng = np.random.default_rng(seed)
     polygons = [star(rng, *place_of(look, rng), rng.uniform(5.0, 150.0)) for _ in range(5)]
     order = rng.permutation(5)
-    shown, areas = map_rings(inverse, rings_of(*polygons))
-    again, areas_again = map_rings(inverse, rings_of(*(polygons[i] for i in order)))
+    shown, bounds, areas = map_rings(inverse, rings_of(*polygons))
+    again, bounds_again, areas_again = map_rings(inverse, rings_of(*(polygons[i] for i in order)))
     np.testing.assert_array_equal(areas[order], areas_again)
-    np.testing.assert_array_equal(shown.measured()[0][order], again.measured()[0])
-    np.testing.assert_array_equal(shown.measured()[1][order], again.measured()[1])
+    np.testing.assert_array_equal(shown.areas()[order], again.areas())
+    np.testing.assert_array_equal(bounds[order], bounds_again)
+
+
+def test_a_polygon_that_passes_the_frame_s_corner_outside_does_not_reach_into_it() -> None:
+    """It leaves the crop to the left, goes up outside, and comes back beyond the corner and above the crop."""
+    around = [(90, 60), (40, 60), (10, 20), (40, 20), (70, 25), (40, 30), (20, 30), (40, 75), (90, 75)]
+    ring_round = [(60, 60), (30, 60), (30, 20), (180, 20), (180, 95), (155, 95), (170, 29), (40, 29), (40, 50)]
+    for border in ("context", "edge"):
+        drawn = plan(Recipe(ops=(ops.CenterCrop(size=(60, 100)), ops.Flip()), border=border), [0], sizes=[(120, 200)])
+        inverse, look = InverseMap(drawn.rows), dense(drawn, 0, finer=4)
+        for outline in (around, ring_round):
+            polygon = np.array(outline, np.float64)
+            found, _ = bounded(inverse, polygon)
+            assert np.abs(found[0] - hull(look.filled(polygon), 4)).max() <= 0.5
 
 
 def test_a_box_around_a_mask_is_its_hull() -> None:

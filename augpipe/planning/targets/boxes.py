@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.polygons import mapped, shares_of, within_frames
-from augpipe.planning.targets.rings import boxes_as_rings
+from augpipe.planning.targets.polygons import frames, mapped, shares_of
+from augpipe.planning.targets.rings import boxes_as_rings, within
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -27,14 +27,11 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
     """
     num_points = OUTLINE_POINTS if inverse.bends[item].any() else 4
     seen = inverse.seen[item]
-    limits = np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2)
-    cut = np.clip(boxes, *limits)
+    cut = np.clip(boxes, np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2))
     outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
-    areas = (outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))).measured()[
-        0
-    ]
-    shown_areas, bounds = within_frames(inverse, outlines).measured()
-    return bounds, shares_of(shown_areas, areas)
+    whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
+    limits = frames(inverse)[item]
+    return outlines.bounds_within(limits), shares_of(within(outlines, limits).areas(), whole.areas())
 
 
 def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
@@ -42,7 +39,8 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).measured()[1]
+    everywhere = np.tile([-1e30, -1e30, 1e30, 1e30], (len(boxes), 1))
+    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).bounds_within(everywhere)
     cut = np.clip(whole, 0.0, np.tile(inverse.sizes[item], 2))
     return cut, shares_of(box_areas(cut), box_areas(whole))
 

@@ -104,8 +104,8 @@ def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[li
     rings = [ring for rings in polygons for ring in rings]
     starts = np.cumsum([0, *map(len, rings)])
     points = np.concatenate([np.empty((0, 2)), *rings])
-    shown, areas = map_rings(inverse, Rings(points=points, starts=starts, item=item[owner]))
-    shown_areas, ring_bounds = shown.measured()
+    shown, ring_bounds, areas = map_rings(inverse, Rings(points=points, starts=starts, item=item[owner]))
+    shown_areas = shown.areas()
     mapped: list[list[Float]] = [[] for _ in polygons]
     bounds = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(polygons), 1))
     for ring in np.flatnonzero(np.diff(shown.starts) > 0):

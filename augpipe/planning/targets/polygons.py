@@ -15,12 +15,13 @@ FIRST_PIECES = 4
 MOST_ROUNDS = 7
 
 
-def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float]:
-    """What is shown of source rings, in output pixels and cut at the frame, and (R,) areas of them uncut."""
+def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float, Float]:
+    """What is shown of source rings, in output pixels and cut at the frame, its (R, 4) bounds, and (R,) areas uncut."""
     seen = within(rings, inverse.seen[rings.item])
     whole = mapped(inverse, divided(inverse, rings))
     shown = whole if seen is rings else mapped(inverse, divided(inverse, seen))
-    return within_frames(inverse, shown), whole.measured()[0]
+    limits = frames(inverse)[rings.item]
+    return within(shown, limits), shown.bounds_within(limits), whole.areas()
 
 
 def mapped(inverse: InverseMap, rings: Rings) -> Rings:
@@ -28,9 +29,9 @@ def mapped(inverse: InverseMap, rings: Rings) -> Rings:
     return inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0]))
 
 
-def within_frames(inverse: InverseMap, rings: Rings) -> Rings:
-    """What lies of output rings within their frames."""
-    return within(rings, np.concatenate([np.zeros_like(inverse.sizes), inverse.sizes], axis=1)[rings.item])
+def frames(inverse: InverseMap) -> Float:
+    """(B, 4): left, top, right and bottom of the outputs."""
+    return np.concatenate([np.zeros_like(inverse.sizes), inverse.sizes], axis=1)
 
 
 def shares_of(shown_areas: Float, areas: Float) -> Float:

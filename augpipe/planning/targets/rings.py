@@ -32,11 +32,17 @@ class Rings:
         """The same rings with other places of their corners."""
         return replace(self, points=points)
 
-    def measured(self) -> tuple[Float, Float]:
-        """(R,) areas, and (R, 4) bounds left, top, right, bottom; zeros for a ring without corners."""
-        areas, bounds = np.empty(len(self.item)), np.empty((len(self.item), 4))
-        loops.measure(self.points, self.starts, areas, bounds)
-        return areas, bounds
+    def areas(self) -> Float:
+        """(R,)."""
+        areas = np.empty(len(self.item))
+        loops.measure(self.points, self.starts, areas)
+        return areas
+
+    def bounds_within(self, frames: Float) -> Float:
+        """(R, 4) left, top, right, bottom of what lies within (R, 4) rectangles; zeros where nothing does."""
+        bounds = np.empty((len(self.item), 4))
+        loops.bound(self.points, self.starts, frames, bounds)
+        return bounds
 
 
 def clipped(rings: Rings, lines: Float) -> Rings:
