@@ -30,7 +30,7 @@ class Rings:
 
     def at(self, points: Float) -> "Rings":
         """The same rings with other places of their corners."""
-        return replace(self, points=points)
+        return replace(self, points=np.ascontiguousarray(points))
 
     def areas(self) -> Float:
         """(R,)."""

@@ -471,6 +471,12 @@ for source in (Files("JPEG"), Files("PNG"), stack):
                 for batch in Loader(source, recipe, batch_size=4, dtype=dtype): pass
 for batch in Loader(stack, Recipe(ops=normal), batch_size=4, sampler=ClassBalanced()): pass
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
+for bent in ([], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)]):
+    for border in ("context", "edge"):
+        Augment(Recipe(ops=[*normal, *bent], border=border))(
+            image=rng.integers(0, 256, (40, 50, 3), np.uint8), mask=np.zeros((40, 50)), bbox_format="coco",
+            bboxes=[[0, 0, 50, 40], [5, 5, 9, 9]], polygons=[[[0, 0, 50, 0, 50, 40]], []],
+        )
 lanczos(rng.integers(0, 256, (40, 50, 4), np.uint8), 20, 30)
 ChannelSums.of(rng.integers(0, 256, (40, 50, 4), np.uint8))
 for name in names():
