@@ -40,6 +40,9 @@ def found_in(data: Any) -> Findings:
         raise ValueError("this is no transform of albumentations. Give one, or what A.to_dict(transform) returns.")
     found = Findings(source="albumentations", name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
+    for name in ("bbox_params", "keypoint_params"):
+        if data.get(name):
+            found.note(f"{name}: boxes and points are given to a call of Augment, with bbox_format and TargetOptions.")
     return found
 
 

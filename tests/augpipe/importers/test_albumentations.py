@@ -390,3 +390,12 @@ def test_always_apply_of_1_3_is_p_of_1_but_the_weight_in_a_one_of() -> None:
     )
     chosen = importers.from_albumentations(compose(one("OneOf", transforms=[gray, one("InvertImg", p=1.0)])))
     assert chosen.recipe.ops == (ops.OneOf(ops=[ops.Grayscale(p=1.0), ops.Invert(p=1.0)], weights=(0.5, 1.0)),)
+
+
+def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
+    data = compose(one("HorizontalFlip", p=0.5))
+    data["transform"]["bbox_params"] = {"format": "coco", "label_fields": ["labels"]}
+    told = "bbox_params: boxes and points are given to a call of Augment, with bbox_format and TargetOptions."
+    assert importers.from_albumentations(data).notes == (told,)
+    text = 'A.Compose([A.HorizontalFlip()], keypoint_params=A.KeypointParams(format="xy"))'
+    assert "keypoint_params: " in str(importers.from_text(text, version="2").notes)
