@@ -162,6 +162,7 @@ class OpticalDistortion(Op):
 
     is_geometry = is_lens = True
     draws = (Number("k"),)
+    caption_text = "optical k = {k:.2f}"
     formula = (
         "looks (x, y) up at (x, y) (1 + k r² + k r⁴), x and y in parts of width and height; `fisheye` at (1 + k r²)"
     )
