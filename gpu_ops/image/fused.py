@@ -420,6 +420,12 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
             store_red(at_red, i, load_red(at_red, i) + missing * fill_r)
             store_green(at_green, i, load_green(at_green, i) + missing * fill_g)
             store_blue(at_blue, i, load_blue(at_blue, i) + missing * fill_b)
+    if row.filter != TRIANGLE:
+        for i in range(width):  # a bicubic look-up reaches beyond what is there
+            white = np.float32(255.0) * load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)
+            store_red(at_red, i, clamp(load_red(at_red, i), ZERO, white))
+            store_green(at_green, i, clamp(load_green(at_green, i), ZERO, white))
+            store_blue(at_blue, i, clamp(load_blue(at_blue, i), ZERO, white))
     inverse_corner_r2, inner_r2, inverse_span = row.inverse_corner_r2, row.vignette_inner_r2, row.vignette_inverse_span
     strength, casts_last = row.vignette_strength, np.float32(row.casts_last)
     cast_r, cast_g, cast_b = row.cast[0], row.cast[1], row.cast[2]

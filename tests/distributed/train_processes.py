@@ -40,8 +40,10 @@ def kill_all(process: ForkedPython) -> None:
 
 def children(pid: int) -> list[int]:
     """Process ids."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended
 
 
 def two_ranks(job: Path, script: str | None = None) -> Commands:

@@ -65,7 +65,8 @@ def of_field(annotation: Any, limits: list[Any], default: Any) -> st.SearchStrat
             return st.tuples(whole, whole).map(lambda pair: (min(pair), max(pair)))
         return ranges(low, high)
     if annotation in (int, float):
-        ends = _ends(limits, default if isinstance(default, tuple) else (default, default))
+        near = 1 if default is None else default
+        ends = _ends(limits, near if isinstance(near, tuple) else (near, near))
         if annotation is int:
             return st.integers(int(ends[0]), int(ends[1]))
         is_open = any(isinstance(one, Gt) for one in limits), any(isinstance(one, Lt) for one in limits)

@@ -18,6 +18,7 @@ CHAINS: dict[str, tuple[ops.Op, ...]] = {
     "smaller": (ops.Resize(size=(40, 37)),),
     "larger": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.3)),),
     "turned": (ops.Rotate(max_deg=30, step=None), ops.LensDistortion(), ops.Zoom(factor=(0.4, 0.6))),
+    "darkened": (ops.Resize(size=(70, 90)), ops.Vignette(radii=(0.0, 0.1), radius_step=None, p=1.0)),
     "padded": (ops.Resize(size=(40, 37)), ops.Pad(px=9, fill=200.0)),
 }
 LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
@@ -27,7 +28,7 @@ LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
 @pytest.mark.parametrize(
     ("name", "border"),
     [
-        *itertools.product(["smaller", "larger", "turned"], ["context", "reflect_101", "constant"]),
+        *itertools.product(["smaller", "larger", "turned", "darkened"], ["context", "reflect_101", "constant"]),
         ("padded", "context"),
     ],
 )

@@ -34,9 +34,10 @@ from augpipe.gpu_ops.image.rows import SHARP, TRIANGLE
 
 first_tap, floor, sharp_gain = shared(sampling.first_tap), shared(sampling.floor), shared(sampling.sharp_gain)
 is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
-filter_weight = shared(sampling.filter_weight)
+filter_weight, clamp = shared(sampling.filter_weight), shared(sampling.clamp)
 
 ZERO, ONE, TWO, THREE = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(3.0)
+WHITE = np.float32(255.0)
 RAISED_ZERO = np.float32(2.0**23)
 
 MAX_KEPT = 4
@@ -176,4 +177,7 @@ def averaged(row, base, stride, channels, at_x, at_y, raised):
     else:
         red, green, blue, whole = sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised)
     inverse = reciprocal(whole)
-    return red * inverse, green * inverse, blue * inverse
+    red, green, blue = red * inverse, green * inverse, blue * inverse
+    if kind != TRIANGLE:  # a bicubic look-up reaches beyond what is there
+        red, green, blue = clamp(red, ZERO, WHITE), clamp(green, ZERO, WHITE), clamp(blue, ZERO, WHITE)
+    return red, green, blue

@@ -403,7 +403,7 @@ CALLS = [
     ("make(recipe=None)", ValueError, "recipe is a NoneType. Give a Recipe, as recipes.deep_image()"),
     ("make(recipe=compose('torchvision'))", ValueError, "Compose of torchvision. Write Recipe.from_torchvision("),
     ("Augment(compose('torchvision'))", ValueError, "Compose of torchvision. Write Recipe.from_torchvision(transform)"),
-    ("make(recipe=compose('albumentations'))", ValueError, "Recipe.from_albumentations(A.to_dict(transform))"),
+    ("make(recipe=compose('albumentations'))", ValueError, "Recipe.from_albumentations(transform)"),
     ("make(recipe=compose('kornia'))", ValueError, "of kornia. Write Recipe.from_kornia(module)."),
     ("Augment(torch.nn.Sequential())", ValueError, "recipe is a Sequential of torchvision. Write Recipe.from_torchv"),
     ("make(source='nowhere')", ValueError, "'nowhere' does not exist"),

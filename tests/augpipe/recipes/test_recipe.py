@@ -28,6 +28,8 @@ def test_toml_is_written_with_every_field() -> None:
         "pixels": 2,
         "border": "context",
         "fill": [0.0, 0.0, 0.0],
+        "interpolation": "bilinear",
+        "antialias": True,
         "channels": 3,
         "ops": [
             {"op": "color_cast", "max_shift": 20.0, "step": 1.0, "channel_p": 0.5, "p": 1.0},
