@@ -237,12 +237,16 @@ def _weigh_x(row, s, width):
     reflects, is_constant = row.reflects != 0 and num_outside > 0, row.is_constant != 0
     for tap in range(num_taps_x):
         nth = np.float32(tap)
+        if not is_triangle:
+            for i in range(width):
+                index, source_x = load_first_x(at_first_x, i) + nth, load_source_x(at_source_x, i)
+                weight = filter_weight(row.filter, index, source_x, inverse_support_x)
+                store_weight_x(at_weight_x, tap * width + i, weight)
         for i in range(width):
             index = load_first_x(at_first_x, i) + nth
-            if is_triangle:
-                weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
-            else:
-                weight = filter_weight(row.filter, index, load_source_x(at_source_x, i), inverse_support_x)
+            weight = tap_weight(index, load_source_x(at_source_x, i), inverse_support_x)
+            if not is_triangle:
+                weight = load_weight_x(at_weight_x, tap * width + i)
             store_sum_x(at_sum_x, i, load_sum_x(at_sum_x, i) + weight)
             if reflects:
                 index = continued(index, low_x, period_x, inverse_period_x, turn_x)
@@ -298,12 +302,15 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
 
     for tap_y in range(num_taps_y):
         nth = np.float32(tap_y)
+        if not is_triangle:
+            for i in range(num_located):
+                index, source_y = load_first_y(at_first_y, i) + nth, load_source_y(at_source_y, i)
+                store_weight_y(at_weight_y, i, filter_weight(row.filter, index, source_y, inverse_support_y))
         for i in range(num_located):
             index = load_first_y(at_first_y, i) + nth
-            if is_triangle:
-                weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
-            else:
-                weight = filter_weight(row.filter, index, load_source_y(at_source_y, i), inverse_support_y)
+            weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
+            if not is_triangle:
+                weight = load_weight_y(at_weight_y, i)
             store_sum_y(at_sum_y, i, load_sum_y(at_sum_y, i) + weight)
             if reflects:
                 index = continued(index, low_y, period_y, inverse_period_y, turn_y)
