@@ -21,7 +21,7 @@ from tests.parity.strategies import recipes
 Float = npt.NDArray[np.float64]
 SIZE = 240, 320
 SEEDS = st.integers(0, 2**31)
-FEW = 20
+FEW = 10
 MAPS = (
     ops.Flip(),
     ops.Flip(direction="vertical"),
