@@ -23,6 +23,7 @@ from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.native.compile_ahead import start_compiling
 from augpipe.native.workers import num_usable_cores
+from augpipe.planning.fields import refuse_bends
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
@@ -229,6 +230,7 @@ class Augment:
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
                 "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
             )
+        refuse_bends(self.recipe)
         structure = None if images is None else Structure(images)
         image = named.pop("image", None) if structure is None else structure.image
         if image is None:

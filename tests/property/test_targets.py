@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
+from augpipe.planning.fields import NOT_FOLLOWED
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
 from augpipe.planning.targets.inverse_map import InverseMap, to_source
@@ -33,8 +34,6 @@ MAPS = (
     ops.Translate(),
     ops.Zoom(),
 )
-BENDS = ("grid_distortion", "elastic_transform")
-"""Ops that targets do not follow."""
 LENSES = (ops.LensDistortion(), ops.LensDistortion(max_strength=0.33), ops.BrownConrady(k1=(-0.15, 0.2)))
 CROPS = (
     ops.RandomResizedCrop(size=(160, 192), scale=(0.3, 1.0)),
@@ -56,7 +55,10 @@ def large_recipes(draw: st.DrawFn) -> Recipe:
 
 def drawn_for(recipe: Recipe, seed: int, size: tuple[int, int] = SIZE) -> tuple[Plan, Dense, InverseMap]:
     """A plan of one image, the look at it, and the map under test; none whose output shows a place twice."""
-    assume(refusals(recipe, [size]) == [None] and not any(inner.op in BENDS for op in recipe.ops for inner in op.flat))
+    assume(
+        refusals(recipe, [size]) == [None]
+        and not any(inner.op in NOT_FOLLOWED for op in recipe.ops for inner in op.flat)
+    )
     drawn = plan(recipe, [seed], sizes=[size])
     look = dense(drawn, 0)
     assume(not look.folds)

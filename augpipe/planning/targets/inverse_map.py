@@ -13,7 +13,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.inverse import unbend
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
-from augpipe.planning.fields import refuse_fields
+from augpipe.planning.fields import refuse_bends
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import Plan
 from augpipe.planning.targets.rings import Rings, clipped
@@ -35,7 +35,6 @@ class InverseMap:
     """The inverse look-up of (B,) plan records of one view; `item` says for each point whose record is meant."""
 
     def __init__(self, rows: Rows) -> None:
-        refuse_fields(rows)
         self.rows = rows
         self.sizes: Float = np.stack([rows["out_width"], rows["out_height"]], axis=1).astype(np.float64)
         """(B, 2): width and height of the outputs, in pixels."""
@@ -175,5 +174,6 @@ def to_source(plan: Plan, points: npt.ArrayLike, position: int = 0, view: int = 
         position: of the sample in the batch.
         view: of the recipe's views.
     """
+    refuse_bends(plan.recipe)
     given = np.asarray(points, np.float64).reshape(-1, 2)
     return InverseMap(plan.views[view][position : position + 1]).to_source(given, np.zeros(len(given), np.int64))

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image.nearest import nearest_pixels
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.planning.fields import refuse_fields
 from augpipe.planning.kernel_rows import kernel_rows
 
 Rows = npt.NDArray[np.void]
@@ -21,7 +20,6 @@ def shown_pixels(row: Rows, *, fills: bool) -> npt.NDArray[np.int32]:
         row: the record; the image's own scale does not matter, masks are always looked up at full size.
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
     """
-    refuse_fields(row)
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     nearest_pixels(first_parts(kernel_rows(row)), 0, fills, int(row["width"][0]), found)
     return found

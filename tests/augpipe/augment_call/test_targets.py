@@ -274,10 +274,13 @@ def test_torchvision_is_not_imported() -> None:
     assert not [name for name in sys.modules if name.startswith("torchvision")]
 
 
-@pytest.mark.parametrize("op", [ops.GridDistortion(p=0.0), ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()])])
+@pytest.mark.parametrize(
+    "op",
+    [ops.GridDistortion(p=0.0), ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()]), ops.OpticalDistortion(p=0.0)],
+)
 def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) -> None:
     image = np.zeros((20, 30, 3), np.uint8)
     augment = Augment(Recipe(ops=[op]))
     for targets in ({"mask": image[:, :, 0]}, {"keypoints": [(3, 4)]}, {"bboxes": [(1, 2, 3, 4)]}):
-        with pytest.raises(ValueError, match="do not follow grid_distortion and elastic_transform"):
+        with pytest.raises(ValueError, match="masks, boxes and points do not follow"):
             augment(image=image, bbox_format="coco", **targets)
