@@ -1,0 +1,42 @@
+"""Recipes that are made of a recipe keep all of it that is not about ops: how it looks between pixels, its border."""
+
+from collections.abc import Callable
+
+import pytest
+
+from augpipe import Recipe, View, ops, recipes
+from augpipe.preview.contents import only_op, without_normalize
+from augpipe.trainer.evaluation.robustness import with_op
+from augpipe.trainer.evaluation.views import centre_recipe, whole_recipe
+
+OWN = Recipe(
+    border="reflect_101",
+    fill=(1, 2, 3),
+    interpolation="bicubic",
+    antialias=False,
+    views=(View(ops=(ops.CenterCrop(size=8), ops.Rotate(), ops.Normalize(mean=0.5, std=0.5))),),
+    channels=1,
+)
+DERIVED: dict[str, Callable[[Recipe], Recipe]] = {
+    "the preview's": without_normalize,
+    "one op of the preview's": lambda recipe: only_op(recipe, 0, "rotate"),
+    "an op's strength": lambda recipe: with_op(recipe, ops.Invert()),
+    "the centre at a scale": lambda recipe: centre_recipe(recipe, (9,)),
+    "whole images": lambda recipe: whole_recipe(recipe, ((9, 9),)),
+    "other sizes": lambda recipe: recipes.resized(recipe, 16),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_what_is_not_about_ops_stays(name: str) -> None:
+    about_ops = {"name", "ops", "views", "mixing"}
+    made = DERIVED[name](OWN)
+    assert made.model_dump(exclude=about_ops) == OWN.model_dump(exclude=about_ops) and made.all_views != OWN.all_views
+
+
+def test_evaluation_looks_between_pixels_as_training_did() -> None:
+    made = recipes.evaluation_of(OWN)
+    assert (made.interpolation, made.antialias, made.channels) == ("bicubic", False, 1)
+    assert (
+        recipes.evaluation_of(Recipe(interpolation="random", ops=[ops.CenterCrop(size=8)])).interpolation == "bilinear"
+    )
