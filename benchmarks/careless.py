@@ -6,7 +6,7 @@
     python -m benchmarks.careless run --commit COMMIT   # the same changes on another commit, with its tests
 
 Results are written after each change to benchmarks/results/DATE-careless.json (`--name`), and a later run goes on from
-there. Whoever reads a survivor writes into its field "equivalent" why the change alters nothing.
+there. A reader of a survivor writes into its field "equivalent" why the change alters nothing.
 
 Verdicts: "caught" (a test fails, and passes without the change), "survived", "time-out" (of a test or of the limit; to
 be repeated alone: `--again time-out --seconds 900`), "gone" (the line is not in this commit). Each change is made in a
@@ -56,7 +56,7 @@ AROUND = {
     "trainer/tensors": "trainer/checkpoint trainer/models",
     "trainer": "distributed/test_sync.py trainer/loop",
 }
-"""Where tests of a folder lie, beside those in the folder of its name."""
+"""Where tests of a folder lie, apart from those in the folder of its name."""
 
 
 class Copy:

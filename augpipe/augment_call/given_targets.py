@@ -114,8 +114,8 @@ def _check_counts(counts: Mapping[str, int]) -> None:
 def _length(name: str, values: Any) -> int:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(
-            f"{name}={values!r:.60} is no known argument, and no list with an entry for each object. Known are image, "
-            "mask, masks, bboxes, polygons, keypoints, bbox_format and targets."
+            f"{name}={values!r:.60} is not a known argument, nor a list with an entry for each object. Known are "
+            "image, mask, masks, bboxes, polygons, keypoints, bbox_format and targets."
         )
     return len(values)
 

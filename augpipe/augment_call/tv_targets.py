@@ -1,6 +1,6 @@
 """Dicts, lists and tuples with torchvision's tv_tensors: one image and its targets, anywhere in them.
 
-torchvision is never imported: whoever gives one of its tensors has done so. What is known is known by its class's name.
+torchvision is never imported: a caller with one of its tensors has done so. Classes are told by their names.
 """
 
 import sys
@@ -103,7 +103,7 @@ def _is_of_objects(mask: Any, num: int | None) -> bool:
 
 
 def _leaves(given: Any, name: Any = None, parent: Any = None) -> Iterator[tuple[Any, Any, Any]]:
-    """(key, leaf, what holds it) of everything that is no dict, list or tuple."""
+    """(key, leaf, what holds it) of everything that is not a dict, list or tuple."""
     if isinstance(given, Mapping):
         for key, value in given.items():
             yield from _leaves(value, key, given)

@@ -35,7 +35,7 @@ class GridDistortion(Op):
     """Cut the image into cells, and draw how much of it each column and each row of cells shows.
 
     In the output all cells are alike. A column shows 1 + s of a cell's width, with s drawn from `distort_limit` for
-    each, from where the column before it ends, and rows likewise: albumentations' GridDistortion.
+    each, from where the column before it ends, and so do rows: albumentations' GridDistortion.
     """
 
     op: Literal["grid_distortion"] = "grid_distortion"

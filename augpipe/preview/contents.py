@@ -24,6 +24,7 @@ from augpipe.recipes.view import View
 from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Pixels, Source
 from augpipe.validation.arguments import as_count, as_epoch, as_seed
+from augpipe.validation.models import changed
 
 ORIGINAL = "original"
 
@@ -170,14 +171,7 @@ def by_op(
 def without_normalize(recipe: Recipe) -> Recipe:
     """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
     views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
-    return Recipe(
-        name=recipe.name,
-        border=recipe.border,
-        fill=recipe.fill,
-        channels=recipe.channels,
-        views=views,
-        mixing=recipe.mixing,
-    )
+    return changed(recipe, ops=(), views=views)
 
 
 def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
@@ -196,9 +190,7 @@ def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
             kept.append(op.model_copy(update={"p": 0.0}))
     views = list(recipe.views)
     views[view] = View(ops=tuple(kept))
-    return Recipe(
-        name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=tuple(views)
-    )
+    return changed(recipe, ops=(), views=views, mixing=())
 
 
 def _solos(recipe: Recipe, view: int) -> Iterator[tuple[str, Recipe]]:

@@ -17,9 +17,10 @@ from augpipe.ops import (
 )
 from augpipe.ops.crops import usual_scale
 from augpipe.ops.op import Op, pair
-from augpipe.recipes.recipe import Border, Model, Recipe
+from augpipe.recipes.recipe import Border, Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.recipes.view import View
+from augpipe.validation.models import changed
 
 __all__ = [
     "BY_NAME",
@@ -149,7 +150,7 @@ def evaluation(size: int = 224, scale: int | None = None) -> Recipe:
 def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
     """A recipe without randomness whose images a model that was trained on `recipe` understands.
 
-    It takes the centre, of the same size and normalised alike. A recipe that keeps whole images keeps them.
+    It takes the centre, of the same size, interpolated and normalised alike; of a recipe that keeps whole images, all.
 
     Args:
         recipe: what a model is trained on.
@@ -171,7 +172,9 @@ def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
         ops = [CenterCrop(size=height if height == width else (height, width), scale=scale)]
     ops += [op for op in view.ops if isinstance(op, Normalize)]
     name = f"evaluation of {recipe.name or 'unnamed'}"
-    return Recipe.model_validate({"name": name, "channels": recipe.channels, "ops": ops})
+    look = "bilinear" if recipe.interpolation == "random" else recipe.interpolation
+    kept = {"channels": recipe.channels, "interpolation": look, "antialias": recipe.antialias}
+    return Recipe.model_validate({"name": name, "ops": ops, **kept})
 
 
 def resized(recipe: Recipe, size: int) -> Recipe:
@@ -192,10 +195,10 @@ def resized(recipe: Recipe, size: int) -> Recipe:
 
     def scaled(op: Op) -> Op:
         fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
-        return _changed(op, fields) if fields else op
+        return changed(op, **fields) if fields else op
 
     views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
-    made = _changed(recipe, {"ops": tuple(map(scaled, recipe.ops)), "views": views})
+    made = changed(recipe, ops=tuple(map(scaled, recipe.ops)), views=views)
     if max(found := made.all_views[0].out_size or (0, 0)) != size:
         raise ValueError(
             f"resized({recipe.name or 'unnamed'!r}, {size}): crops and paddings in proportion make "
@@ -209,11 +212,6 @@ def _scaled(pixels: Any, factor: float) -> Any:
     if isinstance(pixels, tuple):
         return tuple(_scaled(one, factor) for one in pixels)
     return max(round(pixels * factor), 1) if pixels else pixels
-
-
-def _changed(model: Model, fields: dict[str, Any]) -> Model:
-    """A copy with other values in some fields, checked."""
-    return type(model).model_validate({name: getattr(model, name) for name in type(model).model_fields} | fields)
 
 
 def progressive(recipe: Recipe, sizes: Mapping[int, int]) -> Schedule:

@@ -1,7 +1,7 @@
 """Descriptions that a user writes in Python or TOML, and what is said of a mistake: field, value, rule, remedy."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, WrapValidator, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -66,6 +66,9 @@ class FieldError(ValueError):
 
     def __reduce__(self) -> tuple[type["FieldError"], tuple[str, tuple[tuple[str, str], ...]]]:
         return type(self), (self.what, self.problems)
+
+
+Description = TypeVar("Description", bound=BaseModel)
 
 
 class Checked(BaseModel, metaclass=Documented):
@@ -151,6 +154,11 @@ class Checked(BaseModel, metaclass=Documented):
     def field_names(cls) -> list[str]:
         """The fields that a user gives."""
         return list(cls.model_fields)
+
+
+def changed(model: Description, **fields: Any) -> Description:
+    """A description with other values in some fields, checked as a new one."""
+    return type(model).model_validate({name: getattr(model, name) for name in type(model).model_fields} | fields)
 
 
 def _named(kind: type[Checked], nameless: Sequence[Any], fields: Mapping[str, Any]) -> str:

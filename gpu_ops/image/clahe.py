@@ -42,7 +42,7 @@ def rounded(value):
 
 @leaf
 def table_entry(num_seen, area):
-    """The new level of one that is no brighter than `num_seen` of a tile's pixels."""
+    """The new level of a pixel that is at most as bright as `num_seen` of a tile's pixels."""
     return min(rounded(np.float32(num_seen) * (WHITE / np.float32(area))), 255)
 
 

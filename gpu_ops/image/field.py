@@ -1,4 +1,4 @@
-"""What bends the frame beside a lens: a displacement that is added to where an output pixel comes from.
+"""What bends the frame as a lens does not: a displacement that is added to where an output pixel comes from.
 
 Two kinds, of numbers that are interpolated between nodes: `GRID` has lines of nodes along x and y, given in the row,
 with straight lines between them. `SPLINE` has nodes over the output frame that are made of the row's random key, with

@@ -11,7 +11,7 @@ from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.jit import kernel, leaf
 
 LENS_COLUMNS = ("k1", "k2", "k3", "p1", "p2", "reach")
-"""Of a lens: its Brown-Conrady coefficients, and the radius beyond which it is continued straight."""
+"""The columns of a lens: its Brown-Conrady coefficients, and the radius beyond which it is continued straight."""
 
 LEAST_SLOPE = 0.3
 """How steeply a lens is continued at least: a pincushion's own slope may be 0 at its reach, where steps have no end."""

@@ -63,9 +63,9 @@ AT_STEPS = HEADER.itemsize
 STEP_BYTES, STEP_TABLE, STEP_NUMBERS, STEP_KEY = COLOUR_STEP.itemsize, 4, 8, 56
 TABLE_BYTES = 256
 MAX_RADIUS = TABLE_BYTES // 4 - 1
-"""Of a `SEPARABLE` step."""
+"""The largest radius of a `SEPARABLE` step, in pixels."""
 MAX_SIDE = 7
-"""Of the square of a `MEDIAN` or `CONVOLVE` step."""
+"""The largest side of the square of a `MEDIAN` or `CONVOLVE` step, in pixels."""
 MAX_TILES = 16
 """Of a `CLAHE` step along an axis."""
 

@@ -83,8 +83,8 @@ def hull(mask: Bool, finer: int = 1) -> Float:
 
 
 def star(rng: np.random.Generator, x: float, y: float, radius: float, least: float = 0.4) -> Float:
-    """(N, 2): an outline around a point, with dents down to a part of its radius."""
-    corners = int(rng.integers(3, 16))
-    angles = np.sort(rng.uniform(0.0, 2.0 * np.pi, corners))
+    """(N, 2): an outline around a point, with dents down to a part of its radius; its sides do not cross."""
+    corners = int(rng.integers(4, 16))
+    angles = (np.arange(corners) + rng.uniform(0.0, 1.0, corners)) * (2.0 * np.pi / corners)
     radii = radius * rng.uniform(least, 1.0, corners)
     return np.stack([x + radii * np.cos(angles), y + radii * np.sin(angles)], axis=1)

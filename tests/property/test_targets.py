@@ -132,13 +132,13 @@ def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
 @settings(max_examples=FEW)
 @given(recipe=large_recipes(), seed=SEEDS)
 def test_boxes_bound_what_is_shown(recipe: Recipe, seed: int) -> None:
-    """Those of polygons and of boxes; a look at four points a pixel and side misses tips of less than that."""
+    """Those of polygons and of boxes; a look at few points a pixel misses thin tips, and is then repeated with more."""
     drawn, look, inverse = drawn_for(recipe, seed)
     rng = np.random.default_rng(seed)
     (x, y), (half_x, half_y) = place_of(look, rng), rng.uniform(8.0, 90.0, 2)
     box = np.array([[x - half_x, y - half_y, x + half_x, y + half_y]])
     polygon = star(rng, x, y, half_x, least=0.9)
-    finer = dense(drawn, 0, finer=4)
+    finer, finest = dense(drawn, 0, finer=4), None
     for outline, (found, share) in (
         (corners_of(box[0]), map_boxes(inverse, box, np.zeros(1, np.int64))),
         (polygon, bounded(inverse, polygon)),
@@ -146,7 +146,11 @@ def test_boxes_bound_what_is_shown(recipe: Recipe, seed: int) -> None:
         mask = finer.filled(outline)
         assert share[0] > 0.0 or mask.sum() <= 2
         if mask.sum() > 1600:
-            assert np.abs(found[0] - hull(mask, 4)).max() <= 1.0
+            off = np.abs(found[0] - hull(mask, 4)).max()
+            if off > 1.0:
+                finest = finest or dense(drawn, 0, finer=16)
+                off = np.abs(found[0] - hull(finest.filled(outline), 16)).max()
+            assert off <= 1.0
 
 
 def corners_of(box: Float) -> Float:

@@ -19,6 +19,7 @@ from augpipe.trainer.evaluation.predict import ShownNetwork, predict
 from augpipe.trainer.evaluation.trained_run import TrainedRun
 from augpipe.trainer.evaluation.views import Views
 from augpipe.validation.arguments import as_count, check_choice
+from augpipe.validation.models import changed
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 """Parts of what the recipe draws; 0 is the plain evaluation."""
@@ -164,7 +165,7 @@ def with_op(recipe: Recipe, op: Op) -> Recipe:
     own = recipe.all_views[0].ops
     last = max((place for place, one in enumerate(own, start=1) if one.is_crop), default=0)
     view = View.model_validate({"ops": (*own[:last], op, *own[last:])})
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=(view,))
+    return changed(recipe, ops=(), views=(view,), mixing=())
 
 
 def _stronger(op: Op, strengths: tuple[float, ...]) -> list[tuple[float, Op]]:

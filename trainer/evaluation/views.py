@@ -10,6 +10,7 @@ from augpipe.ops import CenterCrop, RandomResizedCrop, ResizeShortest
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 from augpipe.validation.arguments import as_count, check_choice
+from augpipe.validation.models import changed
 
 _WHOLE = (1e-3, 1e3)
 """Ratios of width and height within which an image is taken as a whole."""
@@ -87,7 +88,7 @@ def whole_recipe(recipe: Recipe, sizes: tuple[tuple[int, int], ...]) -> Recipe:
 def _with_crops(recipe: Recipe, crops: list[CenterCrop] | list[RandomResizedCrop]) -> Recipe:
     others = tuple(op for op in recipe.all_views[0].ops if not op.is_crop)
     views = tuple(View(ops=(crop, *others)) for crop in crops)
-    return Recipe(name=recipe.name, border=recipe.border, fill=recipe.fill, channels=recipe.channels, views=views)
+    return changed(recipe, ops=(), views=views, mixing=())
 
 
 def usual_scale_of(recipe: Recipe) -> int:

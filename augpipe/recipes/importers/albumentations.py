@@ -37,7 +37,7 @@ def found_in(data: Any) -> Findings:
     if isinstance(data, Mapping):
         data = data.get("transform", data)
     if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
-        raise ValueError("this is no transform of albumentations. Give one, or what A.to_dict(transform) returns.")
+        raise ValueError("this is not a transform of albumentations. Give one, or what A.to_dict(transform) returns.")
     found = Findings(source="albumentations", name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
     for name in ("bbox_params", "keypoint_params"):

@@ -57,7 +57,7 @@ WRAPPERS = (
     *("torch.tensor", "torch.Tensor", "torch.nn.ModuleList", "numpy.array", "numpy.asarray"),
     *("torchvision.transforms.AutoAugmentPolicy", "torchvision.transforms.v2.AutoAugmentPolicy"),
 )
-"""What stands for its first argument."""
+"""Functions whose result is their first argument."""
 MODULES = ("albumentations", "cv2", "kornia", "timm", "torch", "torchvision")
 """Packages that a text may name without importing them."""
 MAX_LENGTH = 10_000

@@ -30,7 +30,7 @@ WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
 """Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
-"""Of a recipe."""
+"""The interpolations that a recipe has."""
 IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
 """Ops that, as all geometry, act where they stand among crops and paddings."""
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
@@ -56,7 +56,7 @@ class Row:
     """What became of a transform."""
 
     name: str
-    """Of the transform, in its library."""
+    """The name of the transform in its library."""
     ops: tuple[Op, ...] = ()
     verdict: Literal["exact", "near", "left out"] = "exact"
     """The same but for rounding; the same but for what `note` says; nothing."""

@@ -27,7 +27,7 @@ LEVELS = 256
 
 
 def copied_bytes(num_tiles: int, num_pixels: int) -> int:
-    """What an image takes beside its levels; a multiple of 4."""
+    """Bytes that an image takes in addition to its levels; a multiple of 4."""
     return 4 * (-(-num_pixels // 4) + LEVELS * num_tiles)
 
 

@@ -62,7 +62,7 @@ def of_grid(row, x, y):
 
 @function("float32", "float32")
 def of_spline(row, x, y):
-    """The displacement of a random field at a point of the output; what can be worked out anew takes no register."""
+    """The displacement of a random field at a point of the output; what can be computed again takes no register."""
     key0, key1 = np.uint64(load_u32(row + FIELD_KEY)), np.uint64(load_u32(row + FIELD_KEY + 4))
     along_x = load_f32(row + FIELD_SCALE_X) * x + load_f32(row + FIELD_X0)
     along_y = load_f32(row + FIELD_SCALE_Y) * y + load_f32(row + FIELD_Y0)

@@ -142,7 +142,7 @@ def finish_batch(
 
 
 def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> int:
-    """What an image needs beside its levels for any of some `COLOUR_STEP`s; 0 where none looks at neighbours."""
+    """Bytes that `COLOUR_STEP`s need for an image in addition to its levels; 0 where none looks at neighbours."""
     num_pixels, kinds = height * width, steps["kind"]
     needed = [0]
     if ((kinds == SHARPNESS) | (kinds == MEDIAN)).any():

@@ -180,7 +180,7 @@ def copied_level(address):
 def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_step, channel_step, thread, num_threads):
     """Take the step at `at_step`, whose first number is `factor`, of the row's header at `at`.
 
-    `start` is the address of the image's levels, `copy` that of memory beside them; all threads of the block call it.
+    `start` is the address of the image's levels, `copy` that of its scratch memory; all threads of the block call it.
     """
     taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
     size = np.int64(factor)
