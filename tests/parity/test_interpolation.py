@@ -18,7 +18,11 @@ CHAINS: dict[str, tuple[ops.Op, ...]] = {
     "smaller": (ops.Resize(size=(40, 37)),),
     "larger": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.3)),),
     "turned": (ops.Rotate(max_deg=30, step=None), ops.LensDistortion(), ops.Zoom(factor=(0.4, 0.6))),
-    "darkened": (ops.Resize(size=(70, 90)), ops.Vignette(radii=(0.0, 0.1), radius_step=None, p=1.0)),
+    "darkened": (
+        ops.Resize(size=(70, 90)),
+        ops.Vignette(radii=(0.0, 0.1), radius_step=None, p=1.0),
+        ops.ColorCast(p=1.0),  # after which levels are kept within 0..255 in any case, and before which they are not
+    ),
     "padded": (ops.Resize(size=(40, 37)), ops.Pad(px=9, fill=200.0)),
 }
 LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
