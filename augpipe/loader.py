@@ -28,6 +28,7 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.passes import Pass, Progress
+from augpipe.pipeline.target_choice import TargetsName, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import PIXELS, Recipe
@@ -55,6 +56,8 @@ from augpipe.validation.torch_worker import refuse_torch_worker
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from augpipe.planning.targets.options import TargetOptions
 
 logger = logging.getLogger("augpipe")
 
@@ -126,6 +129,9 @@ class Loader(Generic[FrameworkName]):
         split_seed: another one, 0..2^64 - 1, draws other samples.
         columns: further columns of a path, by their names, which go along as `Batch.columns`: of a list with a header,
             such as "caption", or "path" of a list or a folder.
+        targets: what batches hold of a source's objects and label maps, as `images, targets = batch`: "list", "padded" or
+            "flat" (see `TargetOptions.form`), `TargetOptions(...)` to say more, or "off" for `images, labels = batch`.
+            None is "list" where the source has targets. docs/targets.md shows each.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -166,6 +172,7 @@ class Loader(Generic[FrameworkName]):
         holdout: float | None = None,
         split_seed: int = 0,
         columns: Sequence[str] | None = None,
+        targets: "TargetOptions | TargetsName | None" = None,
         **others: Never,
     ) -> None:
         if others:
@@ -221,6 +228,7 @@ class Loader(Generic[FrameworkName]):
         given = {name: value for name, value in options.items() if value is not None}
         self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)
+        self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
@@ -276,6 +284,7 @@ class Loader(Generic[FrameworkName]):
                 f"  source  {self.source!r}",
                 f"  recipe  {recipe.name or 'unnamed'}: {ops}",
                 f"  images  {size}, {form.dtype} {form.layout}, {form.framework} on {device}",
+                *([f"  targets {self._targets.form}"] if self._targets is not None else []),
                 f"  now     epoch {self.epoch} of seed {self.seed}, rank {self.rank} of {self.world_size}",
             ]
         )
@@ -468,6 +477,7 @@ class Loader(Generic[FrameworkName]):
                 stamps=self._stamps,
                 groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
+                targets=self._targets,
             )
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
             self._batches_recipe = recipe

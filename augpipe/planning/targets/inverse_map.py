@@ -13,9 +13,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.inverse import unbend
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
-from augpipe.planning.fields import refuse_bends
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.planning.plan import Plan
 from augpipe.planning.targets.rings import Rings, clipped
 
 Rows = npt.NDArray[np.void]
@@ -163,17 +161,3 @@ def _mapped(matrices: Float, points: Float, item: Int) -> Float:
     chosen = matrices[item]
     mapped: Float = chosen[:, :, 0] * points[:, :1] + chosen[:, :, 1] * points[:, 1:] + chosen[:, :, 2]
     return mapped
-
-
-def to_source(plan: Plan, points: npt.ArrayLike, position: int = 0, view: int = 0) -> Float:
-    """(N, 2) points of the upright image that points of an output show: where a prediction lies in the photograph.
-
-    Args:
-        plan: of the batch, as `batch.plan`.
-        points: (N, 2) x and y in pixels of the output, from its upper left corner.
-        position: of the sample in the batch.
-        view: of the recipe's views.
-    """
-    refuse_bends(plan.recipe)
-    given = np.asarray(points, np.float64).reshape(-1, 2)
-    return InverseMap(plan.views[view][position : position + 1]).to_source(given, np.zeros(len(given), np.int64))
