@@ -54,6 +54,15 @@ def clip(points, starts, lines, kept, ends):
     for ring in range(len(starts) - 1):
         a, b, c = lines[ring]
         first, last, begin = starts[ring], starts[ring + 1], num
+        is_cut = False
+        for n in range(first, last):
+            is_cut |= not a * points[n, 0] + b * points[n, 1] + c >= 0.0
+        if not is_cut:  # to the last bit what it was, whatever other rings are cut with it
+            for n in range(first, last):
+                kept[num, 0], kept[num, 1] = points[n, 0], points[n, 1]
+                num += 1
+            ends[ring + 1] = num
+            continue
         for n in range(first, last):
             before = n - 1 if n > first else last - 1
             x, y, from_x, from_y = points[n, 0], points[n, 1], points[before, 0], points[before, 1]
@@ -163,7 +172,7 @@ declare(__name__, bound, any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), n
 
 @kernel()
 def fill(points, starts, owners, masks):
-    """Write 1 into the pixels whose centre lies within a ring: where a line to it crosses the ring an odd number of times.
+    """Write 1 into the pixels whose centre lies within a ring: a line to it crosses the ring an odd number of times.
 
     Args:
         points, starts: R rings, in pixels of the masks.
