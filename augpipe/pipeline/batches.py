@@ -101,7 +101,7 @@ def stages_of(
             Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=MIN_PIECE_PX),
             *last,
         ]
-    again = [samples.open, planner.plan_again, fill, *(stage.work for stage in find_targets)]
+    again: list[Work] = [samples.open, planner.plan_again, fill, *(stage.work for stage in find_targets)]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
         *([Stage(work=samples.look_up)] if knows_sizes else []),

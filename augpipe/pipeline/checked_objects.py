@@ -1,6 +1,7 @@
 """What objects of a source cannot be: boxes of negative size or outside their image, numbers that are not finite."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,8 @@ import numpy.typing as npt
 from augpipe.sources.targets import Targets
 
 Float = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+Flags = Any
+"""(N,) bool."""
 
 BEYOND_PX = 0.5
 """How far a box may reach outside its image: files round, and what is shown is cut at the image's edge."""

@@ -1,7 +1,7 @@
 """Which targets a loader's batches have: what was asked for, checked against the source and the recipes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 

@@ -1,16 +1,14 @@
 """The stages that give a batch its targets: label maps, read image by image, and objects, mapped all at once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mapped_objects import ViewTargets, view_targets
+from augpipe.pipeline.mapped_objects import view_targets
 from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
 from augpipe.sources.protocol import Ints
 from augpipe.sources.targets import LabelMap, Targets, TargetSource, has_targets
