@@ -70,7 +70,7 @@ class Batch(Generic[Array]):
         )
 
     def pin_memory(self) -> Self:
-        """The batch with its images, labels and targets in page-locked memory; a DataLoader with pin_memory=True calls it.
+        """The batch with all its tensors in page-locked memory; a DataLoader with pin_memory=True calls it.
 
         Raises:
             ValueError: the batch holds numpy arrays.

@@ -1,4 +1,4 @@
-"""For one seed and epoch each sample's targets are the same bits, however the epoch is cut and its objects are listed."""
+"""For one seed and epoch each sample's targets are the same bits, however the epoch is cut and objects are listed."""
 
 from functools import cache
 from typing import Any
