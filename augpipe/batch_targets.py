@@ -1,7 +1,8 @@
 """The targets of a batch in the form that a loader was asked for: lists of dicts, padded arrays, or flat ones."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from augpipe.validation.written import array_text
 
 if TYPE_CHECKING:
-    from augpipe.pipeline.mapped_objects import ViewTargets
     from augpipe.planning.targets.options import TargetForm
 
 Place = Callable[[npt.NDArray[Any]], Any]
@@ -20,7 +20,25 @@ NO_LABEL = -1
 """The label of a place without an object in padded targets."""
 
 
-def in_form(found: "ViewTargets", form: "TargetForm", place: Place) -> Any:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ViewTargets:
+    """The targets of a batch's B images, as one view shows them, on the host."""
+
+    size: tuple[int, int]
+    """Height and width of the images."""
+    image_ids: Sequence[Any]
+    """(B,) what `image_id` is to say."""
+    counts: npt.NDArray[np.int64] | None
+    """(B,) how many objects of each stay, N together; None where the source has label maps only."""
+    columns: Mapping[str, Any]
+    """Name -> (N, ..) array, or a list of N, of the objects that stay, image by image."""
+    dropped: Sequence[Sequence[tuple[Any, str]]]
+    """For each image the objects that do not: (its object id, why)."""
+    label_maps: npt.NDArray[Any] | None
+    """(B, H, W, ..)."""
+
+
+def in_form(found: ViewTargets, form: "TargetForm", place: Place) -> Any:
     """What `Batch.targets` is of one view; see `TargetOptions.form`."""
     if found.counts is None:
         assert found.label_maps is not None
@@ -28,7 +46,7 @@ def in_form(found: "ViewTargets", form: "TargetForm", place: Place) -> Any:
     return {"list": _as_list, "padded": _as_padded, "flat": _as_flat}[form](found, found.counts, place)
 
 
-def _as_list(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place) -> list[dict[str, Any]]:
+def _as_list(found: ViewTargets, counts: npt.NDArray[np.int64], place: Place) -> list[dict[str, Any]]:
     ends = np.cumsum(counts).tolist()
     starts = [0, *ends[:-1]]
     # a whole column is placed at once, and cut there: on a device each copy has to be launched
@@ -46,7 +64,7 @@ def _as_list(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place) 
     return results
 
 
-def _as_padded(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
+def _as_padded(found: ViewTargets, counts: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
     num, most = len(counts), int(counts.max(initial=0))
     image = np.repeat(np.arange(num), counts)
     nth = np.arange(len(image)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -64,7 +82,7 @@ def _as_padded(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place
     return result | _of_images(found, place)
 
 
-def _as_flat(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
+def _as_flat(found: ViewTargets, counts: npt.NDArray[np.int64], place: Place) -> dict[str, Any]:
     height, width = found.size
     columns = dict(found.columns)
     columns["batch_idx"] = np.repeat(np.arange(len(counts), dtype=np.float32), counts)
@@ -80,7 +98,7 @@ def _as_flat(found: "ViewTargets", counts: npt.NDArray[np.int64], place: Place) 
     return placed | _of_images(found, place)
 
 
-def _of_images(found: "ViewTargets", place: Place) -> dict[str, Any]:
+def _of_images(found: ViewTargets, place: Place) -> dict[str, Any]:
     ids = found.image_ids
     as_array = np.asarray(ids)
     result = {"image_id": place(as_array) if as_array.dtype.kind in "iu" else list(ids)}

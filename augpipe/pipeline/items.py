@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.batch_targets import ViewTargets
 from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
@@ -22,7 +23,6 @@ from augpipe.sources.protocol import Ints, Labels, Source
 from augpipe.sources.targets import LabelMap, Targets
 
 if TYPE_CHECKING:
-    from augpipe.pipeline.mapped_objects import ViewTargets
     from augpipe.planning.targets.options import TargetOptions
 
 Rows = npt.NDArray[np.void]
@@ -118,7 +118,7 @@ class BatchInProgress:
     """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet."""
     objects: Targets | None = None
     """Those of its items, as the source knows them, while the items are those that were looked up."""
-    targets: "tuple[ViewTargets, ...]" = ()
+    targets: tuple[ViewTargets, ...] = ()
     """Those of each view, once every item is decoded; none where batches have none."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""

@@ -1,12 +1,12 @@
 """What a view of a batch shows of the objects of its images: those that stay, one behind the other in arrays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.batch_targets import ViewTargets
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import filled_rings
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects
@@ -15,24 +15,6 @@ from augpipe.sources.targets import LabelMap, Targets
 
 Rows = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ViewTargets:
-    """The targets of a batch's B images, as one view shows them, on the host."""
-
-    size: tuple[int, int]
-    """Height and width of the images."""
-    image_ids: Sequence[Any]
-    """(B,) what `image_id` is to say."""
-    counts: Ints | None
-    """(B,) how many objects of each stay, N together; None where the source has label maps only."""
-    columns: Mapping[str, Any]
-    """Name -> (N, ..) array, or a list of N, of the objects that stay, image by image."""
-    dropped: Sequence[Sequence[tuple[Any, str]]]
-    """For each image the objects that do not: (its object id, why)."""
-    label_maps: LabelMap | None
-    """(B, H, W, ..)."""
 
 
 def view_targets(

@@ -18,6 +18,7 @@ from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
+from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
@@ -76,8 +77,6 @@ class Plan:
         Raises:
             ValueError: the recipe bends in a way that is not followed, or the shapes do not fit together.
         """
-        from augpipe.planning.targets.inverse_map import InverseMap  # it builds on plans
-
         refuse_bends(self.recipe)
         given = np.asarray(points, np.float64)
         if given.ndim != 2 or given.shape[1] != 2:
@@ -94,7 +93,7 @@ class Plan:
                 f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
-        return InverseMap(self.views[view]).to_source(given, item)
+        return source_points(self.views[view], given, item)
 
     def captions(self, position: int, view: int = 0) -> Iterator[tuple[str, str]]:
         """(op, drawn values in words) of one sample, for those ops that changed anything."""
