@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,10 +127,9 @@ def _as_tv(values: Any, kind: str, size: tuple[int, int]) -> Any:
 @cache
 def _tv_tensors() -> Any:
     try:
-        from torchvision import tv_tensors
+        return import_module("torchvision.tv_tensors")
     except (ImportError, RuntimeError):  # the latter of one that was built for another torch
         return None
-    return tv_tensors
 
 
 def changed_tensors(targets: Any, change: Callable[[Any], Any]) -> Any:
