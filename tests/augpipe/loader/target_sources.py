@@ -127,7 +127,9 @@ class LabelMapSource(ObjectSource):
         return None
 
 
-def size_of(content: bytes) -> tuple[int, int]:
+def size_of(content: Any) -> tuple[int, int]:
+    if isinstance(content, np.ndarray):
+        return content.shape[0], content.shape[1]
     height, width = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR).shape[:2]
     return height, width
 
@@ -140,17 +142,24 @@ def painted(objects: ImageObjects, size: tuple[int, int]) -> npt.NDArray[np.uint
     return labels
 
 
-def object_source(num: int, *, maps: bool = False, first: int = 0) -> ObjectSource:
-    files = jpegs(num, first=first)
-    sizes = [size_of(file) for file in files]
+def object_source_of(contents: Sequence[Any], *, maps: bool = False, first: int = 0) -> ObjectSource:
+    sizes = [size_of(content) for content in contents]
     objects = [objects_of(first + number, size) for number, size in enumerate(sizes)]
     painted_maps = [painted(one, size) for one, size in zip(objects, sizes, strict=True)] if maps else []
-    return ObjectSource(files, objects, painted_maps)
+    return ObjectSource(contents, objects, painted_maps)
+
+
+def object_source(num: int, *, maps: bool = False, first: int = 0) -> ObjectSource:
+    return object_source_of(jpegs(num, first=first), maps=maps, first=first)
+
+
+def label_map_source_of(contents: Sequence[Any]) -> LabelMapSource:
+    source = object_source_of(contents, maps=True)
+    return LabelMapSource(source.contents, source.objects, source.maps)
 
 
 def label_map_source(num: int) -> LabelMapSource:
-    source = object_source(num, maps=True)
-    return LabelMapSource(source.contents, source.objects, source.maps)
+    return label_map_source_of(jpegs(num))
 
 
 def plain(value: Any) -> Any:
