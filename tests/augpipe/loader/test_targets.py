@@ -505,3 +505,20 @@ def test_boxes_of_a_batch_go_back_to_the_photograph(source: ObjectSource) -> Non
     ):
         with pytest.raises(ValueError, match=text):
             batch.plan.to_source(points_, np.asarray(position_))
+
+
+def test_sources_without_targets_load_none_of_it() -> None:
+    code = """
+        import sys
+        from augpipe import Loader
+        from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, jpegs
+        from tests.augpipe.loader.target_sources import object_source
+        mapping = {"augpipe.planning.targets.inverse_map", "augpipe.pipeline.targets_stage"}
+        assert len([*Loader(MemorySource(jpegs(3)), CENTRE, batch_size=2, framework="numpy")]) == 2
+        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy", targets="off")]) == 2
+        assert not mapping & sys.modules.keys()
+        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy")]) == 2
+        assert mapping <= sys.modules.keys()
+    """
+    result = run_python(textwrap.dedent(code), timeout_s=COMPILING_TIMEOUT_S)
+    assert result.returncode == 0, result.stderr
