@@ -49,7 +49,8 @@ def view_targets(
     stays, ids = mapped.stays, _object_ids(objects)
     dropped: list[list[tuple[Any, str]]] = [[] for _ in rows]
     for number in np.flatnonzero(~stays).tolist():
-        dropped[image[number]].append((ids[number], str(mapped.reasons[number])))
+        own = ids[number].item() if isinstance(ids, np.ndarray) else ids[number]
+        dropped[image[number]].append((own, str(mapped.reasons[number])))
     return ViewTargets(
         size=size,
         image_ids=image_ids,
@@ -64,7 +65,8 @@ def _object_ids(objects: Targets) -> Any:
     """(N,): what the source calls them, or the place of each among the objects of its image, from 0."""
     if "object_ids" in objects.fields:
         return objects.fields["object_ids"]
-    return np.arange(int(objects.counts.sum())) - np.repeat(np.cumsum(objects.counts) - objects.counts, objects.counts)
+    first = np.cumsum(objects.counts) - objects.counts
+    return np.arange(int(objects.counts.sum())) - np.repeat(first, objects.counts)
 
 
 def _columns(

@@ -72,13 +72,18 @@ def map_objects(
             those without polygons, unless boxes are made of corners.
     """
     boxes = shares = areas = polygons = None
+    has_rings = np.zeros(len(objects.item), np.bool_)
+    if objects.polygons is not None:
+        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
     if objects.boxes is not None:
-        boxes, shares = (map_corners if options.boxes == "corners" else map_boxes)(inverse, objects.boxes, objects.item)
+        boxes, shares = np.zeros((len(objects.item), 4)), np.zeros(len(objects.item))
+        chosen = np.ones_like(has_rings) if options.boxes == "corners" else ~has_rings  # the others' come of outlines
+        of_boxes = map_corners if options.boxes == "corners" else map_boxes
+        boxes[chosen], shares[chosen] = of_boxes(inverse, objects.boxes[chosen], objects.item[chosen])
     if by_masks is not None and options.boxes == "tight":
         boxes, shares = by_masks
     if objects.polygons is not None:
         polygons, bounds, shown, areas = map_polygons(inverse, objects.polygons, objects.item)
-        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
         if boxes is None or shares is None:
             boxes, shares = bounds, shown
         elif options.boxes == "tight":

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from augpipe import Batch, Recipe, View, ops
+from augpipe import Batch, Loader, Recipe, View, ops
 from augpipe.sources.targets import Targets
 from tests.augpipe.loader.loader_sources import MemorySource, jpegs
 from tests.parity.dense import star
@@ -183,3 +183,7 @@ def targets_by_id(batches: Iterable[Batch]) -> dict[int, Any]:
         for position, sample_id in enumerate(batch.sample_ids.tolist()):
             found[sample_id] = [plain(view[position]) for view in views], [plain(view[position]) for view in dropped]
     return found
+
+
+def loader_of(source: Any, recipe: Any = CROPPED, **options: Any) -> Loader:
+    return Loader(source, recipe, **{"batch_size": 4, "num_threads": 2, "seed": 3, **options})

@@ -7,27 +7,22 @@ import cv2
 import numpy as np
 import pytest
 
-from augpipe import Augment, Batch, Loader, Recipe, SampleError, TargetOptions, ops
+from augpipe import Augment, Batch, Recipe, TargetOptions, ops
 from augpipe.batch_targets import _tv_tensors
-from augpipe.sources import Concat, Subset, hold_out
-from augpipe.sources.targets import Targets, has_targets
 from tests.augpipe.augment_call.tv_stand_ins import installed
 from tests.augpipe.loader.loader_sources import (
     COMPILING_TIMEOUT_S,
-    TEXT,
     MemorySource,
     jpegs,
     run_python,
-    truncated,
 )
 from tests.augpipe.loader.target_sources import (
     CLASSES,
     CROPPED,
     TARGET_RECIPES,
     ObjectSource,
-    label_map_source,
+    loader_of,
     object_source,
-    targets_by_id,
 )
 
 torch = pytest.importorskip("torch")
@@ -39,10 +34,6 @@ FORMS: tuple[Any, ...] = ("list", "padded", "flat")
 @pytest.fixture(scope="module")
 def source() -> ObjectSource:
     return object_source(NUM)
-
-
-def loader_of(source: Any, recipe: Any = CROPPED, **options: Any) -> Loader:
-    return Loader(source, recipe, **{"batch_size": 4, "num_threads": 2, "seed": 3, **options})
 
 
 def called(source: ObjectSource, recipe: Recipe, batch: Any, position: int, **options: Any) -> Any:
@@ -261,225 +252,21 @@ def test_the_last_rank_s_empty_batch_has_empty_targets(source: ObjectSource) -> 
             assert len(last.targets["image_id"]) == 0 and len(last.targets["object_ids"]) == 0
 
 
-# Label maps
-
-
-@pytest.mark.parametrize("name", TARGET_RECIPES)
-def test_label_maps_are_those_of_a_call(name: str) -> None:
-    source, recipe = label_map_source(NUM), TARGET_RECIPES[name]
-    for batch in loader_of(source, recipe):
-        views = batch.targets if isinstance(batch.targets, tuple) else (batch.targets,)
-        for position, sample_id in enumerate(batch.sample_ids.tolist()):
-            results = Augment(recipe)(
-                image=source.contents[sample_id],
-                mask=source.maps[sample_id],
-                plan=batch.plan[position : position + 1],
-            )
-            for view, expected in zip(views, results if isinstance(results, tuple) else (results,), strict=True):
-                assert view.dtype == torch.int64 and view.shape[1:] == expected["mask"].shape
-                np.testing.assert_array_equal(view[position].numpy(), expected["mask"])
-
-
-def test_label_maps_go_along_with_objects() -> None:
-    only, both = label_map_source(7), object_source(7, maps=True)
-    for form in FORMS:
-        for alone, batch in zip(loader_of(only), loader_of(both, targets=form), strict=True):
-            masks = torch.stack([one["mask"] for one in batch.targets]) if form == "list" else batch.targets["mask"]
-            assert masks.equal(alone.targets)
-
-
-def test_other_label_maps_keep_their_type() -> None:
-    source = label_map_source(5)
-    maps = source.maps
-    for change, dtype, shape in (
-        (lambda one: np.stack([one] * 3, axis=2), torch.uint8, (36, 44, 3)),
-        (lambda one: one.astype(np.float32), torch.float32, (36, 44)),
-        (lambda one: one > 0, torch.bool, (36, 44)),
-        (lambda one: one.astype(np.uint16), torch.int64, (36, 44)),
-    ):
-        source.maps = [change(one) for one in maps]
-        first, *_ = loader_of(source)
-        assert first.targets.dtype == dtype and tuple(first.targets.shape[1:]) == shape
-    source.maps[1] = source.maps[1].astype(np.float64)
-    with pytest.raises(ValueError, match="label maps of one source must be alike"):
-        [*loader_of(source, batch_size=5, num_threads=1)]
-    source.maps = [np.stack([one] * 3, axis=2) for one in maps]
-    with pytest.raises(ValueError, match="mask_fill=300 does not fit into the mask's uint8"):
-        [*loader_of(source, targets=TargetOptions(mask_fill=300))]
-
-
-def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
-    source = label_map_source(4)
-    recipe = Recipe(ops=(ops.CenterCrop(size=(36, 40)), ops.Translate(horizontal=(0.5, 0.5), vertical=(0, 0))))
-    filled, mirrored, other = (
-        next(iter(loader_of(source, recipe, targets=TargetOptions(**options), shuffle=False))).targets
-        for options in ({}, {"mask_border": "image"}, {"mask_fill": 1000})
-    )
-    assert (filled == 255).any() and not (mirrored == 255).any()
-    assert (other == 1000).equal(filled == 255)
-
-
-# Damaged samples
-
-
-def test_a_damaged_label_map_is_a_damaged_sample() -> None:
-    for wrong in (OSError("gone"), ValueError("no PNG"), np.zeros((3, 4), np.uint8), np.array("text")):
-        source = object_source(6, maps=True)
-        source.maps[2] = wrong
-        with pytest.raises(SampleError, match=r"photo 2.jpg: its label map"):
-            [*loader_of(source)]
-        loader = loader_of(source, on_error="skip", shuffle=False, batch_size=3)
-        first, second = loader
-        assert first.sample_ids.tolist() == [0, 1, 3] and list(loader.skipped) == [2]
-        for name in ("boxes", "mask", "id"):
-            assert first.targets[2][name].equal(second.targets[0][name])
-    source.maps[2] = ConnectionError("storage does not answer")
-    with pytest.raises(ConnectionError):
-        [*loader_of(source, on_error="skip")]
-
-
-def test_an_impossible_object_makes_a_damaged_sample() -> None:
-    for change, text in (
-        ((0, np.nan), "not finite"),
-        ((2, -5.0), "negative size"),
-        ((2, 1e4), "reaches outside its image"),
-    ):
-        source = object_source(6)
-        source.objects[2].boxes[0, change[0]] = change[1]
-        with pytest.raises(SampleError, match=rf"photo 2.jpg: object 0 \(id 2000\): the box .*{text}"):
-            [*loader_of(source)]
-        first, _ = loader_of(source, on_error="skip", shuffle=False, batch_size=3)
-        assert first.sample_ids.tolist() == [0, 1, 3] and first.targets[2]["id"].tolist() == []  # it has no objects
-    cut = next(iter(loader_of(source, shuffle=False, targets=TargetOptions(clip=True))))
-    assert cut.sample_ids.tolist() == [0, 1, 2, 3]
-    for wrong, text in (((0, 0, 2), "visibility"), ((0, 0, 0), "key point is not finite")):
-        source = object_source(6)
-        source.objects[2].keypoints[wrong] = 7.0 if text == "visibility" else np.inf
-        with pytest.raises(SampleError, match=text):
-            [*loader_of(source)]
-    source = object_source(6)
-    source.objects[2].polygons[0][0][0] = np.nan
-    with pytest.raises(SampleError, match="a corner of its polygon is not finite"):
-        [*loader_of(source)]
-
-
-def test_a_damaged_photograph_s_place_has_the_targets_of_the_one_that_replaces_it() -> None:
-    sound = object_source(8, maps=True)
-    damaged = ObjectSource(sound.contents, sound.objects, sound.maps)
-    damaged.contents[1], damaged.contents[5] = TEXT, truncated()
-    recipe = Recipe(ops=(ops.CenterCrop(size=30),))
-    whole = targets_by_id(loader_of(sound, recipe))
-    for options in ({"batch_size": 3}, {"batch_size": 1}, {"num_threads": 1, "batch_size": 8}):
-        loader = loader_of(damaged, recipe, on_error="skip", shuffle=False, **options)
-        for _ in range(2):  # sizes are known beforehand in the second epoch
-            batches = [*loader]
-            assert [i for batch in batches for i in batch.sample_ids] == [0, 2, 2, 3, 4, 6, 6, 7]
-            assert all(whole[i] == targets for i, targets in targets_by_id(batches).items())
-        assert set(loader.skipped) == {1, 5}
-
-
-# What is refused
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.GridDistortion())),
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.ElasticTransform())),
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.OneOf(ops=(ops.Flip(), ops.OpticalDistortion())))),
-        Recipe(ops=(ops.RandomResizedCrop(size=32),), mixing=(ops.MixUp(),)),
-        Recipe(name="cut", ops=(ops.RandomResizedCrop(size=32),), mixing=(ops.MixUp(p=0.5), ops.CutMix(p=0.5))),
-    ],
-    ids=lambda recipe: (recipe.mixing or recipe.ops)[-1].op,
-)
-def test_recipes_that_targets_do_not_follow_are_refused(source: ObjectSource, recipe: Recipe) -> None:
-    with pytest.raises(ValueError, match=r'do not follow .* build the loader with targets="off"'):
-        loader_of(source, recipe)
-    with pytest.raises(ValueError, match="do not follow"):
-        loader_of(source, {0: CROPPED, 2: recipe})
-    assert len(loader_of(source, recipe, targets="off")) == 3
-
-
-def test_what_the_source_does_not_know_is_refused(source: ObjectSource) -> None:
-    with pytest.raises(ValueError, match="the source has none"):
-        loader_of(MemorySource(jpegs(2)), targets="padded")
-    with pytest.raises(ValueError, match="targets='dict' is not known"):
-        loader_of(source, targets="dict")
-    with pytest.raises(ValueError, match="masks=True needs outlines"):
-        loader_of(label_map_source(3), targets=TargetOptions(masks=True))
-    for options in (TargetOptions(form="flat"), TargetOptions(masks=True)):
-        with pytest.raises(ValueError, match="is for batches of a Loader"):
-            Augment(CROPPED)(image=source.contents[0], bboxes=[], bbox_format="coco", targets=options)
-
-
-def test_a_source_that_counts_wrong_is_named() -> None:
-    source = object_source(3)
-    source.targets_of = lambda ids: Targets(counts=np.zeros(len(ids) + 1, np.int64))  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="targets_of gave counts of"):
-        [*loader_of(source)]
-
-
-def test_a_recipe_that_keeps_whole_images_has_targets_of_their_size() -> None:
-    source, recipe = object_source(4, maps=True), Recipe(ops=(ops.Flip(p=1.0),))
-    for batch in loader_of(source, recipe, batch_size=1):
-        (target,) = batch.targets
-        size = source.maps[batch.sample_ids[0]].shape
-        assert tuple(target["mask"].shape) == size == tuple(batch.images.shape[2:])
-        np.testing.assert_array_equal(target["mask"], source.maps[batch.sample_ids[0]][:, ::-1])
-
-
-# Combined sources
-
-
-def test_parts_of_sources_hand_targets_on() -> None:
-    whole = object_source(8, maps=True)
-    part, rest = Subset(whole, [6, 1, 3]), object_source(4, maps=True, first=20)
-    both = Concat([part, rest])
-    recipe = Recipe(ops=(ops.CenterCrop(size=30),))
-    of_whole, of_rest = (targets_by_id(loader_of(one, recipe)) for one in (whole, rest))
-    found = targets_by_id(loader_of(both, recipe, seed=8))
-    expected = [of_whole[6], of_whole[1], of_whole[3], *(of_rest[number] for number in range(4))]
-    for number, ((views, dropped), (expected_views, expected_dropped)) in enumerate(
-        (found[number], expected[number]) for number in range(7)
-    ):
-        assert dropped == expected_dropped
-        assert [view | {"image_id": 0} for view in views] == [view | {"image_id": 0} for view in expected_views]
-        assert views[0]["image_id"] == number
-    assert both.object_classes == CLASSES and both.keypoint_swaps == ((0, 1),) and both.has_label_maps
-    train, held_out = hold_out(whole, 0.25)
-    assert len(next(iter(loader_of(held_out, recipe))).targets) == 2 and has_targets(train)
-
-
-def test_concatenated_sources_know_the_same(source: ObjectSource) -> None:
-    other = object_source(3)
-    other.object_classes = ("cat",)
-    for second, text in (
-        (MemorySource(jpegs(2), labels=[-1, -1]), "whether there are any True and False"),
-        (object_source(3, maps=True), "label maps False and True"),
-        (other, r"classes of objects \['cat', 'dog', 'owl'\] and \['cat'\]"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            Concat([source, second])
-    assert not has_targets(Concat([MemorySource(jpegs(2)), MemorySource(jpegs(2))]))
-    assert not has_targets(Subset(MemorySource(jpegs(2)), [0]))
-    with pytest.raises(AttributeError, match="has no targets"):
-        Subset(MemorySource(jpegs(2)), [0]).object_classes  # noqa: B018
-
-
-def test_sources_that_know_other_fields_are_joined_with_none_in_their_place() -> None:
-    first, second = object_source(3), object_source(3)
-    for one in second.objects:
-        del one.fields["tag"]
-        one.fields["note"] = [7] * len(one.labels)
-    whole = Concat([first, second]).targets_of(np.array([5, 0, 4, 2, 1, 3]))
-    assert whole is not None
-    counts = [len(second.objects[2].labels), len(first.objects[0].labels), len(second.objects[1].labels)]
-    assert whole.counts.tolist()[:3] == counts and isinstance(whole.fields["id"], np.ndarray)
-    assert whole.fields["tag"][: counts[0]] == [None] * counts[0] and whole.fields["note"][0] == 7
-    assert whole.fields["tag"][counts[0]] == "0:0" and whole.fields["note"][counts[0]] is None
-
-
-# Back to the photograph
+def test_sources_without_targets_load_none_of_it() -> None:
+    code = """
+        import sys
+        from augpipe import Loader
+        from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, jpegs
+        from tests.augpipe.loader.target_sources import object_source
+        mapping = {"augpipe.planning.targets.inverse_map", "augpipe.pipeline.targets_stage"}
+        assert len([*Loader(MemorySource(jpegs(3)), CENTRE, batch_size=2, framework="numpy")]) == 2
+        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy", targets="off")]) == 2
+        assert not mapping & sys.modules.keys()
+        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy")]) == 2
+        assert mapping <= sys.modules.keys()
+    """
+    result = run_python(textwrap.dedent(code), timeout_s=COMPILING_TIMEOUT_S)
+    assert result.returncode == 0, result.stderr
 
 
 def test_boxes_of_a_batch_go_back_to_the_photograph(source: ObjectSource) -> None:
@@ -505,20 +292,3 @@ def test_boxes_of_a_batch_go_back_to_the_photograph(source: ObjectSource) -> Non
     ):
         with pytest.raises(ValueError, match=text):
             batch.plan.to_source(points_, np.asarray(position_))
-
-
-def test_sources_without_targets_load_none_of_it() -> None:
-    code = """
-        import sys
-        from augpipe import Loader
-        from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, jpegs
-        from tests.augpipe.loader.target_sources import object_source
-        mapping = {"augpipe.planning.targets.inverse_map", "augpipe.pipeline.targets_stage"}
-        assert len([*Loader(MemorySource(jpegs(3)), CENTRE, batch_size=2, framework="numpy")]) == 2
-        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy", targets="off")]) == 2
-        assert not mapping & sys.modules.keys()
-        assert len([*Loader(object_source(3), CENTRE, batch_size=2, framework="numpy")]) == 2
-        assert mapping <= sys.modules.keys()
-    """
-    result = run_python(textwrap.dedent(code), timeout_s=COMPILING_TIMEOUT_S)
-    assert result.returncode == 0, result.stderr
