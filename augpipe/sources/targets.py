@@ -82,7 +82,7 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
     """The objects of B images that lie in several sources.
 
     Args:
-        parts: of each source where its images stand among all of them, and their objects. All know the same, but for
+        parts: of each source where its images stand among all of them, and their objects. All know the same, except
             outlines and fields: objects of a source without those have no rings, and None.
         num: B.
     """

@@ -1,5 +1,6 @@
 """Batches with label maps: those of a call of `Augment`, alone and next to objects."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from augpipe import Augment, Recipe, TargetOptions, ops
 from tests.augpipe.loader.target_sources import (
     TARGET_RECIPES,
+    ObjectSource,
     label_map_source,
     loader_of,
     object_source,
@@ -72,3 +74,28 @@ def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
     )
     assert (filled == 255).any() and not (mirrored == 255).any()
     assert (other == 1000).equal(filled == 255)
+
+
+def test_targets_are_looked_up_once_a_sample_in_the_loader_s_threads() -> None:
+    class Watched(ObjectSource):
+        def label_map(self, sample_id: int) -> Any:
+            read.append(sample_id)
+            threads.add(threading.current_thread().name)
+            return super().label_map(sample_id)
+
+        def targets_of(self, sample_ids: Any) -> Any:
+            threads.add(threading.current_thread().name)
+            return super().targets_of(sample_ids)
+
+    plain = object_source(9, maps=True)
+    read: list[int] = []
+    threads: set[str] = set()
+    source = Watched(plain.contents, plain.objects, plain.maps)
+    loader = loader_of(source)
+    threads.clear()
+    for epoch in range(2):
+        read.clear()
+        source.asked_ids.clear()
+        assert sum(map(len, loader)) == 9
+        assert sorted(read) == sorted(source.asked_ids) == [*range(9)], epoch
+    assert threads and all(name.startswith("augpipe") for name in threads)
