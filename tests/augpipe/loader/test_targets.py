@@ -13,6 +13,7 @@ from tests.augpipe.augment_call.tv_stand_ins import installed
 from tests.augpipe.loader.loader_sources import (
     COMPILING_TIMEOUT_S,
     MemorySource,
+    arrays,
     jpegs,
     run_python,
 )
@@ -23,6 +24,7 @@ from tests.augpipe.loader.target_sources import (
     ObjectSource,
     loader_of,
     object_source,
+    object_source_of,
 )
 
 torch = pytest.importorskip("torch")
@@ -292,3 +294,14 @@ def test_boxes_of_a_batch_go_back_to_the_photograph(source: ObjectSource) -> Non
     ):
         with pytest.raises(ValueError, match=text):
             batch.plan.to_source(points_, np.asarray(position_))
+
+
+def test_a_source_whose_images_lie_in_one_array_has_targets_too() -> None:
+    images = arrays(6)
+    source = object_source_of(images, maps=True)
+    expected = [*loader_of(source)]
+    source.stack = np.stack(images)  # type: ignore[attr-defined]
+    for batch, wanted, plain in zip(loader_of(source), expected, loader_of(source, targets="off"), strict=True):
+        assert batch.images.equal(wanted.images) and batch.images.equal(plain.images)
+        for target, other in zip(in_lists(batch), in_lists(wanted), strict=True):
+            assert target["boxes"].equal(other["boxes"]) and target["mask"].equal(other["mask"])
