@@ -23,8 +23,10 @@ def turns_back(points, first, second, third):
 
 @subroutine
 def pixels_before(edge, num):
-    """How many of `num` pixels have their centres before a place."""
-    return int(min(max(np.ceil(edge - 0.5), 0.0), float(num)))
+    """How many of `num` pixels have their centres before a place; none before what is not a number."""
+    if not edge > 0.5:
+        return 0
+    return num if edge >= num else int(np.ceil(edge - 0.5))
 
 
 @subroutine
