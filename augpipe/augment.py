@@ -225,6 +225,12 @@ class Augment:
         from augpipe.planning.targets.options import TargetOptions
 
         options = options or TargetOptions()
+        for name in ("form", "polygons", "masks"):
+            if getattr(options, name) != TargetOptions.model_fields[name].default:
+                raise ValueError(
+                    f"{name}={getattr(options, name)!r} of TargetOptions is for batches of a Loader. Leave it out, "
+                    "as a call gives back what it is given."
+                )
         if images is not None and named:
             raise TypeError(
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "

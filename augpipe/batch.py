@@ -1,6 +1,6 @@
 """What the loader hands out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, get_args
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeVar
 
+from augpipe.batch_targets import changed_tensors, targets_text
 from augpipe.mixed_labels import MixedLabels
 from augpipe.planning.output_format import DType, dtype_name
 from augpipe.planning.plan import Plan
@@ -19,7 +20,7 @@ Array = TypeVar("Array", default=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Generic[Array]):
-    """Augmented images with their labels; `images, labels = batch` works."""
+    """Augmented images with their labels, `images, labels = batch`, or with targets: `images, targets = batch`."""
 
     images: Array
     """(B, 3, H, W) or (B, H, W, 3), a torch tensor or numpy array; a tuple of them where the recipe has several views.
@@ -35,9 +36,15 @@ class Batch(Generic[Array]):
 
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of a source that has some, such as a caption -> (B,) values; see `source.ColumnedSource`."""
+    targets: Any = None
+    """Objects and label maps in the form that `Loader(targets=...)` asks for; a tuple of them where the recipe has
+    several views; None where the source has none. See `TargetOptions.form`."""
+    dropped: Sequence[Any] = ()
+    """For each image the objects that `targets` leave out: (object id, why); a tuple of such lists where the recipe has
+    several views; empty where there are no targets."""
 
     def to(self, device: Any = None, dtype: Any = None, *, non_blocking: bool = False) -> Self:
-        """The batch with images and labels on a device, and images in another dtype; all else stays on the host.
+        """The batch with images, labels and targets on a device, and images in another dtype; all else stays put.
 
         Labels keep their dtype: classes are integers for a loss, and float16 does not hold all of them. (A network's
         own `to` leaves integers as they are, too.) `batch.to(torch.float16)` alone is a dtype, as in torch.
@@ -59,27 +66,31 @@ class Batch(Generic[Array]):
             self,
             images=_each(self.images, lambda tensor: tensor.to(**cast, non_blocking=non_blocking)),
             labels=_each(self.labels, lambda tensor: tensor.to(**placed, non_blocking=non_blocking)),
+            targets=changed_tensors(self.targets, lambda tensor: tensor.to(**placed, non_blocking=non_blocking)),
         )
 
     def pin_memory(self) -> Self:
-        """The batch with its images and labels in page-locked memory; a DataLoader with pin_memory=True calls it.
+        """The batch with all its tensors in page-locked memory; a DataLoader with pin_memory=True calls it.
 
         Raises:
             ValueError: the batch holds numpy arrays.
         """
         self._check_torch("pin_memory")
-        images, labels = (_each(part, lambda tensor: tensor.pin_memory()) for part in self)
-        return replace(self, images=images, labels=labels)
+        images, labels = (_each(part, lambda tensor: tensor.pin_memory()) for part in (self.images, self.labels))
+        targets = changed_tensors(self.targets, lambda tensor: tensor.pin_memory())
+        return replace(self, images=images, labels=labels, targets=targets)
 
     def _check_torch(self, method: str) -> None:
         if any(
-            isinstance(leaf, np.ndarray) for part in self for leaf in (part if isinstance(part, tuple) else (part,))
+            isinstance(leaf, np.ndarray)
+            for part in (self.images, self.labels)
+            for leaf in (part if isinstance(part, tuple) else (part,))
         ):
             raise ValueError(f'the batch holds numpy arrays, which have no {method}. Choose framework="torch".')
 
     def __iter__(self) -> Iterator[Array]:
         yield self.images
-        yield self.labels
+        yield self.labels if self.targets is None else self.targets
 
     def __repr__(self) -> str:
         views = self.images if isinstance(self.images, tuple) else (self.images,)
@@ -89,7 +100,8 @@ class Batch(Generic[Array]):
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)
         return (
             f"Batch of {len(self)}, {epochs or 'empty'}, {self.plan.recipe.called}: "
-            f"images {' and '.join(map(array_text, views))}, labels {labels}"
+            f"images {' and '.join(map(array_text, views))}, "
+            + (f"labels {labels}" if self.targets is None else f"targets {targets_text(self.targets)}")
             + (f", columns {' and '.join(self.columns)}" if self.columns else "")
         )
 

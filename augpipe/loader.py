@@ -17,7 +17,6 @@ from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.decoding import MAX_PIXELS
-from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload
 from augpipe.native.compile_ahead import start_compiling
@@ -28,6 +27,8 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.passes import Pass, Progress
+from augpipe.pipeline.skipped import hand_out
+from augpipe.pipeline.target_choice import TargetsName, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import PIXELS, Recipe
@@ -56,6 +57,8 @@ from augpipe.validation.torch_worker import refuse_torch_worker
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from augpipe.planning.targets.options import TargetOptions
+
 logger = logging.getLogger("augpipe")
 
 Torch = Literal["torch"]
@@ -65,7 +68,6 @@ FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
 
 _TOLD: set[str] = set()
 """What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
-_SKIP = 'on_error="skip" puts another one in its place: of the Loader, or in [data] of a run\'s config.'
 
 
 class Loader(Generic[FrameworkName]):
@@ -126,6 +128,9 @@ class Loader(Generic[FrameworkName]):
         split_seed: another one, 0..2^64 - 1, draws other samples.
         columns: further columns of a path, by their names, which go along as `Batch.columns`: of a list with a header,
             such as "caption", or "path" of a list or a folder.
+        targets: how batches hold a source's objects and label maps, as `images, targets = batch`: "list", "padded" or
+            "flat" (see `TargetOptions.form`), `TargetOptions(...)` to say more, or "off" for `images, labels = batch`.
+            None is "list" where the source has targets.
         row_index_bytes: what may be kept of where rows begin in JPEGs, so that regions of them decode faster from the
             second epoch on; 0 keeps nothing. It changes no pixel.
 
@@ -166,6 +171,7 @@ class Loader(Generic[FrameworkName]):
         holdout: float | None = None,
         split_seed: int = 0,
         columns: Sequence[str] | None = None,
+        targets: "TargetOptions | TargetsName | None" = None,
         **others: Never,
     ) -> None:
         if others:
@@ -221,6 +227,7 @@ class Loader(Generic[FrameworkName]):
         given = {name: value for name, value in options.items() if value is not None}
         self.source: Source = source if is_source(source) and not given else _open(source, given)
         tell_source(self.source)
+        self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
@@ -276,6 +283,7 @@ class Loader(Generic[FrameworkName]):
                 f"  source  {self.source!r}",
                 f"  recipe  {recipe.name or 'unnamed'}: {ops}",
                 f"  images  {size}, {form.dtype} {form.layout}, {form.framework} on {device}",
+                *([f"  targets {self._targets.form}"] if self._targets is not None else []),
                 f"  now     epoch {self.epoch} of seed {self.seed}, rank {self.rank} of {self.world_size}",
             ]
         )
@@ -418,25 +426,12 @@ class Loader(Generic[FrameworkName]):
     def _hand_out(
         self, made: Generator[tuple[Batch, dict[int, str]], None, None], what: str
     ) -> Generator[Batch, None, None]:
-        """Give what is made, and log what was skipped: each image once, and how many of `what` at the end."""
-        skipped_ids: set[int] = set()
-        try:
-            check_unchanged(self.source)
-            if self._stamps is not None:
-                self._stamps.check()
-            for batch, skipped in made:
-                self._report(skipped)
-                skipped_ids.update(skipped)
-                yield batch
-        except SampleError as problem:
-            if self._skips_bad:
-                raise  # nothing is left to put in its place
-            raise SampleError(problem.name, problem.reason, _SKIP) from problem.__cause__
-        finally:
-            made.close()
-        if skipped_ids:
-            were = "was" if len(skipped_ids) == 1 else "were"
-            logger.warning("%s: %s %s skipped", what, count(len(skipped_ids), "photograph"), were)
+        return hand_out(made, what, self.skipped, check=self._check_files, skips_bad=self._skips_bad)
+
+    def _check_files(self) -> None:
+        check_unchanged(self.source)
+        if self._stamps is not None:
+            self._stamps.check()
 
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
         if self._process != os.getpid():  # a fork copies locks as they are
@@ -468,16 +463,11 @@ class Loader(Generic[FrameworkName]):
                 stamps=self._stamps,
                 groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
                 pins_memory=self._choice.pins_memory,
+                targets=self._targets,
             )
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
             self._batches_recipe = recipe
         return self._batches
-
-    def _report(self, skipped: dict[int, str]) -> None:
-        for sample_id, problem in sorted(skipped.items()):
-            if sample_id not in self.skipped:
-                self.skipped[sample_id] = problem
-                logger.warning("skipped sample %d, %s", sample_id, problem)
 
     def _end_running(self, by: str) -> None:
         running = self._running() if self._running is not None else None

@@ -1,14 +1,13 @@
 """The targets of one image as a view of it shows them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.given_targets import GivenTargets, Mask
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.masks import map_mask, mask_bounds, shown_pixels
+from augpipe.planning.targets.masks import fill_of, map_mask, mask_bounds, shown_pixels
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects, shares_of_masks
 from augpipe.planning.targets.options import TargetOptions
 
@@ -36,7 +35,7 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
     if given.mask is not None or given.masks is not None:
         shown = shown_pixels(row, fills=options.mask_border == "fill")
         if given.mask is not None:
-            mask = map_mask(given.mask, shown, _fill_of(given.mask, options))
+            mask = map_mask(given.mask, shown, fill_of(given.mask, options.mask_fill))
         if given.masks is not None:
             masks = [map_mask(one, shown, 0) for one in given.masks]
     if given.num is not None:
@@ -56,15 +55,3 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
         mask=mask,
         masks=masks,
     )
-
-
-def _fill_of(mask: Mask, options: TargetOptions) -> Any:
-    if mask.dtype.kind == "b":
-        return False
-    largest = np.iinfo(mask.dtype).max if mask.dtype.kind in "iu" else np.inf
-    if options.mask_fill > largest:
-        raise ValueError(
-            f"mask_fill={options.mask_fill} does not fit into the mask's {mask.dtype}. Give a smaller one with "
-            f"TargetOptions(mask_fill={largest}), or a mask of a wider type."
-        )
-    return options.mask_fill

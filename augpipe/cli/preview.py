@@ -47,6 +47,8 @@ def preview(
     With several views, all of an epoch's stand side by side. Of a schedule
     each column shows its epoch's recipe. What a recipe mixes is shown mixed,
     with the share and the name of the other photograph.
+    Boxes, outlines, key points and label maps are drawn over the images
+    where the source has them.
     """
     chosen = load_schedule(one_recipe(recipe), size, scale)
     path = output_file(out, EXTENSIONS)

@@ -8,12 +8,13 @@ be used carries its error to the next "replace".
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
 from augpipe.batch import Batch
+from augpipe.batch_targets import in_form
 from augpipe.cache import PixelCache
 from augpipe.mixed_labels import MixedLabels
 from augpipe.native.workers import WorkerPool
@@ -84,8 +85,10 @@ def stages_of(
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
     planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
+    find_targets, map_targets = _target_stages(settings)
     last = [
         Stage(work=partial(label, settings.source)),
+        *map_targets,
         Stage(work=output.deliver),
     ]
     if settings.recipe.mixing:
@@ -98,6 +101,7 @@ def stages_of(
             Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=MIN_PIECE_PX),
             *last,
         ]
+    again: list[Work] = [samples.open, planner.plan_again, fill, *(stage.work for stage in find_targets)]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
         *([Stage(work=samples.look_up)] if knows_sizes else []),
@@ -106,9 +110,21 @@ def stages_of(
         Stage(work=planner.plan),
         *([Stage(work=dali.submit, items=_without_pixels, goes_on_elsewhere=True)] if dali is not None else []),
         Stage(work=fill, items=_not_on_device, is_in_pieces=True),
-        Stage(work=partial(samples.replace, again=[samples.open, planner.plan_again, fill]), items=_failed),
+        *find_targets,
+        Stage(work=partial(samples.replace, again=again), items=_failed),
         *last,
     ]
+
+
+def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
+    """What finds the targets of items, which may be damaged, and what maps those of a batch; none where it has none."""
+    if settings.targets is None:
+        return [], []
+    from augpipe.pipeline.targets_stage import TargetStages
+
+    targets = TargetStages(settings)
+    reads = [Stage(work=targets.read_label_maps, items=_sound, is_in_pieces=True)] if targets.has_label_maps else []
+    return [*reads, Stage(work=targets.look_up)], [Stage(work=targets.map)]
 
 
 def _unopened(batch: BatchInProgress) -> list[Item]:
@@ -117,6 +133,10 @@ def _unopened(batch: BatchInProgress) -> list[Item]:
 
 def _failed(batch: BatchInProgress) -> list[Item]:
     return [item for item in batch.items if item.error is not None]
+
+
+def _sound(batch: BatchInProgress) -> list[Item]:
+    return [item for item in batch.items if item.error is None]
 
 
 def _without_pixels(batch: BatchInProgress) -> list[Item]:
@@ -259,7 +279,18 @@ class BatchMaker:
             plan=plan,
             columns=batch.columns,
         )
-        return made, batch.skipped
+        return self._with_targets(made, batch), batch.skipped
+
+    def _with_targets(self, made: Batch, batch: BatchInProgress) -> Batch:
+        options = self._settings.targets
+        if options is None:
+            return made
+        targets = [in_form(found, options.form, self._output.labels) for found in batch.targets]
+        dropped = [found.dropped for found in batch.targets]
+        is_one = len(targets) == 1
+        return replace(
+            made, targets=targets[0] if is_one else tuple(targets), dropped=dropped[0] if is_one else tuple(dropped)
+        )
 
 
 def make_ahead(

@@ -61,6 +61,10 @@ class Choice:
         num_sharing = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # torchrun's word for ranks on a machine
         return host_cache(num_samples, self.cache_bytes, num_sharing)
 
+    def _may_stack(self, settings: Settings, cache: PixelCache | None) -> bool:
+        """Not with targets: an item with an impossible one is replaced, and those of a stack never are."""
+        return self.backend == "native" and cache is None and settings.targets is None
+
     def batch_maker(self, settings: Settings, batch_size: int, cache: PixelCache | None) -> BatchMaker:
         """What makes the batches."""
         output: Output
@@ -68,7 +72,7 @@ class Choice:
             from augpipe.pipeline.device_output import DeviceOutput
 
             output = DeviceOutput(settings, self.device, cache)
-        elif self.backend == "native" and cache is None and (stack := stack_for(settings)) is not None:
+        elif self._may_stack(settings, cache) and (stack := stack_for(settings)) is not None:
             output = StackOutput(settings, stack)
         else:
             output = HostOutput(settings)

@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.batch_targets import ViewTargets
 from augpipe.cache.file_stamps import FileStamps
 from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
@@ -19,6 +20,10 @@ from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Ints, Labels, Source
+from augpipe.sources.targets import LabelMap, Targets
+
+if TYPE_CHECKING:
+    from augpipe.planning.targets.options import TargetOptions
 
 Rows = npt.NDArray[np.void]
 
@@ -53,6 +58,8 @@ class Settings:
     """What the files were like that a cache's images were read from; None without a cache."""
     pins_memory: bool = False
     """Whether batches on the CPU lie in page-locked memory."""
+    targets: "TargetOptions | None" = None
+    """How targets are mapped; None where batches have none."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -107,6 +114,12 @@ class BatchInProgress:
     """(B,) or (B, k), or mixed, once every item is decoded."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Column -> (B,) values, of the batch's own items."""
+    label_maps: Sequence[LabelMap] = ()
+    """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet."""
+    objects: Targets | None = None
+    """Those of its items, as the source knows them, while the items are those that were looked up."""
+    targets: tuple[ViewTargets, ...] = ()
+    """Those of each view, once every item is decoded; none where batches have none."""
     owners: list[Any] = field(default_factory=list)
     """Whatever else must live until the device has passed the batch."""
     target: Any = None

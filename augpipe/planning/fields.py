@@ -81,6 +81,15 @@ def displacements(table: Rows) -> tuple[Float, Float]:
 
 def refuse_bends(recipe: Recipe) -> None:
     """Raise a ValueError if a recipe bends in a way that targets do not follow: its inverse is not looked for yet."""
-    for inner in (inner for view in recipe.all_views for op in view.ops for inner in op.flat):
-        if inner.op in NOT_FOLLOWED:
-            raise ValueError(f"masks, boxes and points do not follow {inner.op}. Leave it out, or the targets.")
+    for name in _bends_not_followed(recipe):
+        raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
+
+
+def not_followed(recipe: Recipe) -> list[str]:
+    """The ops of a recipe that targets do not follow: those of `NOT_FOLLOWED`, and all that mix images."""
+    return [*_bends_not_followed(recipe), *(mix.op for mix in recipe.mixing)]
+
+
+def _bends_not_followed(recipe: Recipe) -> list[str]:
+    found = (inner.op for view in recipe.all_views for op in view.ops for inner in op.flat)
+    return list(dict.fromkeys(name for name in found if name in NOT_FOLLOWED))

@@ -17,7 +17,8 @@ from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
-from augpipe.planning.fields import write_fields
+from augpipe.planning.fields import refuse_bends, write_fields
+from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
@@ -59,6 +60,40 @@ class Plan:
 
     def __getitem__(self, which: slice | npt.NDArray[Any]) -> "Plan":
         return Plan(recipe=self.recipe, seed=self.seed, views=tuple(rows[which] for rows in self.views))
+
+    def to_source(
+        self, points: npt.ArrayLike, position: int | npt.NDArray[np.integer[Any]] = 0, view: int = 0
+    ) -> npt.NDArray[np.float64]:
+        """Where in the upright image lies what points of an output show: predictions go back to the photograph.
+
+        Args:
+            points: (N, 2) x and y in pixels of the output, from its upper left corner.
+            position: of the sample in the batch; (N,) for points of several samples.
+            view: of the recipe's views.
+
+        Returns:
+            (N, 2) x and y in pixels of the image, from its upper left corner.
+
+        Raises:
+            ValueError: the recipe bends in a way that is not followed, or the shapes do not fit together.
+        """
+        refuse_bends(self.recipe)
+        given = np.asarray(points, np.float64)
+        if given.ndim != 2 or given.shape[1] != 2:
+            raise ValueError(f"points has shape {given.shape}, and (N, 2) is needed: x and y of each point.")
+        which = np.asarray(position)
+        if which.dtype.kind not in "iu" or which.shape not in ((), (len(given),)):
+            raise ValueError(
+                f"position has shape {which.shape} and dtype {which.dtype}. Give one whole number, or one for each of "
+                f"the {count(len(given), 'point')}."
+            )
+        if which.size and not (which.min() >= 0 and which.max() < len(self)):
+            raise ValueError(
+                f"position={which.min() if which.min() < 0 else which.max()} is out of range: the plan holds "
+                f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
+            )
+        item = np.broadcast_to(which, (len(given),)).astype(np.int64)
+        return source_points(self.views[view], given, item)
 
     def captions(self, position: int, view: int = 0) -> Iterator[tuple[str, str]]:
         """(op, drawn values in words) of one sample, for those ops that changed anything."""

@@ -16,13 +16,16 @@ from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.planning.fields import not_followed
 from augpipe.planning.output_format import OutputFormat
+from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.recipes.view import View
 from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Pixels, Source
+from augpipe.sources.targets import has_targets
 from augpipe.validation.arguments import as_count, as_epoch, as_seed
 from augpipe.validation.models import changed
 
@@ -37,6 +40,8 @@ class Cell:
     """(H, W, 3) uint8: the loader's pixels, without normalisation."""
     captions: tuple[str, ...]
     """What was drawn for it, an entry an op; what it is where nothing was."""
+    targets: ShownTargets | None = None
+    """Those that the loader gives; None where there are none, or they do not follow the recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,8 @@ class Row:
     headings: tuple[str, ...]
     """What stands over the original and over each cell."""
     cells: tuple[Cell, ...]
+    targets: ShownTargets | None = None
+    """All that the source says of the original."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +132,7 @@ def over_epochs(
         crop = _crop(head) if len(cells) == 1 else None
         made.append(_row(source, int(head.sample_ids[0]), cells=cells, headings=headings, crop=crop))
     when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {epochs[0]} to {epochs[-1]}, one a column"
-    note = _note(source, seed, when if draws else "nothing is drawn: alike in every epoch", len(made))
+    note = _note(source, seed, when if draws else "nothing is drawn: alike in every epoch", len(made), shown)
     title = schedule.name or schedule.at(epoch).name or "recipe"
     return Contents(title=title, note=note, rows=tuple(made), skipped=skipped)
 
@@ -163,7 +170,7 @@ def by_op(
             cells = tuple(column[position] for column in columns)
             row = _row(source, ids[position], cells=cells, headings=tuple(headings), crop=_crop(batch, view))
             made[position].append(row)
-    note = _note(source, seed, f"epoch {epoch}, one op a column", len(ids))
+    note = _note(source, seed, f"epoch {epoch}, one op a column", len(ids), [shown])
     flat = tuple(row for rows_of_one in made for row in rows_of_one)
     return Contents(title=schedule.name or shown.name or "recipe", note=note, rows=flat, skipped=skipped)
 
@@ -259,6 +266,7 @@ def _batches(
         prefetch=2,
         skips_bad=skips_bad,
         max_pixels=MAX_PIXELS,
+        targets=options_for(source, recipe),
     )
     blocks = _mixed_blocks(len(source), recipe, wanted, seed) if recipe.mixing else _blocks(wanted)
     requests = (request for number, block in enumerate(blocks) for request in block.requests(number, 1, batch_size=1))
@@ -302,7 +310,7 @@ def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> C
     if not texts:
         draws = any(op.num_words for key, op in keyed if only in (None, key))
         texts = ("unchanged",) if draws else (f"{image.shape[1]}x{image.shape[0]} px",)
-    return Cell(image=image, captions=texts)
+    return Cell(image=image, captions=texts, targets=of_view(source, batch, view))
 
 
 def _crop(batch: Batch, view: int = 0) -> tuple[float, float, float, float] | None:
@@ -328,6 +336,7 @@ def _row(
         crop=crop,
         headings=headings,
         cells=cells,
+        targets=of_original(source, sample_id),
     )
 
 
@@ -347,6 +356,8 @@ def _whole(content: bytes | Pixels) -> Pixels:
     return decode(content, probe(content, max_pixels=MAX_PIXELS))[:, :, :3]
 
 
-def _note(source: Source, seed: int, when: str, num_shown: int) -> str:
+def _note(source: Source, seed: int, when: str, num_shown: int, recipes: Sequence[Recipe]) -> str:
     which = f"the first {num_shown} of {len(source)} photographs" if len(source) > 1 else ""
-    return "   ·   ".join(part for part in (f"seed {seed}", when, which) if part)
+    ops = dict.fromkeys(name for recipe in recipes for name in not_followed(recipe))
+    without = f"targets do not follow {', '.join(ops)}" if ops and has_targets(source) else ""
+    return "   ·   ".join(part for part in (f"seed {seed}", when, which, without) if part)

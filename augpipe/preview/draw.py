@@ -3,7 +3,8 @@
 from PIL import Image, ImageDraw
 
 from augpipe.preview import text
-from augpipe.preview.contents import Contents, Row
+from augpipe.preview.contents import Cell, Contents, Row
+from augpipe.preview.draw_targets import with_targets
 from augpipe.preview.layout import (
     CAPTION_PX,
     HEADING_PX,
@@ -54,11 +55,14 @@ def _header(pen: ImageDraw.ImageDraw, contents: Contents, layout: Layout) -> Non
 
 
 def _image(row: Row, picture: SheetImage) -> Image.Image:
+    shown: Row | Cell = row if picture.cell is None else row.cells[picture.cell]
     pixels: Pixels = row.original if picture.cell is None else row.cells[picture.cell].image
     image = Image.fromarray(pixels)
     size = (picture.box[2] - picture.box[0], picture.box[3] - picture.box[1])
     if image.size != size:
         image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    if shown.targets is not None:
+        image = with_targets(image, shown.targets, pixels.shape[:2])
     if picture.cell is None and row.crop is not None:
         image = _outline(image, row)
     return image

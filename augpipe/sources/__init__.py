@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from augpipe.sources.combined import Concat, Subset, hold_out
+from augpipe.sources.combined import Concat, hold_out
+from augpipe.sources.subset import Subset
 from augpipe.validation.suggest import missing
 
 __all__ = ["Concat", "Subset", "hold_out"]

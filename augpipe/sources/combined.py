@@ -1,4 +1,4 @@
-"""Sources made of others: some of a source's samples, and several sources one after the other."""
+"""Sources made of others: several one after the other, and one that is divided in two."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,10 @@ from augpipe.sources.protocol import (
     labels_of,
     num_parts_of,
     parts_of,
-    stack_of,
     stamp_of,
 )
+from augpipe.sources.subset import Subset, as_target_source, check_id, check_ids, check_source, row_index_of
+from augpipe.sources.targets import LabelMap, Targets, has_targets, joined
 from augpipe.validation.arguments import as_seed
 from augpipe.validation.plural import count
 
@@ -33,155 +34,6 @@ HOLDOUT_EPOCH = 2**32 - 1
 """The epoch whose order holds samples out: the last there could be."""
 
 __all__ = ["Concat", "Subset", "hold_out"]
-
-
-class Subset:
-    """The samples `ids` of a source, numbered anew from 0 in the order given; it takes 4 bytes a sample.
-
-    A sample that is named twice is two samples, each with draws and room in a cache of its own: where samples are to
-    come several times an epoch, `augpipe.sampling` draws them instead.
-
-    Args:
-        source: where they are read.
-        ids: (N,) sample ids of `source`.
-
-    Raises:
-        ValueError: there are none, or one is no sample's.
-    """
-
-    def __init__(self, source: Source, ids: npt.ArrayLike) -> None:
-        _check_source("source", source)
-        given = np.asarray(ids)
-        if given.dtype == np.bool_:
-            raise ValueError("ids are sample ids, and a mask was given. Pass np.flatnonzero(mask).")
-        if given.ndim != 1 or not given.size:
-            raise ValueError(
-                f"ids has shape {given.shape}, and (N,) with at least one sample id is needed. "
-                "Give some, or leave this subset out."
-            )
-        if given.dtype.kind not in "iu":
-            raise ValueError(f"ids has dtype {given.dtype}, and sample ids are integers. Convert them.")
-        outside = given[(given < 0) | (given >= len(source))]
-        if len(outside):
-            raise ValueError(
-                f"ids holds {outside[0]}, and the source holds {count(len(source), 'photograph')}, with the ids "
-                f"0..{len(source) - 1}. Leave out what lies beyond."
-            )
-        self._source = source
-        self._ids = given.astype(np.uint32)
-
-    @property
-    def classes(self) -> Sequence[str]:
-        """Those of the whole source."""
-        return self._source.classes
-
-    @property
-    def ids(self) -> Ints:
-        """(N,) the samples' ids in the whole source; a copy."""
-        return self._ids.astype(np.int64)
-
-    @property
-    def whole(self) -> Source:
-        """The whole source."""
-        return self._source
-
-    @property
-    def num_whole(self) -> int:
-        """How many samples the whole source holds."""
-        return len(self._source)
-
-    @property
-    def num_parts(self) -> int:
-        """As many as the whole source has, whether or not samples of all are left."""
-        return num_parts_of(self._source)
-
-    @property
-    def knows_sizes(self) -> bool:
-        """Whether the whole source has `size`."""
-        return is_sized(self._source)
-
-    @property
-    def stack(self) -> Pixels | None:
-        """A view of the whole source's array, where the ids rise in even steps; else None."""
-        stack = stack_of(self._source)
-        first, step = int(self._ids[0]), int(self._ids[1]) - int(self._ids[0]) if len(self) > 1 else 1
-        if stack is None or step < 1 or np.any(np.diff(self._ids.astype(np.int64)) != step):
-            return None
-        return stack[first : int(self._ids[-1]) + 1 : step]
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def parts_of(self, sample_ids: Ints) -> Ints:
-        """(B,) which of the whole source's parts each lies in."""
-        return parts_of(self._source, self._inner(sample_ids))
-
-    def size(self, sample_id: int) -> tuple[int, int]:
-        """Height and width in pixels, where the whole source knows them."""
-        assert is_sized(self._source)
-        return self._source.size(self._inner_id(sample_id))
-
-    def read(self, sample_id: int) -> bytes | Pixels:
-        """The sample's file or pixels."""
-        return self._source.read(self._inner_id(sample_id))
-
-    def row_index(self, sample_id: int) -> bytes | memoryview:
-        """Where its rows begin, as far as the whole source knows."""
-        return _row_index(self._source, self._inner_id(sample_id))
-
-    @property
-    def label_width(self) -> int:
-        """The whole source's."""
-        return label_width_of(self._source)
-
-    def label(self, sample_id: int) -> int | Labels:
-        """The sample's class, or numbers."""
-        return self._source.label(self._inner_id(sample_id))
-
-    def labels_of(self, sample_ids: Ints) -> Labels:
-        """(B,) or (B, k): the samples' labels."""
-        return labels_of(self._source, self._inner(sample_ids))
-
-    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
-        """The whole source's further columns."""
-        return columns_of(self._source, self._inner(sample_ids))
-
-    def name(self, sample_id: int) -> str:
-        """The sample's name."""
-        return self._source.name(self._inner_id(sample_id))
-
-    @property
-    def has_stored_names(self) -> bool:
-        """Whether the whole source has `stored_name`."""
-        return has_stored_names(self._source)
-
-    def stored_name(self, sample_id: int) -> str:
-        """The sample's name in the whole source."""
-        assert has_stored_names(self._source)
-        return self._source.stored_name(self._inner_id(sample_id))
-
-    def content_digest(self) -> str:
-        """The whole source's."""
-        return content_digest_of(self._source)
-
-    def check_unchanged(self) -> None:
-        """Raise ValueError where a file of the whole source has changed since it was opened."""
-        check_unchanged(self._source)
-
-    def stamp(self, sample_id: int) -> tuple[int, int] | None:
-        """Size and time of writing of the sample's file, where the whole source knows them."""
-        return stamp_of(self._source, self._inner_id(sample_id))
-
-    def __repr__(self) -> str:
-        return f"Subset({count(len(self), 'photograph')} of {self._source!r})"
-
-    def _inner_id(self, sample_id: int) -> int:
-        _check_id(sample_id, len(self))
-        return int(self._ids[sample_id])
-
-    def _inner(self, sample_ids: Ints) -> Ints:
-        _check_ids(sample_ids, len(self))
-        return self._ids[sample_ids].astype(np.int64)
 
 
 class Concat:
@@ -201,7 +53,7 @@ class Concat:
         if is_source(sources) or not len(sources):
             raise ValueError("sources must be a list of one or more sources: Concat([first, second]).")
         for number, source in enumerate(sources):
-            _check_source(f"sources[{number}]", source)
+            check_source(f"sources[{number}]", source)
         labelled = [number for number, source in enumerate(sources) if len(source.classes)]
         for first, other in pairwise(labelled):
             if list(sources[first].classes) != list(sources[other].classes):
@@ -217,6 +69,7 @@ class Concat:
                     f"labels of sources[0] are {_in_words(kinds[0])}, and those of sources[{number}] "
                     f"{_in_words(kind)}, so that no batch can hold both. Give all the same kind of labels."
                 )
+        _check_targets(sources)
         self.label_width, self._label_dtype = kinds[0]
         self.classes: Sequence[str] = sources[labelled[0]].classes if labelled else ()
         """Those of the sources that have any."""
@@ -258,7 +111,7 @@ class Concat:
 
     def row_index(self, sample_id: int) -> bytes | memoryview:
         """Where its rows begin, as far as its source knows."""
-        return _row_index(*self._find(sample_id))
+        return row_index_of(*self._find(sample_id))
 
     def label(self, sample_id: int) -> int | Labels:
         """The sample's class, or numbers."""
@@ -312,17 +165,54 @@ class Concat:
         """Size and time of writing of the sample's file, where its source knows them."""
         return stamp_of(*self._find(sample_id))
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether the sources know objects or label maps."""
+        return has_targets(self._sources[0])
+
+    @property
+    def object_classes(self) -> Sequence[str]:
+        """Those of all sources."""
+        return as_target_source(self._sources[0]).object_classes
+
+    @property
+    def keypoint_swaps(self) -> Sequence[tuple[int, int]]:
+        """Those of all sources."""
+        return as_target_source(self._sources[0]).keypoint_swaps
+
+    @property
+    def has_label_maps(self) -> bool:
+        """Whether the sources have `label_map`."""
+        return has_targets(self._sources[0]) and self._sources[0].has_label_maps
+
+    def targets_of(self, sample_ids: Ints) -> Targets | None:
+        """The objects of these samples; None where only label maps are known."""
+        if not len(sample_ids):
+            return as_target_source(self._sources[0]).targets_of(sample_ids)
+        parts = []
+        for number, where, inner in self._by_source(sample_ids):
+            objects = as_target_source(self._sources[number]).targets_of(inner)
+            if objects is None:
+                return None
+            parts.append((where, objects))
+        return joined(parts, len(sample_ids))
+
+    def label_map(self, sample_id: int) -> LabelMap:
+        """The class of each pixel of the sample."""
+        source, inner = self._find(sample_id)
+        return as_target_source(source).label_map(inner)
+
     def __repr__(self) -> str:
         return f"Concat({', '.join(map(repr, self._sources))})"
 
     def _find(self, sample_id: int) -> tuple[Source, int]:
-        _check_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         number = bisect_right(self._starts, sample_id) - 1
         return self._sources[number], sample_id - self._starts[number]
 
     def _by_source(self, sample_ids: Ints) -> list[tuple[int, npt.NDArray[np.intp], Ints]]:
         """(source's number, where its samples stand in `sample_ids`, their ids there) of each source that has some."""
-        _check_ids(sample_ids, len(self))
+        check_ids(sample_ids, len(self))
         numbers = np.searchsorted(self._starts, sample_ids, side="right") - 1
         found = []
         for number in np.unique(numbers).tolist():
@@ -345,7 +235,7 @@ def hold_out(source: Source, fraction: float, seed: int = 0) -> tuple[Subset, Su
     Raises:
         ValueError: an argument is out of range, or one of the two would be empty.
     """
-    _check_source("source", source)
+    check_source("source", source)
     total = len(source)
     if not isinstance(fraction, float | int) or not 0 < fraction < 1:
         raise ValueError(f"holdout={fraction!r:.50} must lie between 0 and 1, as 0.1 does: the share that is held out.")
@@ -360,27 +250,6 @@ def hold_out(source: Source, fraction: float, seed: int = 0) -> tuple[Subset, Su
     return Subset(source, np.sort(drawn[num:])), Subset(source, np.sort(drawn[:num]))
 
 
-def _check_source(name: str, source: Any) -> None:
-    if not is_source(source):
-        raise ValueError(
-            f"{name} is a {type(source).__name__}, and must be a source. augpipe.datasets.open.open_source(path) opens "
-            "one."
-        )
-
-
-def _check_ids(sample_ids: Ints, num_samples: int) -> None:
-    for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
-        _check_id(int(sample_id), num_samples)
-
-
-def _check_id(sample_id: int, num_samples: int) -> None:
-    if not 0 <= sample_id < num_samples:
-        raise IndexError(
-            f"sample_id={sample_id} is out of range: this source holds {count(num_samples, 'photograph')}, "
-            f"with the ids 0..{num_samples - 1}."
-        )
-
-
 def _label_kind(source: Source) -> tuple[int, np.dtype[Any]]:
     """How many numbers a label is, 0 for a class, and their dtype."""
     width = label_width_of(source)
@@ -392,7 +261,26 @@ def _in_words(kind: tuple[int, np.dtype[Any]]) -> str:
     return f"{count(width, 'number')} of {dtype} each" if width else "classes"
 
 
-def _row_index(source: Source, sample_id: int) -> bytes | memoryview:
-    known = getattr(source, "row_index", None)
-    found: bytes | memoryview = b"" if known is None else known(sample_id)
-    return found
+def _check_targets(sources: Sequence[Source]) -> None:
+    """Raise ValueError unless all sources know the same of their images."""
+    kinds = [_target_kind(source) for source in sources]
+    for number, kind in enumerate(kinds):
+        for what, first, other in zip(_KINDS, kinds[0], kind, strict=True):
+            if first != other:
+                raise ValueError(
+                    f"sources[0] and sources[{number}] differ in their targets: {what} {first} and {other}, so that no "
+                    "batch can hold both. Open both in the same way, with the same classes."
+                )
+
+
+_KINDS = ("whether there are any", "label maps", "classes of objects", "swapped key points", "what is known of objects")
+
+
+def _target_kind(source: Source) -> tuple[Any, ...]:
+    if not has_targets(source):
+        return False, False, [], [], []
+    objects = source.targets_of(np.empty(0, np.int64))
+    names = ("labels", "boxes", "keypoints")
+    known = [] if objects is None else [name for name in names if getattr(objects, name) is not None]
+    swaps = [tuple(pair) for pair in source.keypoint_swaps]
+    return True, bool(source.has_label_maps), list(source.object_classes), swaps, known

@@ -78,6 +78,50 @@ class TargetSource(Source, Protocol):
         """
 
 
+def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> Targets:
+    """The objects of B images that lie in several sources.
+
+    Args:
+        parts: of each source where its images stand among all of them, and their objects. All know the same, except
+            outlines and fields: objects of a source without those have no rings, and None.
+        num: B.
+    """
+    counts = np.zeros(num, np.int64)
+    for where, objects in parts:
+        counts[where] = objects.counts
+    image = np.concatenate([np.repeat(where, objects.counts) for where, objects in parts])
+    order = np.argsort(image, kind="stable")
+    all_objects = [objects for _, objects in parts]
+
+    def column(name: str) -> Any:
+        known = [getattr(objects, name) for objects in all_objects]
+        return None if any(values is None for values in known) else np.concatenate(known)[order]
+
+    has_polygons = any(objects.polygons is not None for objects in all_objects)
+    rings = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
+    return Targets(
+        counts=counts,
+        labels=column("labels"),
+        boxes=column("boxes"),
+        polygons=[rings[number] for number in order] if has_polygons else None,
+        keypoints=column("keypoints"),
+        fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(all_objects)},
+    )
+
+
+def _names_of_fields(parts: Sequence[Targets]) -> list[str]:
+    return list(dict.fromkeys(name for objects in parts for name in objects.fields))
+
+
+def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.intp]) -> Any:
+    """An array where all have one, else a list, with None for the objects of a source without the field."""
+    values = [objects.fields.get(name, [None] * int(objects.counts.sum())) for objects in parts]
+    if all(isinstance(some, np.ndarray) for some in values):
+        return np.concatenate(values)[order]
+    flat = [value for some in values for value in some]
+    return [flat[number] for number in order]
+
+
 def has_targets(source: Source) -> TypeGuard[TargetSource]:
     """Whether a source knows of objects or label maps."""
     return bool(getattr(source, "has_targets", False))

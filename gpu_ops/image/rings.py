@@ -22,6 +22,14 @@ def turns_back(points, first, second, third):
 
 
 @subroutine
+def pixels_before(edge, num):
+    """How many of `num` pixels have their centres before a place; none before what is not a number."""
+    if not edge > 0.5:
+        return 0
+    return num if edge >= num else int(np.ceil(edge - 0.5))
+
+
+@subroutine
 def without_spur(kept, begin, num):
     """How many of the `num` points stay where those before the last one lead back on themselves."""
     while num - begin >= 3 and turns_back(kept, num - 3, num - 2, num - 1):
@@ -48,6 +56,15 @@ def clip(points, starts, lines, kept, ends):
     for ring in range(len(starts) - 1):
         a, b, c = lines[ring]
         first, last, begin = starts[ring], starts[ring + 1], num
+        is_cut = False
+        for n in range(first, last):
+            is_cut |= not a * points[n, 0] + b * points[n, 1] + c >= 0.0
+        if not is_cut:  # to the last bit what it was, whatever other rings are cut with it
+            for n in range(first, last):
+                kept[num, 0], kept[num, 1] = points[n, 0], points[n, 1]
+                num += 1
+            ends[ring + 1] = num
+            continue
         for n in range(first, last):
             before = n - 1 if n > first else last - 1
             x, y, from_x, from_y = points[n, 0], points[n, 1], points[before, 0], points[before, 1]
@@ -153,3 +170,48 @@ def bound(points, starts, frames, bounds):
 
 
 declare(__name__, bound, any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), np.zeros((1, 4)), np.zeros((1, 4))))
+
+
+@kernel()
+def fill(points, starts, owners, masks):
+    """Write 1 into the pixels whose centre lies within a ring: a line to it crosses the ring an odd number of times.
+
+    Args:
+        points, starts: R rings, in pixels of the masks.
+        owners: (R,) int64, the mask that each belongs to.
+        masks: (N, H, W) uint8, written.
+    """
+    height, width = masks.shape[1], masks.shape[2]
+    most = 0
+    for ring in range(len(starts) - 1):
+        most = max(most, starts[ring + 1] - starts[ring])
+    crossings = np.empty(most, np.float64)
+    for ring in range(len(starts) - 1):
+        first, last, mask = starts[ring], starts[ring + 1], masks[owners[ring]]
+        low, high = np.inf, -np.inf
+        for n in range(first, last):
+            low, high = min(low, points[n, 1]), max(high, points[n, 1])
+        for i in range(pixels_before(low, height), pixels_before(high, height)):
+            y, num = i + 0.5, 0
+            for n in range(first, last):
+                before = n - 1 if n > first else last - 1
+                from_y, to_y = points[before, 1], points[n, 1]
+                if (from_y <= y) != (to_y <= y):
+                    share = (y - from_y) / (to_y - from_y)
+                    x = points[before, 0] + share * (points[n, 0] - points[before, 0])
+                    place = num
+                    while place > 0 and crossings[place - 1] > x:
+                        crossings[place] = crossings[place - 1]
+                        place -= 1
+                    crossings[place] = x
+                    num += 1
+            for pair in range(0, num - 1, 2):
+                for j in range(pixels_before(crossings[pair], width), pixels_before(crossings[pair + 1], width)):
+                    mask[i, j] = 1
+
+
+declare(
+    __name__,
+    fill,
+    any=lambda: (np.zeros((1, 2)), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros((1, 1, 1), np.uint8)),
+)

@@ -441,12 +441,16 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
     ),
     "docs/targets.md": Page(
         then={
-            "import numpy": (
+            "import numpy as np\nfrom augpipe import Augment": (
                 "result['image'].shape == (3, 224, 224) and result['mask'].shape == (224, 224)",
                 "len(result['bboxes']) == len(result['labels']) == len(result['keypoints'])",
                 "len(result['object_ids']) + len(result['dropped']) == 2",
             ),
-            "from augpipe import plan": ("places.shape == (2, 2)",),
+            "import numpy as np\nfrom augpipe import Loader": (
+                "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
+                "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
+            ),
+            "batch": ("places.shape == (2, 2)", "corners.shape == (2, 2)"),
         },
     ),
     "docs/train.md": Page(

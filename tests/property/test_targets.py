@@ -12,7 +12,7 @@ from augpipe import Plan, Recipe, ops, plan
 from augpipe.planning.fields import NOT_FOLLOWED
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
-from augpipe.planning.targets.inverse_map import InverseMap, to_source
+from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import map_mask, mask_bounds, shown_pixels
 from augpipe.planning.targets.polygons import map_rings, shares_of
 from augpipe.planning.targets.rings import Rings
@@ -87,7 +87,7 @@ def test_points_there_and_back(recipe: Recipe, seed: int) -> None:
     at, sources = np.stack([x, y], axis=-1).reshape(-1, 2), np.stack([look.x, look.y], axis=-1).reshape(-1, 2)
     shown = look.is_shown.ravel()
     item = np.zeros(len(at), np.int64)
-    forward = to_source(drawn, at)
+    forward = drawn.to_source(at)
     assert np.abs(forward - sources)[shown].max(initial=0.0) < 1e-6
     back, is_shown = inverse.to_output(sources, item)
     assert np.abs(back - at)[shown].max(initial=0.0) < 0.01
@@ -229,7 +229,7 @@ def test_points_that_a_fold_shows_twice_count_once_and_those_behind_it_are_unsee
     unfolded = radius < 0.99
     assert is_shown[unfolded].all()
     assert np.abs(back - np.stack([x, y], axis=-1).reshape(-1, 2))[unfolded].max() < 0.01
-    again = to_source(drawn, back[is_shown])
+    again = drawn.to_source(back[is_shown])
     assert np.abs(again - sources[is_shown]).max() < 1e-6
     far = np.array([[-4000.0, 9000.0], [399.0, 399.0]])
     assert not inverse.to_output(far, np.zeros(2, np.int64))[1].any()

@@ -1,5 +1,7 @@
 """Boxes through a map: the bound of what is shown of each one's outline."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +27,16 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
         boxes: (N, 4) in source pixels, in the same order of edges.
         item: (N,) whose plan record each belongs to.
     """
-    num_points = OUTLINE_POINTS if inverse.bends[item].any() else 4
+    bounds, shares = np.empty((len(boxes), 4)), np.empty(len(boxes))
+    is_bent = inverse.bends[item]
+    for num_points, chosen in ((OUTLINE_POINTS, is_bent), (4, ~is_bent)):  # each as if the others were not there
+        if chosen.any():
+            bounds[chosen], shares[chosen] = _bounds(inverse, boxes[chosen], item[chosen], num_points)
+    return bounds, shares
+
+
+def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int) -> tuple[Float, Float]:
+    """What `map_boxes` gives, by outlines of so many points."""
     seen = inverse.seen[item]
     cut = np.clip(boxes, np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2))
     outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
@@ -45,7 +56,7 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
     return cut, shares_of(box_areas(cut), box_areas(whole))
 
 
-def box_areas(boxes: Float) -> Float:
+def box_areas(boxes: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
     """(N,) width times height."""
-    areas: Float = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    areas: npt.NDArray[Any] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     return areas

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.inverse import unbend
-from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
-from augpipe.planning.fields import refuse_bends
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.planning.plan import Plan
+from augpipe.planning.look_up import look_up_matrices, mapped_points
 from augpipe.planning.targets.rings import Rings, clipped
 
 Rows = npt.NDArray[np.void]
@@ -38,17 +36,8 @@ class InverseMap:
         self.rows = rows
         self.sizes: Float = np.stack([rows["out_width"], rows["out_height"]], axis=1).astype(np.float64)
         """(B, 2): width and height of the outputs, in pixels."""
-        after = np.zeros((len(rows), 3, 3))
-        after[:, :2] = rows["after"]
-        after[:, :2, 2] += rows["origin"]
-        after[:, 2, 2] = 1.0
-        before = np.zeros((len(rows), 3, 3))
-        before[:, :2, :2], before[:, :2, 2] = rows["before"], rows["before_offset"]
-        before[:, 2] = rows["before_divisor"]
-        from_centre = np.tile(np.eye(3), (len(rows), 1, 1))
-        from_centre[:, :2, 2] = -0.5 * self.sizes
-        self._after, self._before = after, np.matmul(before, from_centre)
-        self._to_lens = np.linalg.inv(after).astype(np.float64)
+        self._before, self._after = look_up_matrices(rows)
+        self._to_lens = np.linalg.inv(self._after).astype(np.float64)
         self._to_output = np.linalg.inv(self._before).astype(np.float64)
         self._is_projective: Bool = (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
         self.bends: Bool = (rows["lens"] != 0.0).any(axis=1)
@@ -99,7 +88,7 @@ class InverseMap:
 
     def to_lens(self, points: Float, item: Int) -> tuple[Float, Bool]:
         """(N, 2) points of the frame in lens coordinates, of source points, and whether the lens shows them."""
-        looked_up: Float = _mapped(self._to_lens, points, item)[:, :2]
+        looked_up: Float = mapped_points(self._to_lens, points, item)[:, :2]
         is_seen = np.ones(len(points), np.bool_)
         bent = np.flatnonzero(self.bends[item])
         if len(bent):
@@ -117,7 +106,7 @@ class InverseMap:
         the horizon of a perspective that is NaN.
         """
         in_lens, is_seen = self.to_lens(points, item)
-        homogeneous = _mapped(self._to_output, in_lens, item)
+        homogeneous = mapped_points(self._to_output, in_lens, item)
         inverse_divisor = homogeneous[:, 2:]
         is_in_front = inverse_divisor[:, 0] > 0.0
         found: Float = homogeneous[:, :2] / np.where(is_in_front[:, None], inverse_divisor, np.nan)
@@ -128,17 +117,6 @@ class InverseMap:
         is_near = inverse_divisor[:, 0] <= 1.0 / LEAST_DIVISOR
         return found, is_seen & is_in_front & is_near & is_in_frame & is_in_image
 
-    def to_source(self, points: Float, item: Int) -> Float:
-        """(N, 2) source points that output points show, by the look-up itself."""
-        at = _mapped(self._before, points, item)
-        at[:, :2] /= np.maximum(at[:, 2:], LEAST_DIVISOR)
-        u, v = at[:, 0], at[:, 1]
-        k1, k2, k3, p1, p2 = self.rows["lens"][item].T
-        r2 = u * u + v * v
-        gain = radial_gain.py_func(r2, k1, k2, k3)
-        bent = np.stack([distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)], axis=1)
-        return _mapped(self._after, bent, item)[:, :2]
-
     def project(self, rings: Rings) -> Rings:
         """The rings, given in lens coordinates, in output pixels; what nears a perspective's horizon is cut off."""
         if self._is_projective[rings.item].any():
@@ -148,7 +126,7 @@ class InverseMap:
                 lines = sign * self._to_output[:, 2]
                 lines[:, 2] += limit
                 rings = clipped(rings, lines[rings.item])
-        homogeneous = _mapped(self._to_output, rings.points, rings.item_of_points)
+        homogeneous = mapped_points(self._to_output, rings.points, rings.item_of_points)
         return rings.at(homogeneous[:, :2] / homogeneous[:, 2:])
 
     def px_per_unit(self) -> Float:
@@ -156,24 +134,3 @@ class InverseMap:
         length = np.linalg.norm(self._to_output[:, :2, :2], axis=(1, 2))
         scaled: Float = np.where(self._is_projective, 2.0 * length * self._divisors[0].max(axis=1), length)
         return scaled
-
-
-def _mapped(matrices: Float, points: Float, item: Int) -> Float:
-    """(N, 3) homogeneous points, by (B, 3, 3) matrices."""
-    chosen = matrices[item]
-    mapped: Float = chosen[:, :, 0] * points[:, :1] + chosen[:, :, 1] * points[:, 1:] + chosen[:, :, 2]
-    return mapped
-
-
-def to_source(plan: Plan, points: npt.ArrayLike, position: int = 0, view: int = 0) -> Float:
-    """(N, 2) points of the upright image that points of an output show: where a prediction lies in the photograph.
-
-    Args:
-        plan: of the batch, as `batch.plan`.
-        points: (N, 2) x and y in pixels of the output, from its upper left corner.
-        position: of the sample in the batch.
-        view: of the recipe's views.
-    """
-    refuse_bends(plan.recipe)
-    given = np.asarray(points, np.float64).reshape(-1, 2)
-    return InverseMap(plan.views[view][position : position + 1]).to_source(given, np.zeros(len(given), np.int64))

@@ -1,10 +1,12 @@
 """Masks through a map: for each output pixel the label of the one source pixel that it shows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image import rings as loops
 from augpipe.gpu_ops.image.nearest import nearest_pixels
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.kernel_rows import kernel_rows
@@ -25,13 +27,50 @@ def shown_pixels(row: Rows, *, fills: bool) -> npt.NDArray[np.int32]:
     return found
 
 
-def map_mask(mask: Mask, shown: npt.NDArray[np.int32], fill: float) -> Mask:
-    """(H, W, ..) of a (height, width, ..) mask of any type, with `fill` where nothing is shown."""
+def map_mask(mask: Mask, shown: npt.NDArray[np.int32], fill: float, into: Mask | None = None) -> Mask:
+    """(H, W, ..) of a (height, width, ..) mask of any type, with `fill` where nothing is shown.
+
+    Args:
+        mask: of the image.
+        shown: of `shown_pixels`.
+        fill: a number of the result's type.
+        into: (H, W, ..) of a type that holds the mask's, to be written and returned; None: an array of its own.
+    """
     mapped: Mask = np.take(mask.reshape(-1, *mask.shape[2:]), shown, axis=0)
+    if into is not None:
+        into[...] = mapped
+        mapped = into
     is_outside = shown < 0
     if is_outside.any():
         mapped[is_outside] = fill
     return mapped
+
+
+def fill_of(mask: Mask, fill: int) -> Any:
+    """What a mask holds where nothing is shown: `fill`, and False in a Boolean one.
+
+    Raises:
+        ValueError: its type does not hold it.
+    """
+    if mask.dtype.kind == "b":
+        return False
+    largest = np.iinfo(mask.dtype).max if mask.dtype.kind in "iu" else np.inf
+    if fill > largest:
+        raise ValueError(
+            f"mask_fill={fill} does not fit into the mask's {mask.dtype}. Give a smaller one with "
+            f"TargetOptions(mask_fill={largest}), or a mask of a wider type."
+        )
+    return fill
+
+
+def filled_rings(rings: Sequence[Sequence[npt.NDArray[np.float64]]], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    """(N, H, W): 1 where a pixel's centre lies within one of an object's rings, which are in pixels of the masks."""
+    masks = np.zeros((len(rings), *size), np.uint8)
+    flat = [ring for of_one in rings for ring in of_one]
+    if flat:
+        owners = np.repeat(np.arange(len(rings)), [len(of_one) for of_one in rings])
+        loops.fill(np.concatenate(flat), np.cumsum([0, *map(len, flat)]), owners, masks)
+    return masks
 
 
 def mask_bounds(masks: Mask) -> npt.NDArray[np.float64]:

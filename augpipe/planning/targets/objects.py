@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.planning.targets.boxes import map_boxes, map_corners
+from augpipe.planning.targets.boxes import box_areas, map_boxes, map_corners
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
 from augpipe.planning.targets.points import map_points
@@ -40,6 +40,8 @@ class MappedObjects:
     boxes: Float | None
     shares: Float | None
     """(N,) how much of each object's area is shown, in 0..1."""
+    areas: Float | None
+    """(N,) in square pixels: that of what is shown of the polygon, or of the box where there is none."""
     polygons: list[list[Float]] | None
     keypoints: Float | None
     reasons: list[str | None]
@@ -69,19 +71,26 @@ def map_objects(
         by_masks: (N, 4) bounds of the objects' mapped masks, and (N,) shares that are shown of them: the boxes of
             those without polygons, unless boxes are made of corners.
     """
-    boxes = shares = polygons = None
+    boxes = shares = areas = polygons = None
+    has_rings = np.zeros(len(objects.item), np.bool_)
+    if objects.polygons is not None:
+        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
     if objects.boxes is not None:
-        boxes, shares = (map_corners if options.boxes == "corners" else map_boxes)(inverse, objects.boxes, objects.item)
+        boxes, shares = np.zeros((len(objects.item), 4)), np.zeros(len(objects.item))
+        chosen = np.ones_like(has_rings) if options.boxes == "corners" else ~has_rings  # the others' come of outlines
+        of_boxes = map_corners if options.boxes == "corners" else map_boxes
+        boxes[chosen], shares[chosen] = of_boxes(inverse, objects.boxes[chosen], objects.item[chosen])
     if by_masks is not None and options.boxes == "tight":
         boxes, shares = by_masks
     if objects.polygons is not None:
-        polygons, bounds, shown = map_polygons(inverse, objects.polygons, objects.item)
-        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
+        polygons, bounds, shown, areas = map_polygons(inverse, objects.polygons, objects.item)
         if boxes is None or shares is None:
             boxes, shares = bounds, shown
         elif options.boxes == "tight":
             boxes = np.where(has_rings[:, None], bounds, boxes)
             shares = np.where(has_rings, shown, shares)
+    if boxes is not None:
+        areas = box_areas(boxes) if areas is None else np.where(has_rings, areas, box_areas(boxes))
     keypoints = None
     if objects.keypoints is not None:
         visibility = objects.keypoints[:, :, 2].astype(np.int64)
@@ -92,11 +101,13 @@ def map_objects(
     reasons: list[str | None] = [None] * len(objects.item)
     if boxes is not None and shares is not None:
         reasons = reasons_to_drop(boxes, shares, options, drops_empty=drops_empty)
-    return MappedObjects(boxes=boxes, shares=shares, polygons=polygons, keypoints=keypoints, reasons=reasons)
+    return MappedObjects(
+        boxes=boxes, shares=shares, areas=areas, polygons=polygons, keypoints=keypoints, reasons=reasons
+    )
 
 
-def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[list[list[Float]], Float, Float]:
-    """What is shown of objects' polygons in output pixels, (N, 4) bounds of it, and (N,) shares of their areas.
+def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[list[list[Float]], Float, Float, Float]:
+    """What is shown of objects' polygons in output pixels, (N, 4) bounds, (N,) shares of their areas, (N,) areas of it.
 
     A polygon that a cut parts stays one, whose parts hang together along the frame's edge.
     """
@@ -116,7 +127,7 @@ def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[li
     whole, shown_of_each = np.zeros(len(polygons)), np.zeros(len(polygons))
     np.add.at(whole, owner, areas)
     np.add.at(shown_of_each, owner, shown_areas)
-    return mapped, bounds, shares_of(shown_of_each, whole)
+    return mapped, bounds, shares_of(shown_of_each, whole), shown_of_each
 
 
 MOST_SAMPLES = 1024

@@ -12,6 +12,7 @@ from augpipe.validation.models import Checked, told
 Float = npt.NDArray[np.float64]
 
 Index = Annotated[int, Field(ge=0)]
+TargetForm = Literal["list", "padded", "flat"]
 
 
 class TargetOptions(Checked):
@@ -39,6 +40,15 @@ class TargetOptions(Checked):
     ] = ()
     """Pairs of key points of an object, as left and right eye, that trade places where the image is mirrored."""
 
+    form: TargetForm = "list"
+    """What a `Loader` makes of a batch's objects. list: a dict for each image, as torchvision's detection models take
+    them. padded: one dict of arrays (B, most objects, ..) with `lengths`. flat: one dict of arrays (N, ..) of all
+    objects, as Ultralytics' models take them. A source with label maps only gives (B, H, W) in all of them."""
+    polygons: bool = False
+    """Whether a `Loader` also gives the outline of each object, cut at the frame."""
+    masks: bool = False
+    """Whether a `Loader` also gives a mask of each object, made of its outline; an object without one has no pixels."""
+
     @property
     def drops(self) -> bool:
         """Whether anything but `drop_empty` drops objects."""
@@ -47,7 +57,7 @@ class TargetOptions(Checked):
 
 def reasons_to_drop(boxes: Float, shares: Float, options: TargetOptions, *, drops_empty: bool) -> list[str | None]:
     """For each of (N, 4) output boxes, of which (N,) shares of their objects' areas are shown, why it is dropped."""
-    areas = box_areas(boxes)
+    areas = box_areas(boxes.astype(np.float32))  # as they are handed out: none of those that stay is of no width
     reasons: list[str | None] = []
     for area, share in zip(areas.tolist(), shares.tolist(), strict=True):
         if area <= 0.0:

@@ -17,10 +17,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module, where `sys.modules` has it for the test."""
     module = ModuleType(NAME)
     for name in ("Image", "BoundingBoxes", "Mask", "KeyPoints"):
-        setattr(module, name, type(name, (torch.Tensor,), {"__module__": NAME}))
+        setattr(module, name, type(name, (torch.Tensor,), {"__module__": NAME, "__new__": _new}))
     module.wrap = wrap  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, NAME, module)
     return module
+
+
+def _new(kind: Any, values: Any, **attributes: Any) -> Any:
+    return made(kind, values, values.dtype, **attributes)
 
 
 def wrap(tensor: torch.Tensor, *, like: Any, **changed: Any) -> Any:

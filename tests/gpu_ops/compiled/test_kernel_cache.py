@@ -438,13 +438,14 @@ import io
 import numpy as np
 import torch
 from PIL import Image
-from augpipe import Augment, Loader, Recipe, ops, recipes
+from augpipe import Augment, Loader, Recipe, TargetOptions, ops, recipes
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.prepare.lanczos import lanczos
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.decoding.jpeg import check_codes
 from augpipe.gpu_ops.compiled import declared
 from augpipe.sampling import ClassBalanced
+from augpipe.sources.targets import Targets
 from augpipe.trainer.codecs import codec, names
 
 rng = np.random.default_rng(0)
@@ -460,6 +461,13 @@ class Files:
         Image.fromarray(rng.integers(0, 256, (80, 90, 3), np.uint8)).save(file, self.kind)
         return file.getvalue()
 
+class Annotated(Files):
+    has_targets, has_label_maps, object_classes, keypoint_swaps = True, True, (), ()
+    def label_map(self, i): return np.zeros((80, 90), np.uint8)
+    def targets_of(self, ids):
+        ring = np.array([[0.0, 0.0], [50.0, 0.0], [50.0, 40.0]])
+        return Targets(counts=np.ones(len(ids), np.int64), polygons=[[ring]] * len(ids))
+
 stack = ArraySource(rng.integers(0, 256, (8, 40, 50, 3), np.uint8), np.arange(8) % 2)
 normal, mixing = [ops.RandomResizedCrop(size=32), ops.Normalize()], [ops.MixUp()]
 for source in (Files("JPEG"), Files("PNG"), stack):
@@ -470,6 +478,7 @@ for source in (Files("JPEG"), Files("PNG"), stack):
                 recipe = Recipe(ops=[*some[:1], *steps, *some[1:]], mixing=mix)
                 for batch in Loader(source, recipe, batch_size=4, dtype=dtype): pass
 for batch in Loader(stack, Recipe(ops=normal), batch_size=4, sampler=ClassBalanced()): pass
+for batch in Loader(Annotated("PNG"), Recipe(ops=normal), batch_size=4, targets=TargetOptions(masks=True)): pass
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 for bent in ([], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)]):
     for border in ("context", "edge"):

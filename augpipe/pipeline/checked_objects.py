@@ -1,0 +1,65 @@
+"""What objects of a source cannot be: boxes of negative size or outside their image, numbers that are not finite."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.sources.targets import Targets
+
+Float = npt.NDArray[np.float64]
+Flags = Any
+"""(N,) bool."""
+
+BEYOND_PX = 0.5
+"""How far a box may reach outside its image: files round, and what is shown is cut at the image's edge."""
+
+
+def problems_of(objects: Targets, sizes: Float, *, clips: bool) -> dict[int, str]:
+    """Number of an image -> what is wrong with the first of its objects that cannot be, for images with such ones.
+
+    Args:
+        objects: of B images.
+        sizes: (B, 2) width and height of the images, in pixels.
+        clips: whether boxes may reach outside their image, as they are cut at its edge.
+    """
+    image = np.repeat(np.arange(len(objects.counts)), objects.counts)
+    starts = np.cumsum(objects.counts) - objects.counts
+    ids = objects.fields.get("id")
+    found: dict[int, tuple[int, str]] = {}
+    for is_wrong, problem in _rules(objects, sizes[image], clips=clips):
+        for number in np.flatnonzero(is_wrong).tolist():
+            place = int(image[number])
+            if place not in found or number < found[place][0]:
+                known_as = "" if ids is None else f" (id {ids[number]})"
+                box = "" if objects.boxes is None else "({:g}, {:g}) to ({:g}, {:g})".format(*objects.boxes[number])
+                text = f"object {number - starts[place]}{known_as}: {problem.format(box=box)}"
+                found[place] = number, text
+    return {place: text for place, (_, text) in sorted(found.items())}
+
+
+def _rules(objects: Targets, sizes: Float, *, clips: bool) -> Iterator[tuple[Flags, str]]:
+    """(N,) which objects break a rule, and what is said of them."""
+    boxes, polygons, keypoints = objects.boxes, objects.polygons, objects.keypoints
+    if boxes is not None:
+        yield ~np.isfinite(boxes).all(axis=1), "the box from {box} is not finite"
+        yield (boxes[:, 2:] < boxes[:, :2]).any(axis=1), "the box from {box} has a negative size"
+        if not clips:
+            is_outside = (boxes[:, :2] < -BEYOND_PX).any(axis=1) | (boxes[:, 2:] > sizes + BEYOND_PX).any(axis=1)
+            yield (
+                is_outside,
+                "the box from {box} px reaches outside its image. Mend it, or cut such boxes with "
+                "targets=TargetOptions(clip=True)",
+            )
+    if polygons is not None:
+        corners = [ring for rings in polygons for ring in rings]
+        if corners and not np.isfinite(np.concatenate(corners)).all():
+            yield (
+                np.array([not all(np.isfinite(ring).all() for ring in rings) for rings in polygons], np.bool_),
+                "a corner of its polygon is not finite",
+            )
+    if keypoints is not None:
+        yield ~np.isfinite(keypoints).all(axis=(1, 2)), "a key point is not finite"
+        is_known = np.isin(keypoints[:, :, 2], (0.0, 1.0, 2.0)).all(axis=1)
+        yield ~is_known, "a key point has a visibility that is not 0, 1 or 2"

@@ -1,0 +1,70 @@
+"""Which targets a loader's batches have: what was asked for, checked against the source and the recipes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from augpipe.planning.fields import refuse_bends
+from augpipe.recipes.recipe import Recipe
+from augpipe.sources.protocol import Source
+from augpipe.sources.targets import has_targets
+from augpipe.validation.models import changed
+
+if TYPE_CHECKING:
+    from augpipe.planning.targets.options import TargetOptions
+
+TargetsName = Literal["list", "padded", "flat", "off"]
+_OFF = 'or build the loader with targets="off", which gives images and labels only'
+
+
+def chosen_targets(
+    asked: "TargetOptions | TargetsName | None", source: Source, recipes: Sequence[Recipe]
+) -> "TargetOptions | None":
+    """How a loader maps targets; None where its batches have none.
+
+    Raises:
+        ValueError: they are asked for and the source has none, or a recipe changes images in a way that they do not
+            follow.
+    """
+    if asked == "off" or (asked is None and not has_targets(source)):
+        return None
+    from augpipe.planning.targets.options import TargetForm, TargetOptions
+
+    options = asked
+    if asked is None:
+        options = TargetOptions()
+    elif isinstance(asked, str) and asked in get_args(TargetForm):
+        options = TargetOptions(form=asked)
+    if not isinstance(options, TargetOptions):
+        raise ValueError(
+            f"targets={asked!r:.60} is not known. Choose one of 'list', 'padded', 'flat', 'off', or give "
+            "TargetOptions(form='list', ...)."
+        )
+    if not has_targets(source):
+        raise ValueError(
+            f"targets={asked!r:.60}, and the source has none: {source!r:.200}. Give one with annotations, or leave "
+            "targets out."
+        )
+    for recipe in recipes:
+        _refuse(recipe)
+    if options.masks or options.polygons:
+        known = source.targets_of(np.empty(0, np.int64))
+        if known is None or known.polygons is None:
+            wanted = "masks" if options.masks else "polygons"
+            raise ValueError(
+                f"{wanted}=True needs outlines of objects, and the source has none: {source!r:.200}. Leave it out."
+            )
+    return options if options.keypoint_swaps else changed(options, keypoint_swaps=tuple(source.keypoint_swaps))
+
+
+def _refuse(recipe: Recipe) -> None:
+    if recipe.mixing:
+        raise ValueError(
+            f"{recipe.called} mixes images ({', '.join(mix.op for mix in recipe.mixing)}), and masks, boxes "
+            f"and points do not follow that. Leave mixing out: Recipe(ops=recipe.ops, views=recipe.views), {_OFF}."
+        )
+    try:
+        refuse_bends(recipe)
+    except ValueError as problem:
+        raise ValueError(f"{str(problem).removesuffix(', or the targets.')}, {_OFF}.") from None

@@ -1,0 +1,133 @@
+"""The stages that give a batch its targets: label maps, read image by image, and objects, mapped all at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from augpipe.errors import SampleError, SourceChangedError
+from augpipe.pipeline.checked_objects import problems_of
+from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.mapped_objects import view_targets
+from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
+from augpipe.sources.protocol import Ints
+from augpipe.sources.targets import LabelMap, Targets, TargetSource, has_targets
+from augpipe.validation.plural import count
+
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+"""A label map's number type and its shape behind height and width."""
+
+
+class TargetStages:
+    """Targets of batches; one instance serves a loader over all its epochs, and is safe from several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.targets is not None and has_targets(settings.source)
+        self._source: TargetSource = settings.source
+        self._options = settings.targets
+        self.has_label_maps = bool(self._source.has_label_maps)
+        self._kind: Kind = np.dtype(np.int64), ()  # of the last label map: that of a batch without any
+
+    def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Read and map the label maps of planned items; those whose cannot be used carry an error then."""
+        for item in items:
+            try:
+                self._read_label_map(batch, item)
+            except BaseException as problem:
+                item.error = problem
+
+    def look_up(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Look up the objects of planned items; those that have impossible ones carry an error then."""
+        sound = [item for item in items if item.error is None]
+        ids = np.array([item.sample_id for item in sound], np.int64)
+        objects = self._objects_of(ids)
+        if objects is None:
+            return
+        assert batch.plan is not None
+        rows = batch.plan.rows[[item.position for item in sound]]
+        sizes = np.stack([rows["width"], rows["height"]], axis=1).astype(np.float64)
+        problems = problems_of(objects, sizes, clips=self._options.clip)
+        for number, problem in problems.items():
+            sound[number].error = SampleError(self._source.name(sound[number].sample_id), problem)
+        is_whole = len(sound) == len(batch.items) and not problems
+        batch.objects = objects if is_whole else None  # else some are replaced, and all looked up again
+
+    def map(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Map the objects of a batch whose items stay what they are from now on."""
+        assert batch.plan is not None
+        ids = batch.plan.sample_ids
+        objects = batch.objects or self._objects_of(ids)
+        label_maps = self._label_maps(batch) if self.has_label_maps else [None] * len(batch.sizes)
+        image_ids = batch.columns.get("image_id", ids)
+        batch.targets = tuple(
+            view_targets(objects, rows, size, image_ids, self._options, label_map)
+            for rows, size, label_map in zip(batch.plan.views, batch.sizes, label_maps, strict=True)
+        )
+        batch.objects, batch.label_maps = None, ()
+
+    def _objects_of(self, sample_ids: Ints) -> Targets | None:
+        objects = self._source.targets_of(sample_ids)
+        if objects is not None and len(objects.counts) != len(sample_ids):
+            raise ValueError(
+                f"targets_of gave counts of {count(len(objects.counts), 'image')} for {len(sample_ids)} sample ids. "
+                "Return one number for each, 0 for an image without objects."
+            )
+        return objects
+
+    def _read_label_map(self, batch: BatchInProgress, item: Item) -> None:
+        assert batch.plan is not None
+        name = self._source.name(item.sample_id)
+        try:
+            labels = np.asarray(self._source.label_map(item.sample_id))
+        except (ConnectionError, SourceChangedError):  # they say nothing of the label map: nothing to skip
+            raise
+        except (ValueError, OSError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+            raise SampleError(name, f"its label map: {reason or type(problem).__name__}") from problem
+        height, width = item.opened.size
+        if labels.ndim not in (2, 3) or labels.dtype.kind not in "biuf" or labels.shape[:2] != (height, width):
+            raise SampleError(
+                name,
+                f"its label map has shape {labels.shape} and type {labels.dtype}, and the photograph is "
+                f"{height}x{width} (height x width)",
+            )
+        held = _held_as(labels)
+        fill = fill_of(np.empty(0, held[0]), self._options.mask_fill)
+        for view, room in enumerate(self._rooms(batch, held, name)):
+            rows = batch.plan.views[view][item.position : item.position + 1]
+            shown = shown_pixels(rows, fills=self._options.mask_border == "fill")
+            map_mask(labels, shown, fill, into=room[item.position])
+
+    def _rooms(self, batch: BatchInProgress, kind: Kind, name: str) -> Sequence[LabelMap]:
+        """For each view (B, H, W, ..), made when the first label map of the batch asks for it."""
+        dtype, planes = kind
+        with batch.lock:
+            shapes = [(len(batch.items), *size, *planes) for size in batch.sizes]
+            # the only image of a batch may be replaced by one of another size
+            if not batch.label_maps or (len(batch.items) == 1 and batch.label_maps[0].shape != shapes[0]):
+                batch.label_maps = tuple(np.empty(shape, dtype) for shape in shapes)
+                self._kind = kind
+            first = batch.label_maps[0]
+            if (first.dtype, first.shape[3:]) != kind:
+                raise ValueError(
+                    f"label maps of one source must be alike: that of {name} is {_in_words(kind)}, and another one of "
+                    f"its batch {_in_words((first.dtype, first.shape[3:]))}. Convert them."
+                )
+            return batch.label_maps
+
+    def _label_maps(self, batch: BatchInProgress) -> Sequence[LabelMap]:
+        if batch.items:
+            return batch.label_maps
+        dtype, planes = self._kind
+        return [np.empty((0, *size, *planes), dtype) for size in batch.sizes]
+
+
+def _held_as(labels: LabelMap) -> Kind:
+    """Whole numbers of classes are int64, as losses take them; colours and other numbers stay what they are."""
+    is_classes = labels.ndim == 2 and labels.dtype.kind in "iu"
+    return np.dtype(np.int64) if is_classes else labels.dtype, labels.shape[2:]
+
+
+def _in_words(kind: Kind) -> str:
+    dtype, planes = kind
+    return f"{dtype} of shape (H, W{''.join(f', {num}' for num in planes)})"

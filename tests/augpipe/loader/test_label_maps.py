@@ -1,0 +1,101 @@
+"""Batches with label maps: those of a call of `Augment`, alone and next to objects."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augpipe import Augment, Recipe, TargetOptions, ops
+from tests.augpipe.loader.target_sources import (
+    TARGET_RECIPES,
+    ObjectSource,
+    label_map_source,
+    loader_of,
+    object_source,
+)
+
+torch = pytest.importorskip("torch")
+
+NUM = 11
+FORMS: tuple[Any, ...] = ("list", "padded", "flat")
+
+
+@pytest.mark.parametrize("name", TARGET_RECIPES)
+def test_label_maps_are_those_of_a_call(name: str) -> None:
+    source, recipe = label_map_source(NUM), TARGET_RECIPES[name]
+    for batch in loader_of(source, recipe):
+        views = batch.targets if isinstance(batch.targets, tuple) else (batch.targets,)
+        for position, sample_id in enumerate(batch.sample_ids.tolist()):
+            results = Augment(recipe)(
+                image=source.contents[sample_id],
+                mask=source.maps[sample_id],
+                plan=batch.plan[position : position + 1],
+            )
+            for view, expected in zip(views, results if isinstance(results, tuple) else (results,), strict=True):
+                assert view.dtype == torch.int64 and view.shape[1:] == expected["mask"].shape
+                np.testing.assert_array_equal(view[position].numpy(), expected["mask"])
+
+
+def test_label_maps_go_along_with_objects() -> None:
+    only, both = label_map_source(7), object_source(7, maps=True)
+    for form in FORMS:
+        for alone, batch in zip(loader_of(only), loader_of(both, targets=form), strict=True):
+            masks = torch.stack([one["mask"] for one in batch.targets]) if form == "list" else batch.targets["mask"]
+            assert masks.equal(alone.targets)
+
+
+def test_other_label_maps_keep_their_type() -> None:
+    source = label_map_source(5)
+    maps = source.maps
+    for change, dtype, shape in (
+        (lambda one: np.stack([one] * 3, axis=2), torch.uint8, (36, 44, 3)),
+        (lambda one: one.astype(np.float32), torch.float32, (36, 44)),
+        (lambda one: one > 0, torch.bool, (36, 44)),
+        (lambda one: one.astype(np.uint16), torch.int64, (36, 44)),
+    ):
+        source.maps = [change(one) for one in maps]
+        first, *_ = loader_of(source)
+        assert first.targets.dtype == dtype and tuple(first.targets.shape[1:]) == shape
+    source.maps[1] = source.maps[1].astype(np.float64)
+    with pytest.raises(ValueError, match="label maps of one source must be alike"):
+        [*loader_of(source, batch_size=5, num_threads=1)]
+    source.maps = [np.stack([one] * 3, axis=2) for one in maps]
+    with pytest.raises(ValueError, match="mask_fill=300 does not fit into the mask's uint8"):
+        [*loader_of(source, targets=TargetOptions(mask_fill=300))]
+
+
+def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
+    source = label_map_source(4)
+    recipe = Recipe(ops=(ops.CenterCrop(size=(36, 40)), ops.Translate(horizontal=(0.5, 0.5), vertical=(0, 0))))
+    filled, mirrored, other = (
+        next(iter(loader_of(source, recipe, targets=TargetOptions(**options), shuffle=False))).targets
+        for options in ({}, {"mask_border": "image"}, {"mask_fill": 1000})
+    )
+    assert (filled == 255).any() and not (mirrored == 255).any()
+    assert (other == 1000).equal(filled == 255)
+
+
+def test_targets_are_looked_up_once_a_sample_in_the_loader_s_threads() -> None:
+    class Watched(ObjectSource):
+        def label_map(self, sample_id: int) -> Any:
+            read.append(sample_id)
+            threads.add(threading.current_thread().name)
+            return super().label_map(sample_id)
+
+        def targets_of(self, sample_ids: Any) -> Any:
+            threads.add(threading.current_thread().name)
+            return super().targets_of(sample_ids)
+
+    plain = object_source(9, maps=True)
+    read: list[int] = []
+    threads: set[str] = set()
+    source = Watched(plain.contents, plain.objects, plain.maps)
+    loader = loader_of(source)
+    threads.clear()
+    for epoch in range(2):
+        read.clear()
+        source.asked_ids.clear()
+        assert sum(map(len, loader)) == 9
+        assert sorted(read) == sorted(source.asked_ids) == [*range(9)], epoch
+    assert threads and all(name.startswith("augpipe") for name in threads)
