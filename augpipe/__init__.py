@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from augpipe.planning.plan import Plan as Plan
     from augpipe.planning.plan import plan as plan
     from augpipe.planning.targets.options import TargetOptions as TargetOptions
+    from augpipe.preview.show import show as show
     from augpipe.recipes.recipe import Recipe as Recipe
     from augpipe.recipes.schedule import Schedule as Schedule
     from augpipe.recipes.view import View as View
@@ -51,6 +52,7 @@ _PLACES = {
     "TargetOptions": "augpipe.planning.targets.options",
     "View": "augpipe.recipes.view",
     "plan": "augpipe.planning.plan",
+    "show": "augpipe.preview.show",
 }
 """Where each name lives. It is looked for there when it is first asked for: importing numba takes most of a second, in
 which a command could neither answer nor be interrupted without a traceback."""
@@ -74,6 +76,7 @@ __all__ = [
     "policies",
     "recipes",
     "sampling",
+    "show",
     "sources",
 ]
 

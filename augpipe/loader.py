@@ -5,6 +5,8 @@ import logging
 import os
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
 
@@ -225,7 +227,7 @@ class Loader(Generic[FrameworkName]):
             "columns": columns,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        self.source: Source = source if is_source(source) and not given else _open(source, given)
+        self.source: Source = as_source(source, given)
         tell_source(self.source)
         self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         self.drop_last = drop_last
@@ -390,6 +392,37 @@ class Loader(Generic[FrameworkName]):
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
         return self._run(self._hand_out(made, "places"))
 
+    def sample(self, sample_id: int, epoch: int | None = None) -> Batch:
+        """One sample as an epoch gives it, in a batch of one: a surprising image again, with all that was drawn.
+
+        The pixels are those that it has in its batch, whatever the batch size, rank and world size. Where the recipe
+        mixes, it is mixed with the same partner. No pass is moved on or ended.
+
+        Args:
+            sample_id: as in `Batch.sample_ids` and on sheets.
+            epoch: by default the loader's.
+
+        Raises:
+            ValueError: there is no such sample, or the epoch's sampler did not draw it.
+            SampleError: the image cannot be used, and on_error is "raise".
+        """
+        refuse_torch_worker()
+        which = as_whole("sample_id", sample_id)
+        if not 0 <= which < len(self.source):
+            raise ValueError(
+                f"sample_id={which} is out of range: the source holds {count(len(self.source), 'photograph')}, with "
+                f"the ids 0..{len(self.source) - 1}."
+            )
+        number = self.epoch if epoch is None else as_epoch(epoch)
+        recipe = self.schedule.at(number)
+        request = self._epochs.request_of(recipe, self.seed, number, which)
+        self._forget_after_fork()
+        background.wait(self._compiling)
+        made = self._choice.batch_maker(self._settings(recipe), 1, None).run(iter([request]))
+        check = partial(check_unchanged, self.source)
+        (batch,) = hand_out(made, f"sample {which}", self.skipped, check=check, skips_bad=self._skips_bad)
+        return batch
+
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None
         return start_compiling(self._form, self.schedule.recipes, decodes=decodes)
@@ -434,9 +467,7 @@ class Loader(Generic[FrameworkName]):
             self._stamps.check()
 
     def _batch_maker(self, recipe: Recipe) -> BatchMaker:
-        if self._process != os.getpid():  # a fork copies locks as they are
-            self._process = os.getpid()
-            self._batches = self._cache = self._stamps = self._row_indexes = None
+        self._forget_after_fork()
         if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
                 beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
@@ -444,30 +475,37 @@ class Loader(Generic[FrameworkName]):
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))
                 self._stamps = FileStamps(self.source) if self._cache is not None else None
-            self._seen = self._seen or SeenSizes(len(self.source))
-            self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
-            settings = Settings(
-                source=self.source,
-                recipe=recipe,
-                seed=self.seed,
-                form=self._form,
-                num_threads=self._num_threads,
-                first_threads=self._first_threads,
-                prefetch=self._prefetch,
-                skips_bad=self._skips_bad,
-                max_pixels=self._max_pixels,
-                row_index_bytes=self._row_index_bytes,
-                recipes_differ=len(self.schedule.stages) > 1,
-                seen=self._seen,
-                row_indexes=self._row_indexes,
-                stamps=self._stamps,
-                groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
-                pins_memory=self._choice.pins_memory,
-                targets=self._targets,
-            )
+            settings = replace(self._settings(recipe), stamps=self._stamps)
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
             self._batches_recipe = recipe
         return self._batches
+
+    def _forget_after_fork(self) -> None:
+        if self._process != os.getpid():  # a fork copies locks as they are
+            self._process = os.getpid()
+            self._batches = self._cache = self._stamps = self._row_indexes = None
+
+    def _settings(self, recipe: Recipe) -> Settings:
+        self._seen = self._seen or SeenSizes(len(self.source))
+        self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
+        return Settings(
+            source=self.source,
+            recipe=recipe,
+            seed=self.seed,
+            form=self._form,
+            num_threads=self._num_threads,
+            first_threads=self._first_threads,
+            prefetch=self._prefetch,
+            skips_bad=self._skips_bad,
+            max_pixels=self._max_pixels,
+            row_index_bytes=self._row_index_bytes,
+            recipes_differ=len(self.schedule.stages) > 1,
+            seen=self._seen,
+            row_indexes=self._row_indexes,
+            groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
+            pins_memory=self._choice.pins_memory,
+            targets=self._targets,
+        )
 
     def _end_running(self, by: str) -> None:
         running = self._running() if self._running is not None else None
@@ -476,7 +514,10 @@ class Loader(Generic[FrameworkName]):
         self._running = None
 
 
-def _open(source: Any, options: dict[str, Any]) -> Source:
+def as_source(source: Any, options: dict[str, Any]) -> Source:
+    """A source as it is, or what a path and options name."""
+    if is_source(source) and not options:
+        return source
     # the convenience of a path is the one thing that the loader takes from the room above it
     from augpipe.datasets.open import open_source
 

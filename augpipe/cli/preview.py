@@ -20,6 +20,7 @@ from augpipe.cli.common import (
     with_skip_bad,
 )
 from augpipe.recipes.names import load_schedule
+from augpipe.validation.models import changed
 from augpipe.validation.plural import count
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
@@ -34,6 +35,13 @@ def preview(
     seed: SeedOption = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Epoch of the first column; the next follow.")] = 0,
     by_op: Annotated[bool, typer.Option("--by-op", help="One op a column, then all together, in one epoch.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="The image after each op, in one epoch.")] = False,
+    sample: Annotated[
+        list[int] | None, typer.Option(min=0, help="Show this sample id; may be given several times.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave an op out, as rotate; all others draw as before.")
+    ] = None,
     size: SizeOption = None,
     scale: ScaleOption = None,
     on_error: OnErrorOption = "raise",
@@ -49,20 +57,33 @@ def preview(
     with the share and the name of the other photograph.
     Boxes, outlines, key points and label maps are drawn over the images
     where the source has them.
+
+    An image of a run again, with the same draws: its sample id with --sample,
+    the run's --seed and --epoch. --steps shows which op did what to it, and
+    --without what it would be without one.
     """
+    if by_op and steps:
+        raise ValueError("--by-op and --steps are two sheets. Ask for one of them.")
     chosen = load_schedule(one_recipe(recipe), size, scale)
     path = output_file(out, EXTENSIONS)
     from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op
-    from augpipe.preview import draw_sheet, over_epochs
+    from augpipe.preview import by_step, draw_sheet, over_epochs
+    from augpipe.preview.parts import without_ops
 
+    if without:
+        stages = [changed(stage, recipe=without_ops(stage.recipe, without)) for stage in chosen.stages]
+        chosen = changed(chosen, stages=stages)
     opened = open_source(source)
     on_error = with_skip_bad(on_error, skip_bad)
     with telling_of_skip(opened, on_error):
-        if by_op:
-            contents = contents_by_op(opened, chosen, rows=rows, seed=seed, epoch=epoch, on_error=on_error)
+        if by_op or steps:
+            of_parts = by_step if steps else contents_by_op
+            contents = of_parts(opened, chosen, rows=rows, seed=seed, epoch=epoch, on_error=on_error, samples=sample)
         else:
-            contents = over_epochs(opened, chosen, rows=rows, cols=cols, seed=seed, epoch=epoch, on_error=on_error)
+            contents = over_epochs(
+                opened, chosen, rows=rows, cols=cols, seed=seed, epoch=epoch, on_error=on_error, samples=sample
+            )
     warn_of_skipped(contents.skipped)
     draw_sheet(contents).save(path)
     num_shown = len({row.sample_id for row in contents.rows})

@@ -15,6 +15,9 @@ from augpipe.sampling import Sampling, epoch_order
 from augpipe.sampling.epoch_order import Place
 from augpipe.validation.plural import count
 
+_LOOKED_AT_TOGETHER = 2**20
+"""Positions of an epoch among which a sample is looked for at once."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Epochs:
@@ -78,6 +81,33 @@ class Epochs:
             block = ranked._block(schedule.at(place.epoch), seed, place.epoch, place.first, num_batches=1)
             yield from block.requests(number, 1, self.batch_size)
 
+    def request_of(self, recipe: Recipe, seed: int, epoch: int, sample_id: int, number: int = 0) -> Request:
+        """A batch of this sample alone, as it is in the batch that holds it; of those of a sampler, the first one.
+
+        Raises:
+            ValueError: the epoch does not hold the sample.
+        """
+        if self.sampling is None and not recipe.mixing:
+            block = Block(epoch, np.array([sample_id], np.int64))
+        else:
+            position = self._position_of(seed, epoch, sample_id)
+            rank = position % self.world_size
+            alone = replace(self, batch_size=1, rank=rank, drop_last=False)
+            block = alone._block(recipe, seed, epoch, position - rank, num_batches=1)
+        (request,) = block.requests(number, 1, batch_size=1)
+        return request
+
+    def _position_of(self, seed: int, epoch: int, sample_id: int) -> int:
+        for first in range(0, self.num_samples, _LOOKED_AT_TOGETHER):
+            positions = np.arange(first, min(first + _LOOKED_AT_TOGETHER, self.num_samples), dtype=np.int64)
+            found = np.flatnonzero(self.sample_ids(seed, epoch, positions) == sample_id)
+            if len(found):
+                return first + int(found[0])
+        raise ValueError(
+            f"epoch {epoch} does not hold sample {sample_id}, as its sampler did not draw it. Name another epoch or "
+            "sample."
+        )
+
     def _check_place(self, place: Place) -> None:
         if not isinstance(place, Place):
             raise ValueError(f"places holds {place!r}, which is no place. Write augpipe.Place(epoch=0, first=0).")
@@ -101,7 +131,7 @@ class Epochs:
 
     def _block(self, recipe: Recipe, seed: int, epoch: int, first: int, num_batches: int) -> Block:
         """The rank's samples of so many global batches, of which the first one begins at position `first`."""
-        ids_at, is_sampled = partial(self._sample_ids, seed, epoch), self.sampling is not None
+        ids_at, is_sampled = partial(self.sample_ids, seed, epoch), self.sampling is not None
         num_positions = num_batches * self.batch_size
         positions = epoch_order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
         if not recipe.mixing:
@@ -119,7 +149,7 @@ class Epochs:
             is_sampled=is_sampled,
         )
 
-    def _sample_ids(self, seed: int, epoch: int, positions: Ints) -> Ints:
+    def sample_ids(self, seed: int, epoch: int, positions: Ints) -> Ints:
         """Which samples stand at positions of an epoch, of this rank or another one."""
         if self.sampling is not None:
             return self.sampling.sample_ids(positions, seed, epoch)

@@ -12,22 +12,20 @@ from augpipe.batch import Batch
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.batches import BatchMaker
-from augpipe.pipeline.blocks import Block
+from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
-from augpipe.pipeline.mixing_stage import mixed_block
 from augpipe.planning.fields import not_followed
 from augpipe.planning.output_format import OutputFormat
+from augpipe.preview.parts import Parts, growing, solos, without_normalize
 from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
-from augpipe.recipes.view import View
-from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Pixels, Source
 from augpipe.sources.targets import has_targets
 from augpipe.validation.arguments import as_count, as_epoch, as_seed
-from augpipe.validation.models import changed
+from augpipe.validation.plural import count
 
 ORIGINAL = "original"
 
@@ -49,8 +47,8 @@ class Row:
     """One image and what became of it."""
 
     sample_id: int
-    original: Pixels
-    """(H, W, 3) uint8, upright, whole."""
+    original: Pixels | None
+    """(H, W, 3) uint8, upright, whole; None where only cells are shown."""
     name: str
     """The source's name for it: a path, mostly."""
     class_name: str
@@ -85,6 +83,8 @@ def over_epochs(
     seed: int = 0,
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
+    samples: Sequence[int] | None = None,
+    epochs: Epochs | None = None,
 ) -> Contents:
     """The first images of an epoch as the loader gives them in that epoch (first column) and in those after it.
 
@@ -98,30 +98,34 @@ def over_epochs(
         seed: 0..2^64 - 1.
         epoch: of the first column.
         on_error: "raise", or "skip" as the loader does.
+        samples: ids of the images to show, instead of the first ones.
+        epochs: a loader's; None: shuffled ones of all images. Of a sampler's, one epoch is shown.
 
     Raises:
         SampleError: an image cannot be used.
         ValueError: an argument is out of range.
     """
     _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
+    ordered = epochs or _epochs_of(source)
+    chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
     schedule = as_schedule(recipe)
     num_views = len(schedule.at(epoch).all_views)
     draws = len(schedule.stages) > 1 or _draws(schedule.at(epoch))
-    num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws else 1
-    epochs = range(epoch, epoch + num_epochs)
-    shown = [without_normalize(schedule.at(e)) for e in epochs]
-    first, skipped = _first_batches(source, shown[0], rows, seed, epoch, on_error == "skip")
+    num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws and ordered.sampling is None else 1
+    numbers = range(epoch, epoch + num_epochs)
+    shown = [without_normalize(schedule.at(e)) for e in numbers]
+    first, skipped = _first_batches(source, ordered, shown[0], chosen, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in first]
     later = [
-        [batch for batch, _ in _batches(source, own, [(e, sample_id) for sample_id in ids], seed)]
-        for e, own in zip(epochs[1:], shown[1:], strict=True)
+        [batch for batch, _ in _batches(source, ordered, own, [(e, sample_id) for sample_id in ids], seed)]
+        for e, own in zip(numbers[1:], shown[1:], strict=True)
     ]
     sizes = [_size_name(own, {other.all_views[0].out_size for other in shown}) for own in shown]
     headings = (
         ORIGINAL,
         *(
             f"epoch {e}{size}" + _view_name(view, num_views)
-            for e, size in zip(epochs, sizes, strict=True)
+            for e, size in zip(numbers, sizes, strict=True)
             for view in range(num_views)
         ),
     )
@@ -131,8 +135,9 @@ def over_epochs(
         cells = tuple(_cell(source, batch, view) for batch in batches for view in range(num_views))
         crop = _crop(head) if len(cells) == 1 else None
         made.append(_row(source, int(head.sample_ids[0]), cells=cells, headings=headings, crop=crop))
-    when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {epochs[0]} to {epochs[-1]}, one a column"
-    note = _note(source, seed, when if draws else "nothing is drawn: alike in every epoch", len(made), shown)
+    when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {numbers[0]} to {numbers[-1]}, one a column"
+    when = when if draws else "nothing is drawn: alike in every epoch"
+    note = _note(source, seed, when, made, shown, are_first=samples is None)
     title = schedule.name or schedule.at(epoch).name or "recipe"
     return Contents(title=title, note=note, rows=tuple(made), skipped=skipped)
 
@@ -145,65 +150,65 @@ def by_op(
     seed: int = 0,
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
+    samples: Sequence[int] | None = None,
 ) -> Contents:
     """Each op of the epoch's recipe alone on its crop, then all together, mixing too; drawn as in the whole recipe.
 
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
+    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples)
+
+
+def by_step(
+    source: Source,
+    recipe: Recipe | Schedule | str | Path,
+    *,
+    rows: int = 4,
+    seed: int = 0,
+    epoch: int = 0,
+    on_error: Literal["raise", "skip"] = "raise",
+    samples: Sequence[int] | None = None,
+) -> Contents:
+    """The image after each op of the epoch's recipe, one more a column, and mixed in the last; as in `by_op`."""
+    return _by_parts(growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples)
+
+
+def _by_parts(
+    parts: Parts,
+    how: str,
+    source: Source,
+    recipe: Recipe | Schedule | str | Path,
+    rows: int,
+    seed: int,
+    epoch: int,
+    on_error: Literal["raise", "skip"],
+    samples: Sequence[int] | None,
+) -> Contents:
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
     schedule = as_schedule(recipe)
     shown = without_normalize(schedule.at(epoch))
-    whole, skipped = _first_batches(source, shown, rows, seed, epoch, on_error == "skip")
+    ordered = _epochs_of(source)
+    chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
+    whole, skipped = _first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in whole]
     made: list[list[Row]] = [[] for _ in ids]
     for view in _distinct_views(shown):
-        solos = list(_solos(shown, view))
+        taken = parts(shown, view)
         columns = []
-        for key, solo in solos:
-            batches = _batches(source, solo, [(epoch, sample_id) for sample_id in ids], seed)
+        for key, part in taken:
+            batches = _batches(source, ordered, part, [(epoch, sample_id) for sample_id in ids], seed)
             columns.append([_cell(source, batch, view, key) for batch, _ in batches])
-        headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in solos)]
-        if len(solos) != 1 or shown.mixing:
+        headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in taken)]
+        if (parts is solos and len(taken) != 1) or shown.mixing:
             columns.append([_cell(source, batch, view) for batch in whole])
             headings.append("all together")
         for position, batch in enumerate(whole):
             cells = tuple(column[position] for column in columns)
             row = _row(source, ids[position], cells=cells, headings=tuple(headings), crop=_crop(batch, view))
             made[position].append(row)
-    note = _note(source, seed, f"epoch {epoch}, one op a column", len(ids), [shown])
+    note = _note(source, seed, f"epoch {epoch}, {how}", ids, [shown], are_first=samples is None)
     flat = tuple(row for rows_of_one in made for row in rows_of_one)
     return Contents(title=schedule.name or shown.name or "recipe", note=note, rows=flat, skipped=skipped)
-
-
-def without_normalize(recipe: Recipe) -> Recipe:
-    """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
-    views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
-    return changed(recipe, ops=(), views=views)
-
-
-def only_op(recipe: Recipe, view: int, key: str) -> Recipe:
-    """The recipe with one view reduced to its crop and the op `key` (of `View.keyed_ops`), which draws as before.
-
-    Nothing is mixed.
-    """
-    old = recipe.views[view]
-    keyed = dict(old.keyed_ops)
-    kept: list[Any] = []
-    for name, op in keyed.items():
-        if name == key or op.is_crop:
-            kept.append(op)
-        elif op.op == keyed[key].op and not any(other is keyed[key] for other in kept):
-            # an op's stream is named by its place among its kind: those before it stay, and never happen
-            kept.append(op.model_copy(update={"p": 0.0}))
-    views = list(recipe.views)
-    views[view] = View(ops=tuple(kept))
-    return changed(recipe, ops=(), views=views, mixing=())
-
-
-def _solos(recipe: Recipe, view: int) -> Iterator[tuple[str, Recipe]]:
-    """(key, recipe) of each op of a view alone, the crop first."""
-    for key, _ in sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop):
-        yield key, only_op(recipe, view, key)
 
 
 def _draws(recipe: Recipe) -> bool:
@@ -232,17 +237,13 @@ def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
 
 
 def _first_batches(
-    source: Source, recipe: Recipe, rows: int, seed: int, epoch: int, skips_bad: bool
+    source: Source, epochs: Epochs, recipe: Recipe, ids: Sequence[int], seed: int, epoch: int, skips_bad: bool
 ) -> tuple[list[Batch], dict[int, str]]:
-    """A batch of one for each of the first images of an epoch's order, and what was skipped."""
-    num = len(source)
-    if num < 1:
-        raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
-    positions = np.arange(min(rows, num), dtype=np.int64)
-    ids = epoch_order.sample_ids(positions, num, seed, epoch, shuffle=True)
+    """A batch of one for each sample, and what was skipped."""
     batches: dict[int, Batch] = {}
     skipped: dict[int, str] = {}
-    for batch, problems in _batches(source, recipe, [(epoch, int(i)) for i in ids], seed, skips_bad=skips_bad):
+    wanted = [(epoch, sample_id) for sample_id in ids]
+    for batch, problems in _batches(source, epochs, recipe, wanted, seed, skips_bad=skips_bad):
         # what stands in for an unusable image may be one that is shown anyway
         batches.setdefault(int(batch.sample_ids[0]), batch)
         skipped |= problems
@@ -250,7 +251,13 @@ def _first_batches(
 
 
 def _batches(
-    source: Source, recipe: Recipe, wanted: Sequence[tuple[int, int]], seed: int, *, skips_bad: bool = False
+    source: Source,
+    epochs: Epochs,
+    recipe: Recipe,
+    wanted: Sequence[tuple[int, int]],
+    seed: int,
+    *,
+    skips_bad: bool = False,
 ) -> Iterator[tuple[Batch, dict[int, str]]]:
     """For each (epoch, sample id) a batch of one, made as the loader makes it, and what was skipped.
 
@@ -266,36 +273,43 @@ def _batches(
         prefetch=2,
         skips_bad=skips_bad,
         max_pixels=MAX_PIXELS,
+        groups_of=None if epochs.sampling is None else epochs.sampling.groups_of,
         targets=options_for(source, recipe),
     )
-    blocks = _mixed_blocks(len(source), recipe, wanted, seed) if recipe.mixing else _blocks(wanted)
-    requests = (request for number, block in enumerate(blocks) for request in block.requests(number, 1, batch_size=1))
+    requests = (epochs.request_of(recipe, seed, *each, number) for number, each in enumerate(wanted))
     return BatchMaker(settings, HostOutput(settings)).run(requests)
 
 
-def _blocks(wanted: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    return (Block(epoch, np.array([sample_id])) for epoch, sample_id in wanted)
+def _epochs_of(source: Source) -> Epochs:
+    if len(source) < 1:
+        raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
+    return Epochs(
+        num_samples=len(source),
+        batch_size=1,
+        rank=0,
+        world_size=1,
+        drop_last=False,
+        shuffle=True,
+        sampling=None,
+    )
 
 
-def _mixed_blocks(num: int, recipe: Recipe, wanted: Sequence[tuple[int, int]], seed: int) -> Iterator[Block]:
-    """Each sample with the partner that it has in a shuffled epoch of all `num` samples."""
-    orders = {
-        epoch: epoch_order.sample_ids(np.arange(num, dtype=np.int64), num, seed, epoch, shuffle=True)
-        for epoch in {epoch for epoch, _ in wanted}
-    }
-    for epoch, sample_id in wanted:
-        yield mixed_block(
-            recipe,
-            seed,
-            epoch,
-            np.flatnonzero(orders[epoch] == sample_id),
-            num_positions=num,
-            num_batches=1,
-            batch_size=1,
-            world_size=1,
-            ids_at=orders[epoch].__getitem__,
-            is_sampled=False,
-        )
+def _shown_ids(
+    source: Source, epochs: Epochs, rows: int, seed: int, epoch: int, samples: Sequence[int] | None
+) -> list[int]:
+    """The samples that are asked for, or the first ones of an epoch's order."""
+    num = len(source)
+    if samples is None:
+        positions = np.arange(min(rows, epochs.num_samples), dtype=np.int64)
+        ids: list[int] = epochs.sample_ids(seed, epoch, positions).tolist()
+        return list(dict.fromkeys(ids))
+    for number in samples:
+        if not 0 <= number < num:
+            raise ValueError(
+                f"sample {number} is out of range: the source holds {count(num, 'photograph')}, with the ids "
+                f"0..{num - 1}."
+            )
+    return list(dict.fromkeys(samples))
 
 
 def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> Cell:
@@ -356,8 +370,10 @@ def _whole(content: bytes | Pixels) -> Pixels:
     return decode(content, probe(content, max_pixels=MAX_PIXELS))[:, :, :3]
 
 
-def _note(source: Source, seed: int, when: str, num_shown: int, recipes: Sequence[Recipe]) -> str:
-    which = f"the first {num_shown} of {len(source)} photographs" if len(source) > 1 else ""
+def _note(
+    source: Source, seed: int, when: str, shown: Sequence[Any], recipes: Sequence[Recipe], *, are_first: bool
+) -> str:
+    which = f"the first {len(shown)} of {len(source)} photographs" if len(source) > 1 and are_first else ""
     ops = dict.fromkeys(name for recipe in recipes for name in not_followed(recipe))
     without = f"targets do not follow {', '.join(ops)}" if ops and has_targets(source) else ""
     return "   ·   ".join(part for part in (f"seed {seed}", when, which, without) if part)

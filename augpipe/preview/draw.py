@@ -56,7 +56,8 @@ def _header(pen: ImageDraw.ImageDraw, contents: Contents, layout: Layout) -> Non
 
 def _image(row: Row, picture: SheetImage) -> Image.Image:
     shown: Row | Cell = row if picture.cell is None else row.cells[picture.cell]
-    pixels: Pixels = row.original if picture.cell is None else row.cells[picture.cell].image
+    pixels: Pixels | None = row.original if picture.cell is None else row.cells[picture.cell].image
+    assert pixels is not None
     image = Image.fromarray(pixels)
     size = (picture.box[2] - picture.box[0], picture.box[3] - picture.box[1])
     if image.size != size:
@@ -70,7 +71,7 @@ def _image(row: Row, picture: SheetImage) -> Image.Image:
 
 def _outline(image: Image.Image, row: Row) -> Image.Image:
     """The original with its crop outlined and all else faded."""
-    assert row.crop is not None
+    assert row.crop is not None and row.original is not None
     height, width = row.original.shape[:2]
     scale_x, scale_y = SMOOTH * image.width / width, SMOOTH * image.height / height
     left, top, right, bottom = row.crop

@@ -55,11 +55,11 @@ class Layout:
 
 
 def arrange(contents: Contents) -> Layout:
-    """Place the images of a sheet in rows, each with its original first.
+    """Place the images of a sheet in rows, each with its original first, where it is shown.
 
     Cells are as wide as the recipe's images where `MAX_WIDTH_PX` allows it, so that they are shown pixel by pixel.
     """
-    num_columns = 1 + max(len(row.cells) for row in contents.rows)
+    num_columns = max(len(row.cells) + (row.original is not None) for row in contents.rows)
     widest = max(max(cell.image.shape[:2]) for row in contents.rows for cell in row.cells)
     room = (MAX_WIDTH_PX - 2 * MARGIN_PX - (num_columns - 1) * GAP_PX) // num_columns
     cell_px = max(MIN_CELL_PX, min(room, max(widest, 160), MAX_CELL_PX))
@@ -69,7 +69,7 @@ def arrange(contents: Contents) -> Layout:
     images: list[SheetImage] = []
     previous: tuple[str, ...] | None = None
     for number, row in enumerate(contents.rows):
-        if row.headings != previous:
+        if row.headings and row.headings != previous:
             shown = [text.shorten(heading, HEADING_PX, cell_px) for heading in row.headings]
             headings += [Heading(x=x, y=y, text=word) for x, word in zip(columns, shown, strict=False)]
             y += text.line_height_px(HEADING_PX) + 6
@@ -90,18 +90,17 @@ def _arrange_row(
     row: Row, number: int, columns: Sequence[int], cell_px: int, y: int, pictures: list[SheetImage]
 ) -> int:
     """Place one row at `y`; returns where it ends."""
-    images = [row.original, *(cell.image for cell in row.cells)]
-    sizes = [fit(image.shape[0], image.shape[1], cell_px) for image in images]
     bottom = y
-    for i, (x, (width, height)) in enumerate(zip(columns, sizes, strict=False)):
-        box = (x + (cell_px - width) // 2 if i else x, y, 0, 0)
-        box = (box[0], y, box[0] + width, y + height)
-        name, lines = _original_text(row, cell_px) if i == 0 else ("", _cell_text(row, i - 1, cell_px))
+    originals = [] if row.original is None else [(None, row.original)]
+    shown = [*originals, *((cell, each.image) for cell, each in enumerate(row.cells))]
+    for x, (cell, image) in zip(columns, shown, strict=False):
+        width, height = fit(image.shape[0], image.shape[1], cell_px)
+        left = x if cell is None else x + (cell_px - width) // 2
+        box = (left, y, left + width, y + height)
+        name, lines = _original_text(row, cell_px) if cell is None else ("", _cell_text(row, cell, cell_px))
         caption_y = box[3] + 7
         pictures.append(
-            SheetImage(
-                box=box, name=name, caption=tuple(lines), caption_y=caption_y, row=number, cell=i - 1 if i else None
-            )
+            SheetImage(box=box, name=name, caption=tuple(lines), caption_y=caption_y, row=number, cell=cell)
         )
         end = caption_y + len(lines) * text.line_height_px(CAPTION_PX)
         bottom = max(bottom, end + (text.line_height_px(NAME_PX) if name else 0))
@@ -110,6 +109,7 @@ def _arrange_row(
 
 def _original_text(row: Row, cell_px: int) -> tuple[str, list[str]]:
     file_name = text.legible(row.name.replace("\\", "/").rsplit("/", 1)[-1])
+    assert row.original is not None
     height, width = row.original.shape[:2]
     name = text.shorten(text.legible(row.class_name) or file_name, NAME_PX, cell_px)
     lines = [text.shorten(file_name, CAPTION_PX, cell_px)] if row.class_name else []

@@ -109,15 +109,21 @@ class Findings:
     def add_by(self, makers: Mapping[str, "Maker"], one: Any) -> None:
         """Have a transform made by the one of `makers` that its name says, or refuse it."""
         name = self.name_of(one)
-        if name not in makers:
-            self.refuse(name, "is not known here")
-            return
         try:
+            if name not in makers:
+                raise ValueError("is not known here")
             makers[name](self, one)
-        except KeyError as error:
-            self.refuse(name, f"has no {error}")
-        except (AttributeError, TypeError, ValueError) as error:
-            self.refuse(name, in_a_line(error))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if self._never_happens(one):
+                self.rows.append(Row(name=name, note="p=0: it never happens."))
+            else:
+                self.refuse(name, f"has no {error}" if isinstance(error, KeyError) else in_a_line(error))
+
+    def _never_happens(self, one: Any) -> bool:
+        try:
+            return float(self.read(one, "p")) == 0.0
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return False
 
     @property
     def problems(self) -> list[str]:
@@ -129,6 +135,14 @@ class Findings:
         inner = Findings(source=self.source, name_of=self.name_of, read=self.read)
         inner.rows, inner.notes, inner.borders = self.rows, self.notes, self.borders
         return inner
+
+    def _normalize_last(self) -> None:
+        """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""
+        place = next((place for place, op in enumerate(self.ops) if op.op == "normalize"), len(self.ops))
+        later = self.ops[place + 1 :]
+        moves = (ops.Flip, *WHOLE_PIXELS)
+        if all((op.is_crop and not op.beyond) or all(isinstance(one, moves) for one in op.flat) for op in later):
+            self.ops[place:] = later + self.ops[place : place + 1]
 
     def _note_order(self) -> None:
         """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
@@ -195,6 +209,7 @@ class Findings:
         Raises:
             ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
+        self._normalize_last()
         crops = [op for op in self.ops if op.is_crop]
         self._note_order()
         look = self._one_look()

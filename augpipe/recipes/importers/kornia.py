@@ -181,6 +181,14 @@ def _noise(found: Findings, one: Any) -> None:
     found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=_read(one, "p")))
 
 
+def _normalize(found: Findings, one: Any) -> None:
+    mean, std = channels(one.flags["mean"]), channels(one.flags["std"])
+    if not found.ops and set(mean) == {0.0} and set(std) == {255.0}:
+        found.add("Normalize")  # levels in 0..255, which come out in 0..1 here
+    else:
+        found.add("Normalize", ops.Normalize(mean=mean, std=std))
+
+
 MADE: dict[str, Maker] = {
     "Resize": _resize,
     "SmallestMaxSize": _resize,
@@ -208,8 +216,6 @@ MADE: dict[str, Maker] = {
     "RandomGaussianBlur": _gaussian_blur,
     "RandomGaussianNoise": _noise,
     "RandomErasing": _erasing,
-    "Normalize": lambda found, one: found.add(
-        "Normalize", ops.Normalize(mean=channels(one.flags["mean"]), std=channels(one.flags["std"]))
-    ),
+    "Normalize": _normalize,
 }
 """The name of an augmentation -> what makes ops of it."""

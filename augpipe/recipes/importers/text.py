@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from augpipe.recipes.importers import albumentations, timm, torchvision
+from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
 from augpipe.recipes.importers.calls import Call, Script
 from augpipe.recipes.importers.findings import Findings
 from augpipe.validation.suggest import nearest
@@ -37,7 +38,9 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
         call = script.find(name)
     except RecursionError:
         raise ValueError("the text nests expressions too deeply. Write their values.") from None
-    if call.library == "torchvision" or call.path == "torch.nn.Sequential":
+    if call.library == "kornia" or (call.path == "torch.nn.Sequential" and any(map(_is_of_kornia, call.args))):
+        found = kornia.found_in(_augmentation(call))
+    elif call.library == "torchvision" or call.path == "torch.nn.Sequential":
         found = torchvision.found_in(_object(call))
     elif call.library == "albumentations":
         found = _albumentations(call, version)
@@ -46,8 +49,8 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
         found = timm.found_in({**size, **call.kwargs})
     else:
         raise ValueError(
-            f"line {call.line}: {call.path} is not of torchvision or albumentations, nor timm's create_transform. Give "
-            "the line that imports it, too; or kornia's as an object: Recipe.from_kornia(module)."
+            f"line {call.line}: {call.path} is not of torchvision, albumentations or kornia, nor timm's "
+            "create_transform. Give the line that imports it, too."
         )
     for assumed in script.assumed:
         found.note(f"read with {assumed}")
@@ -158,6 +161,79 @@ NORMAL: dict[str, dict[str, Any]] = {
     "RandomRotation": {"degrees": _either_way},
 }
 """A transform of torchvision -> what its constructor makes of arguments."""
+
+
+def _is_of_kornia(value: Any) -> bool:
+    return isinstance(value, Call) and value.library == "kornia"
+
+
+def _augmentation(call: Call) -> Any:
+    """What kornia's importer reads: an object with the class name, settings and samplers of the augmentation."""
+    made = type(call.name, (), {"__module__": call.path.rpartition(".")[0]})()
+    if call.name in kornia.HOLDERS:
+        inner = [_augmentation(one) for one in call.args if isinstance(one, Call)]
+        made.children = lambda: inner
+        made.random_apply = call.kwargs.get("random_apply", False)
+        made._same_on_batch = call.kwargs.get("same_on_batch", False)
+        return made
+    if not call.path.startswith("kornia.augmentation."):
+        return made  # refused by its name
+    given = {"p": 1.0} | _bound("kornia", call)  # one that is not known has a p, too
+    if call.name == "CenterCrop":
+        given["size"] = _twice(given["size"])
+    if call.name in SIDES:
+        given |= {"size": given["max_size"], "side": SIDES[call.name]}
+    made.__dict__.update(given)
+    made.flags = given
+    samplers = {f"{name}_sampler": None for name in ("scale_2", "scale_4")}
+    for name, (argument, centre, least) in RANGES.get(call.name, {}).items():
+        if (value := given[argument]) is not None:
+            samplers[f"{name}_sampler"] = _sampler(value, centre, least)
+    if call.name == "RandomAffine":
+        samplers |= _of_affine(given)
+    made._param_generator = SimpleNamespace(**{**given, **samplers})
+    return made
+
+
+def _sampler(value: Any, centre: float, least: float) -> Any:
+    low, high = value if isinstance(value, list | tuple) else (max(centre - value, least), centre + value)
+    return SimpleNamespace(low=low, high=high)
+
+
+def _of_affine(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Samplers of what an affine map moves and shears, of which kornia takes one, two or four numbers."""
+    translate, scale, shear = given["translate"], given["scale"], given["shear"]
+    made: dict[str, Any] = {}
+    if translate is not None:
+        both = translate if isinstance(translate, list | tuple) else (0.0, translate)
+        made |= {f"translate_{axis}_sampler": _sampler(most, 0.0, -most) for axis, most in zip("xy", both, strict=True)}
+    if scale is not None:
+        made["scale_2_sampler"] = _sampler(scale[:2], 0.0, 0.0)
+        made["scale_4_sampler"] = _sampler(scale[2:], 0.0, 0.0) if len(scale) == 4 else None
+    if shear is not None:
+        ranges = [*shear, *(() if len(shear) == 4 else (0.0, 0.0))] if isinstance(shear, list | tuple) else None
+        ranges = ranges or [-shear, shear, 0.0, 0.0]
+        made |= {"shear_x_sampler": _sampler(ranges[:2], 0.0, 0.0), "shear_y_sampler": _sampler(ranges[2:], 0.0, 0.0)}
+    return made
+
+
+SIDES = {"SmallestMaxSize": "short", "LongestMaxSize": "long"}
+"""Augmentations of kornia that are a Resize by this side."""
+RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
+    "ColorJitter": {
+        **{name: (name, 1.0, 0.0) for name in ("brightness", "contrast", "saturation")},
+        "hue": ("hue", 0.0, -0.5),
+    },
+    "RandomAffine": {"degree": ("degrees", 0.0, -360.0)},
+    "RandomBrightness": {"brightness_factor": ("brightness", 1.0, 0.0)},
+    "RandomContrast": {"contrast_factor": ("contrast", 1.0, 0.0)},
+    "RandomGaussianBlur": {"sigma": ("sigma", 0.0, 0.0)},
+    "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
+    "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
+    "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
+}
+"""An augmentation of kornia -> what it samples: of which argument, and about which centre and not below what where
+that is one number."""
 
 
 def _albumentations(call: Call, version: str | None) -> Findings:

@@ -18,9 +18,9 @@ from augpipe.cli.preview import preview
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.preview import Contents, by_op, draw_sheet, fonts, over_epochs, text
-from augpipe.preview.contents import only_op, without_normalize
 from augpipe.preview.draw import ACCENT, BACKGROUND
 from augpipe.preview.layout import CAPTION_PX, MAX_WIDTH_PX, MIN_CELL_PX, arrange
+from augpipe.preview.parts import only_ops, without_normalize
 
 SEED = 11
 DEEP = recipes.deep_image(size=32, scales=(40, 64))
@@ -209,10 +209,10 @@ def test_the_second_op_of_a_kind_keeps_its_draws_without_the_first() -> None:
     shown = without_normalize(VIEWS)
     ids, sizes = np.arange(20), np.tile([70, 90], (20, 1))
     whole = plan(shown, ids, sizes=sizes, seed=SEED).views[2]["drawn"]
-    alone = plan(only_op(shown, 2, "rotate_2"), ids, sizes=sizes, seed=SEED).views[2]["drawn"]
+    alone = plan(only_ops(shown, 2, ["rotate_2"]), ids, sizes=sizes, seed=SEED).views[2]["drawn"]
     np.testing.assert_array_equal(alone["rotate_2"], whole["rotate_2"])
     assert not alone["rotate"]["degrees"].any() and whole["rotate"]["degrees"].all()
-    first = plan(only_op(shown, 2, "rotate"), ids, sizes=sizes, seed=SEED).views[2]["drawn"]
+    first = plan(only_ops(shown, 2, ["rotate"]), ids, sizes=sizes, seed=SEED).views[2]["drawn"]
     np.testing.assert_array_equal(first["rotate"], whole["rotate"])
     assert "rotate_2" not in first.dtype.names
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from augpipe import Recipe, View, ops, recipes
-from augpipe.preview.contents import only_op, without_normalize
+from augpipe.preview.parts import only_ops, without_normalize
 from augpipe.trainer.evaluation.robustness import with_op
 from augpipe.trainer.evaluation.views import centre_recipe, whole_recipe
 
@@ -19,7 +19,7 @@ OWN = Recipe(
 )
 DERIVED: dict[str, Callable[[Recipe], Recipe]] = {
     "the preview's": without_normalize,
-    "one op of the preview's": lambda recipe: only_op(recipe, 0, "rotate"),
+    "one op of the preview's": lambda recipe: only_ops(recipe, 0, ["rotate"]),
     "an op's strength": lambda recipe: with_op(recipe, ops.Invert()),
     "the centre at a scale": lambda recipe: centre_recipe(recipe, (9,)),
     "whole images": lambda recipe: whole_recipe(recipe, ((9, 9),)),

@@ -1,0 +1,65 @@
+"""Recipes reduced to parts of themselves, whose ops draw as in the whole: for sheets that show what an op does."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.view import View
+from augpipe.validation.models import changed
+
+Parts = Callable[[Recipe, int], list[tuple[str, Recipe]]]
+"""Of a recipe and the number of a view: for each column (its heading, a recipe of parts of that view)."""
+
+
+def without_normalize(recipe: Recipe) -> Recipe:
+    """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
+    views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
+    return changed(recipe, ops=(), views=views)
+
+
+def only_ops(recipe: Recipe, view: int, keys: Collection[str]) -> Recipe:
+    """The recipe with one view reduced to its crop and the ops `keys` (of `View.keyed_ops`), which draw as before.
+
+    Nothing is mixed.
+    """
+    keyed = recipe.views[view].keyed_ops
+    kept: list[Any] = []
+    for place, (name, op) in enumerate(keyed):
+        if name in keys or op.is_crop:
+            kept.append(op)
+        elif any(later.op == op.op and other in keys for other, later in keyed[place + 1 :]):
+            # an op's stream is named by its place among its kind: those before it stay, and never happen
+            kept.append(op.model_copy(update={"p": 0.0}))
+    views = list(recipe.views)
+    views[view] = View(ops=tuple(kept))
+    return changed(recipe, ops=(), views=views, mixing=())
+
+
+def without_ops(recipe: Recipe, names: Collection[str]) -> Recipe:
+    """The recipe as if ops of these names (of `View.keyed_ops`) never happened; all others draw as before.
+
+    Raises:
+        ValueError: there is no such op, or it is a crop.
+    """
+    views = without_normalize(recipe).views
+    known = dict.fromkeys(key for view in views for key, op in view.keyed_ops if not op.is_crop)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"the recipe has no {name} that could be left out. Choose from {', '.join(known)}.")
+    made = changed(recipe, ops=(), views=views)
+    for number, view in enumerate(views):
+        keys = [key for key, _ in view.keyed_ops if key not in names]
+        made = changed(only_ops(made, number, keys), mixing=recipe.mixing)
+    return made
+
+
+def solos(recipe: Recipe, view: int) -> list[tuple[str, Recipe]]:
+    """(key, recipe) of each op of a view alone, the crop first."""
+    keyed = sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop)
+    return [(key, only_ops(recipe, view, [key])) for key, _ in keyed]
+
+
+def growing(recipe: Recipe, view: int) -> list[tuple[str, Recipe]]:
+    """(key, recipe) of each op of a view with all ops before it, the crop first."""
+    keys = [key for key, _ in sorted(recipe.views[view].acting_ops, key=lambda item: not item[1].is_crop)]
+    return [(key, only_ops(recipe, view, keys[: place + 1])) for place, key in enumerate(keys)]
