@@ -1,0 +1,71 @@
+"""Files that belong together by their names, in two folders or in one."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from augpipe.datasets.annotations.annotated_source import shown
+
+_MAX_BYTES = 16 << 20
+"""Of a file of labels or a list."""
+
+
+def files_below(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
+    """Paths below a folder, at any depth, of files whose name is wanted; sorted by bytes, without the hidden.
+
+    Raises:
+        ValueError: there is no such folder.
+        OSError: it cannot be listed.
+    """
+    if not os.path.isdir(folder):
+        raise ValueError(f"there is no folder {shown(folder)}.")
+    found = []
+    for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = os.path.relpath(parent, folder)
+        found += [
+            name if below == os.curdir else os.path.join(below, name)
+            for name in files
+            if not name.startswith(".") and is_wanted(name)
+        ]
+    return sorted(found, key=os.fsencode)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def by_stem(paths: Sequence[str], suffix: str = "") -> dict[str, str]:
+    """Path without its extension, and without a suffix before that -> path.
+
+    Raises:
+        ValueError: two files have the same.
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        stem = os.path.splitext(path)[0]
+        if not stem.endswith(suffix):
+            continue
+        other = found.setdefault(stem[: len(stem) - len(suffix)], path)
+        if other != path:
+            raise ValueError(f"{shown(other)} and {shown(path)} have the same name but for its end. Move one away.")
+    return found
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a text file that are not blank.
+
+    Raises:
+        ValueError: it is not UTF-8, or is huge; names it.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        raw = file.read(_MAX_BYTES + 1)
+    if len(raw) > _MAX_BYTES:
+        raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB. Is it a list or a file of labels?")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{shown(path)} is not UTF-8.") from None
+    if "\0" in text:
+        raise ValueError(f"{shown(path)} holds a byte 0, and is no text.")
+    return [line for line in text.splitlines() if line.strip()]
