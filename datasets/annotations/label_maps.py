@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
+from augpipe.datasets.annotations.stored_pixels import upright_map
 from augpipe.datasets.files.image_files import read_file
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.decoding import MAX_PIXELS
-from augpipe.decoding.orientation import swaps_sides, upright
+from augpipe.decoding.orientation import swaps_sides
 from augpipe.decoding.pillow import PILLOW_ERRORS, open_pillow
 from augpipe.decoding.probe import format_of
 from augpipe.sources.targets import LabelMap
@@ -50,8 +51,7 @@ class MapFiles:
         except ValueError as error:
             raise ValueError(f"{printable(path)}: {error}") from error
         if orientation != 1 and labels.shape[:2] == stored:
-            turned = upright(labels.reshape(*stored, -1), orientation).reshape(*size, *labels.shape[2:])
-            labels = np.ascontiguousarray(turned)
+            labels = upright_map(labels, orientation)
         return labels
 
     def _decode(self, content: bytes, sizes: tuple[tuple[int, int], ...]) -> LabelMap:

@@ -1,7 +1,11 @@
 """Places in the pixels of a file as they are stored, to and from the upright image, by EXIF's orientation."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from augpipe.decoding.orientation import upright
 
 Floats = npt.NDArray[np.float64]
 Size = tuple[int, int]
@@ -32,6 +36,17 @@ def upright_boxes(boxes: Floats, orientation: int, size: Size) -> Floats:
 def stored_boxes(boxes: Floats, orientation: int, size: Size) -> Floats:
     """The reverse of `upright_boxes`."""
     return _around(stored_points(boxes.reshape(-1, 2, 2), orientation, size))
+
+
+def upright_map(labels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """(H, W, ..) labels of the upright image, of those of the stored pixels."""
+    turned = upright(labels.reshape(*labels.shape[:2], -1), orientation)
+    return np.ascontiguousarray(turned.reshape(*turned.shape[:2], *labels.shape[2:]))
+
+
+def stored_map(labels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """The reverse: a quarter turn is undone by the opposite one, and all else by itself."""
+    return upright_map(labels, {6: 8, 8: 6}.get(orientation, orientation))
 
 
 def _mirrored(points: Floats, orientation: int, size: Size) -> Floats:

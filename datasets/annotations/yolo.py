@@ -12,6 +12,7 @@ from augpipe.datasets.annotations.pairs_of_files import files_below, read_lines
 from augpipe.datasets.annotations.yolo_yaml import YoloSettings, read_settings, settings_above
 from augpipe.datasets.files.image_files import is_image_name
 from augpipe.datasets.metadata.names import listed
+from augpipe.validation.plural import count
 
 _TOLERANCE = 0.01
 """How far a box may reach outside, in parts of its image, without being counted; as Ultralytics allows it."""
@@ -80,7 +81,7 @@ class YoloSource(AnnotatedSource):
         if reader.num_files == 0:
             raise ValueError(f"none of the images ({listed(images)}) has labels; looked for {shown(files[0])}.")
         if missing := len(images) - reader.num_files:
-            self.notes = [*self.notes, f"{missing:,} images without a file of labels have no objects"]
+            self.notes = [*self.notes, f"{count(missing, 'image')} without a file of labels, so without objects"]
 
 
 def _labels_of(image: str, folder: str, labels: str | os.PathLike[str] | None) -> str:

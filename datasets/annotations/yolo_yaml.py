@@ -1,6 +1,7 @@
 """The YAML file of a YOLO data set: class names, splits, key points."""
 
 import os
+import reprlib  # lists in YAML may be huge by their aliases
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,7 @@ def _names(path: str, names: Any) -> tuple[str, ...]:
     if isinstance(names, list):
         names = dict(enumerate(names))
     is_table = isinstance(names, dict) and all(type(number) is int for number in names)
+    is_table = is_table and all(isinstance(name, str | int | float) for name in names.values())
     if not is_table or not names or sorted(names) != list(range(len(names))) or len(names) > _MOST_CLASSES:
         raise ValueError(f"{shown(path)}: names must list the classes, or number them from 0: {{0: cat, 1: dog}}.")
     return tuple(str(names[number])[:200] for number in range(len(names)))
@@ -111,11 +113,11 @@ def _keypoints(path: str, content: Mapping[str, Any]) -> tuple[tuple[int, int], 
         return (0, 0), ()
     is_shape = isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
     if not is_shape or not 1 <= shape[0] <= 10_000 or shape[1] not in (2, 3):
-        raise ValueError(f"{shown(path)}: kpt_shape is {shape!r:.40}. Write [number of points, 2 or 3].")
+        raise ValueError(f"{shown(path)}: kpt_shape is {reprlib.repr(shape)}. Write [number of points, 2 or 3].")
     if order is None:
         return (shape[0], shape[1]), ()
     if not isinstance(order, list) or any(type(place) is not int for place in order):
-        raise ValueError(f"{shown(path)}: flip_idx is {order!r:.60}, and must list the points' numbers.")
+        raise ValueError(f"{shown(path)}: flip_idx is {reprlib.repr(order)}, and must list the points' numbers.")
     if sorted(order) != list(range(shape[0])) or any(order[other] != one for one, other in enumerate(order)):
         raise ValueError(f"{shown(path)}: flip_idx is {listed(map(str, order))}, and must pair {shape[0]} points.")
     return (shape[0], shape[1]), tuple((one, other) for one, other in enumerate(order) if one < other)
