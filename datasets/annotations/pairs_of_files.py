@@ -1,12 +1,14 @@
 """Files that belong together by their names, in two folders or in one."""
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 
 from augpipe.datasets.annotations.annotated_source import shown
+from augpipe.datasets.files.image_files import read_file
 
 _MAX_BYTES = 16 << 20
-"""Of a file of labels or a list."""
+"""Of an XML file, a file of labels or a list."""
 
 
 def files_below(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
@@ -51,6 +53,21 @@ def by_stem(paths: Sequence[str], suffix: str = "") -> dict[str, str]:
     return found
 
 
+def read_small(path: str) -> bytes:
+    """A file that describes an image or a data set.
+
+    Raises:
+        ValueError: it is huge, or no plain file; names it.
+        OSError: it cannot be read.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{shown(path)} is no plain file.")
+    if status.st_size > _MAX_BYTES:
+        raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB. Is it a file of annotations?")
+    return read_file(path)
+
+
 def read_lines(path: str) -> list[str]:
     """The lines of a text file that are not blank.
 
@@ -58,12 +75,8 @@ def read_lines(path: str) -> list[str]:
         ValueError: it is not UTF-8, or is huge; names it.
         OSError: it cannot be read.
     """
-    with open(path, "rb") as file:
-        raw = file.read(_MAX_BYTES + 1)
-    if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB. Is it a list or a file of labels?")
     try:
-        text = raw.decode("utf-8-sig")
+        text = read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{shown(path)} is not UTF-8.") from None
     if "\0" in text:

@@ -10,15 +10,13 @@ from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annot
 from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.label_maps import MapFiles
 from augpipe.datasets.annotations.object_list import ObjectList
-from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, read_lines
+from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, read_lines, read_small
 from augpipe.datasets.files.image_files import is_image_name
 from augpipe.datasets.files.splits import chosen, remedy
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.validation.plural import count
 
 _FLAGS = ("difficult", "truncated", "occluded")
-_MAX_BYTES = 16 << 20
-"""Of an XML file."""
 _OBJECTS = 1 << 20
 """More than one image has: numbers of objects count image * this + place."""
 
@@ -158,10 +156,7 @@ def _parsed(path: str) -> ElementTree.Element:
     Raises:
         ValueError: it is no such file; names it.
     """
-    with open(path, "rb") as file:
-        raw = file.read(_MAX_BYTES + 1)
-    if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB, and describes one image.")
+    raw = read_small(path)
     if b"<!DOCTYPE" in raw or b"<!ENTITY" in raw or b"\0" in raw:  # with a 0 byte it is UTF-16, and may hide them
         raise ValueError(f"{shown(path)} declares a document type, or is not UTF-8. Write it without, as VOC does.")
     try:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from augpipe.datasets.annotations.annotated_source import shown
-from augpipe.datasets.annotations.pairs_of_files import files_below, read_lines
+from augpipe.datasets.annotations.pairs_of_files import files_below, read_lines, read_small
 from augpipe.datasets.files.image_files import is_image_name
 from augpipe.datasets.metadata.names import listed
 
 INSTALL = 'pip install "augpipe[yolo]"'
 _SPLITS = ("train", "val", "test")
-_MAX_BYTES = 1 << 20
 _LEVELS = 4
 """How many folders above the images a YAML file is looked for in."""
 _MOST_CLASSES = 100_000
@@ -50,6 +49,8 @@ class YoloSettings:
             )
         found: list[str] = []
         for place in self.splits[split]:
+            if not os.path.exists(place):
+                raise ValueError(f"{shown(self.path)}: {split} leads to {shown(place)!r}, which does not exist.")
             if place.lower().endswith(".txt"):
                 base = os.path.dirname(place)
                 found += [os.path.join(base, line.strip()) for line in read_lines(place)]
@@ -70,10 +71,7 @@ def read_settings(path: str) -> YoloSettings:
         import yaml
     except ImportError:
         raise ImportError(f"{shown(path)} is YAML, which PyYAML reads: {INSTALL}") from None
-    with open(path, "rb") as file:
-        raw = file.read(_MAX_BYTES + 1)
-    if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB, and is no data set's YAML file.")
+    raw = read_small(path)
     try:
         content = yaml.safe_load(raw)
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError) as error:
