@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.faults import OnError
 from augpipe.datasets.annotations.open_annotated import YAML_EXTENSIONS, open_annotated_folder, open_with_annotations
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made, open_container, open_container_folder, open_pattern
@@ -89,6 +90,7 @@ def open_source(
     columns: Sequence[str] | None = None,
     label: LabelArgument = None,
     annotations: str | os.PathLike[str] | None = None,
+    on_error: OnError | None = None,
 ) -> Source:
     """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
@@ -111,6 +113,8 @@ def open_source(
         annotations: where objects or label maps of the images in the folder `path_or_source` are: a JSON file of COCO
             or LVIS, a folder of XML files (Pascal VOC), of text files (YOLO), or of images (label maps). Left out, they
             are found in the folder where they lie as usual; see docs/annotations.md.
+        on_error: of annotations: "skip" leaves out objects that cannot be used, and counts them in the log line;
+            "raise", the default, refuses the file.
 
     Raises:
         ImportError: Parquet, and pyarrow is not installed; YAML, and PyYAML is not; a URL, and a package for its
@@ -119,14 +123,16 @@ def open_source(
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if holdout is not None:
-        whole = open_source(path_or_source, classes=classes, columns=columns, label=label, annotations=annotations)
+        whole = open_source(
+            path_or_source, classes=classes, columns=columns, label=label, annotations=annotations, on_error=on_error
+        )
         return _part(whole, split, holdout, split_seed)
     if split_seed:
         raise ValueError(
             f'split_seed={split_seed} draws a split, and none is drawn. Give split="train", holdout=0.1, too.'
         )
     further = list(column_names(columns or ())) or None
-    options = {"classes": classes, "split": split, "columns": further, "label": label}
+    options = {"classes": classes, "split": split, "columns": further, "label": label, "on_error": on_error}
     if isinstance(classes, str):
         raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
     if annotations is not None:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from augpipe.datasets.annotations.annotated_source import shown
+from augpipe.datasets.annotations.annotated_source import AnnotatedSource, shown
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.annotations.voc import VocSource
@@ -38,13 +38,9 @@ def open_with_annotations(images: str, annotations: str, options: Options) -> So
             f"annotations={shown(annotations)!r} is neither a JSON file of COCO nor a folder. A YAML file of YOLO is "
             "given by itself: open_source(path)."
         )
-    for kind, is_one in (
-        (VocSource, lambda name: name.lower().endswith(".xml")),
-        (YoloSource, lambda name: name.lower().endswith(".txt")),
-        (LabelMapSource, is_image_name),
-    ):
-        if _has(annotations, is_one):
-            return made(kind, images, annotations, options=options)
+    source = _open_pair(images, annotations, options)
+    if source is not None:
+        return source
     raise ValueError(
         f"annotations={shown(annotations)!r} holds no annotations: looked for .xml (Pascal VOC), .txt (YOLO) and "
         "images (label maps) in it and in its folders."
@@ -81,6 +77,22 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
     if has_xml and any(is_image_name(name) for name in names):
         return made(VocSource, path, options=options)
     return None
+
+
+def open_to_check(path: str) -> AnnotatedSource | None:
+    """The source of a path with annotations, whose faults are counted instead of raised; None where there are none.
+
+    Raises:
+        ValueError: a file as a whole cannot be used; or several are meant.
+        OSError: it cannot be read.
+    """
+    options = {"classes": None, "split": None, "columns": None, "label": None, "on_error": "skip"}
+    if path.lower().endswith(".json"):
+        return CocoSource(path, on_error="skip")
+    if path.lower().endswith(YAML_EXTENSIONS):
+        return YoloSource(path, on_error="skip")
+    source = open_annotated_folder(path, options) if os.path.isdir(path) else None
+    return source if isinstance(source, AnnotatedSource) else None
 
 
 def _coco_files(path: str, names: Sequence[str]) -> list[str]:
@@ -126,7 +138,7 @@ def _open_cityscapes(path: str, options: Options) -> Source:
         LabelMapSource,
         os.path.join(images, split),
         os.path.join(maps, split),
-        options={**options, "split": None},
+        options={**options, "split": None, "on_error": None},
         image_suffix="_leftImg8bit",
         map_suffix="_gtFine_labelIds",
     )
@@ -146,12 +158,17 @@ def _open_side_by_side(path: str, images: str, maps: str, options: Options) -> S
         split = splits[0] if options["split"] is None else chosen(image_folder, splits, options["split"])
         image_folder, map_folder = os.path.join(image_folder, split), os.path.join(map_folder, split)
         options = {**options, "split": None}
-    if _has(map_folder, lambda name: name.lower().endswith(".xml")):
-        return made(VocSource, image_folder, map_folder, options=options)
-    if _has(map_folder, is_image_name):
-        return made(LabelMapSource, image_folder, map_folder, options=options)
-    if _has(map_folder, lambda name: name.lower().endswith(".txt")):
-        return made(YoloSource, image_folder, map_folder, options=options)
+    return _open_pair(image_folder, map_folder, options)
+
+
+def _open_pair(images: str, annotations: str, options: Options) -> Source | None:
+    """A folder of images and one of VOC's XML files, of label maps, or of YOLO's text files."""
+    if _has(annotations, lambda name: name.lower().endswith(".xml")):
+        return made(VocSource, images, annotations, options=options)
+    if _has(annotations, is_image_name):
+        return made(LabelMapSource, images, annotations, options={**options, "on_error": None})
+    if _has(annotations, lambda name: name.lower().endswith(".txt")):
+        return made(YoloSource, images, annotations, options=options)
     return None
 
 
