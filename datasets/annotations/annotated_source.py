@@ -143,12 +143,8 @@ class AnnotatedSource(FileSource):
         check_sample_id(sample_id, len(self))
         if self._known.maps is None:
             raise ValueError(f"{self._where} has no label maps. Ask `has_label_maps` first.")
-        if not self._is_usable(sample_id):
-            self.read(sample_id)
-            raise ValueError(f"{self.name(sample_id)} cannot be decoded, so its label map has no size.")
-        height, width = self._sizes[sample_id].tolist()
-        orientation = int(self._orientations[sample_id])
-        return self._known.maps.read(sample_id, (height, width), orientation)
+        orientation, size = self.turned(sample_id)
+        return self._known.maps.read(sample_id, size, orientation)
 
     def turned(self, sample_id: int) -> tuple[int, tuple[int, int]]:
         """EXIF's orientation by which coordinates of the file are turned (1 for none), and the upright size.
@@ -158,8 +154,11 @@ class AnnotatedSource(FileSource):
             ValueError: its annotations are of another size, or it cannot be decoded.
         """
         if not self._is_usable(sample_id):
-            self.read(sample_id)
-            raise ValueError(f"{self.name(sample_id)} cannot be decoded.")
+            content = self.read(sample_id)
+            try:
+                probe(content, max_pixels=MAX_PIXELS)
+            except ValueError as error:
+                raise ValueError(f"{self.name(sample_id)}: {error}") from error
         height, width = self._sizes[sample_id].tolist()
         return int(self._orientations[sample_id]), (height, width)
 

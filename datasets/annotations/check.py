@@ -24,7 +24,8 @@ def check_annotations(source: AnnotatedSource, progress: Callable[[int], None] =
                 source.label_map(sample_id)
         except (OSError, ValueError) as error:
             if len(found) < MOST_LISTED:
+                name = source.name(sample_id)
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                found.append(Fault(source.name(sample_id), reason))
+                found.append(Fault(name, reason.removeprefix(name).lstrip(": ")))
         progress(sample_id + 1)
     return [*source.faults.listed, *found]

@@ -189,7 +189,7 @@ class _Reader:
             if not isinstance(ring, list) or len(ring) % 2:
                 raise ValueError("a polygon of it is no list of x and y in turn")
             if len(ring) < 6:
-                reason = "of fewer than three corners, whose objects keep their boxes"
+                reason = "of fewer than three corners (the object keeps its box)"
                 self._faults.leave_out(self._where(number), reason, "outline")
             else:
                 rings.append(ring)

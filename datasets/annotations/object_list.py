@@ -164,8 +164,8 @@ class ObjectList:
         boxes[:, 0::2] = np.clip(boxes[:, 0::2], 0.0, limits[:, :1])
         boxes[:, 1::2] = np.clip(boxes[:, 1::2], 0.0, limits[:, 1:])
         is_out = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1) & stays & kept
-        stays &= self._say(is_out, faults.leave_out, "outside their image")
-        self._say((beyond > tolerance) & stays & kept, faults.mend, "reach outside their image and are cut at its edge")
+        stays &= self._say(is_out, faults.leave_out, "outside the image")
+        self._say((beyond > tolerance) & stays & kept, faults.mend, "reaching outside the image, cut at its edge")
         return stays
 
     def _cut(

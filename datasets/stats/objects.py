@@ -33,7 +33,7 @@ class ObjectStatistics:
     box_sizes: dict[str, int]
     """small, medium, large -> objects, by the areas of their boxes."""
     mended: tuple[str, ...]
-    """What was changed as they were read: "3 objects reach outside their image and are cut at its edge ..."."""
+    """What was changed as they were read: "3 objects reaching outside the image, cut at its edge ..."."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields as they are."""

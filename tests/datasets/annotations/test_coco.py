@@ -142,8 +142,8 @@ def test_what_cannot_be_used_is_left_out_and_counted(tmp_path: Path, caplog: pyt
     text = line.getMessage()
     assert line.levelno == logging.WARNING and "3 photographs, 5 objects of 2 classes" in text
     assert "2 objects without a size (the first: " in text and "annotation 0 (id 100))" in text
-    assert "1 object outside their image" in text and "1 outline of fewer than three corners" in text
-    assert "2 objects reach outside their image and are cut at its edge" in text
+    assert "1 object outside the image" in text and "1 outline of fewer than three corners" in text
+    assert "2 objects reaching outside the image, cut at its edge" in text
 
 
 BAD = [
