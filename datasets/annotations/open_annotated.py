@@ -73,8 +73,8 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
             source = _open_side_by_side(path, images, maps, options)
             if source is not None:
                 return source
-    has_xml = any(name.lower().endswith(".xml") for name in names)
-    if has_xml and any(is_image_name(name) for name in names):
+    described = {name[:-4] for name in names if name.lower().endswith(".xml")}
+    if described and any(is_image_name(name) and os.path.splitext(name)[0] in described for name in names):
         return made(VocSource, path, options=options)
     return None
 
