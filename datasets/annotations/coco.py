@@ -14,7 +14,7 @@ from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annot
 from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.find_images import find_root
 from augpipe.datasets.annotations.object_list import ObjectList
-from augpipe.datasets.annotations.object_table import Floats
+from augpipe.datasets.annotations.object_table import Floats, Ints
 from augpipe.datasets.annotations.run_lengths import read_counts, rings_of
 from augpipe.datasets.metadata.names import listed
 
@@ -61,6 +61,7 @@ class CocoSource(AnnotatedSource):
         reader = _Reader(text, content, faults, classes)
         self.image_ids: Sequence[int | str] = reader.image_ids
         """The file's id of each sample."""
+        self._has_numbers = all(isinstance(own, int) and abs(own) <= _MAX_ID for own in self.image_ids)
         self.category_ids: Sequence[int] = reader.category_ids
         """The file's id of each class."""
         root = find_root(text, None if images is None else os.fspath(images), reader.file_names)
@@ -78,6 +79,11 @@ class CocoSource(AnnotatedSource):
                 faults=faults,
             ),
         )
+
+    def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
+        """`image_id`: the file's id of each image."""
+        ids = [self.image_ids[sample_id] for sample_id in sample_ids.tolist()]
+        return {"image_id": np.array(ids, np.int64) if self._has_numbers else ids}
 
 
 def read_json(path: str) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ def test_samples_are_the_images_by_their_ids(tmp_path: Path) -> None:
     source = CocoSource(put_coco(tmp_path, [{}, {"image_id": 20, "category_id": 3}, {"image_id": 20}]))
     assert [Path(source.name(i)).name for i in range(3)] == ["c.jpg", "b.jpg", "a.jpg"]
     assert source.image_ids == [10, 20, 30] and source.category_ids == [3, 7]
+    assert source.columns_of(np.array([2, 0]))["image_id"].tolist() == [30, 10]
     assert source.object_classes == ("cat", "dog") and source.has_targets and not source.has_label_maps
     found = everything(source)
     assert found.counts.tolist() == [0, 2, 1] and found.labels is not None and found.boxes is not None
@@ -89,6 +90,13 @@ def test_key_points_and_their_swaps(tmp_path: Path) -> None:
 )
 def test_left_and_right_are_found_in_names(names: list[str], swaps: list[tuple[int, int]]) -> None:
     assert swaps_by_name(names) == tuple(swaps)
+
+
+def test_ids_of_images_may_be_texts(tmp_path: Path) -> None:
+    images = [{"id": name, "file_name": f"{name}.jpg"} for name in ("b", "a")]
+    source = CocoSource(put_coco(tmp_path, [{"image_id": "b"}], images=images))
+    assert source.image_ids == ["a", "b"] and everything(source).counts.tolist() == [0, 1]
+    assert source.columns_of(np.array([1, 0])) == {"image_id": ["b", "a"]}
 
 
 def test_classes_choose_and_order(tmp_path: Path) -> None:
