@@ -80,10 +80,9 @@ def _letters(text: str | bytes) -> Ints:
 
 
 def rings_of(runs: Ints, height: int) -> list[Floats]:
-    """The mask's shape as rings, (K, 2) corners each, along the pixels' edges.
+    """The mask's shape as rings, (K, 2) corners each, along the pixels' edges: one for each part that hangs together.
 
-    The rings do not overlap, and together they cover the mask's pixels and nothing else: holes and forks part the mask
-    at vertical lines, so no ring needs a hole.
+    A ring goes around a hole, too: out along a vertical line and back along the same line.
     """
     pieces = _rectangles(runs, height)
     if not len(pieces):
@@ -92,18 +91,30 @@ def rings_of(runs: Ints, height: int) -> list[Floats]:
     begins, ends = left * height + top, left * height + bottom
     first = np.searchsorted(ends, right * height + top, side="right")
     num_next = np.searchsorted(begins, right * height + bottom, side="left") - first
-    num_before = np.bincount(ranges(first, num_next), minlength=len(pieces))
-    source = np.flatnonzero(num_next == 1)
-    source = source[num_before[first[source]] == 1]
+    before, after = np.repeat(np.arange(len(pieces)), num_next), ranges(first, num_next)
+    is_only = (num_next[before] == 1) & (np.bincount(after, minlength=len(pieces))[after] == 1)
     head = np.arange(len(pieces))
-    head[first[source]] = source
+    head[after[is_only]] = before[is_only]
     while True:  # to the first piece of each chain, twice as far each time
         further = head[head]
         if (further == head).all():
             break
         head = further
     order = np.argsort(head, kind="stable")
-    return _outlines(pieces[order], np.flatnonzero(np.diff(head[order], prepend=-1)))
+    starts = np.flatnonzero(np.diff(head[order], prepend=-1))
+    chain = np.empty(len(pieces), np.int64)
+    chain[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(pieces)]))
+    openings = np.stack(
+        [
+            chain[before],
+            chain[after],
+            right[before],
+            np.maximum(top[before], top[after]),
+            np.minimum(bottom[before], bottom[after]),
+        ],
+        axis=1,
+    )
+    return _walk(pieces[order], starts.tolist(), openings[~is_only].tolist())
 
 
 def _rectangles(runs: Ints, height: int) -> Ints:
@@ -128,21 +139,75 @@ def _rectangles(runs: Ints, height: int) -> Ints:
     return rectangles
 
 
-def _outlines(pieces: Ints, starts: Ints) -> list[Floats]:
-    """The outline of each chain of rectangles that stand side by side, without corners on straight lines."""
-    lengths = np.diff([*starts, len(pieces)])
-    place = np.arange(len(pieces)) - np.repeat(starts, lengths)
+def _walk(pieces: Ints, starts: list[int], openings: list[list[int]]) -> list[Floats]:
+    """Around chains of rectangles that stand side by side, and from one into another where they are joined.
+
+    Args:
+        pieces: (N, 4) the rectangles, chain by chain.
+        starts: where each chain begins.
+        openings: first chain, the one to its right, and where they touch: x, from y, to y. In the order of y for both.
+    """
     left, right, top, bottom = pieces.T
-    before = 4 * np.repeat(starts, lengths)
-    upper, lower = before + 2 * place, before + 4 * np.repeat(lengths, lengths) - 1 - 2 * place
-    points, kept = np.empty((4 * len(pieces), 2)), np.ones(4 * len(pieces), np.bool_)
-    points[upper], points[upper + 1] = np.stack([left, top], axis=1), np.stack([right, top], axis=1)
-    points[lower], points[lower - 1] = np.stack([left, bottom], axis=1), np.stack([right, bottom], axis=1)
-    for edge, path, step in ((top, upper, 1), (bottom, lower, -1)):
-        goes_on = np.flatnonzero((place[1:] > 0) & (edge[1:] == edge[:-1]))
-        kept[path[goes_on] + step] = kept[path[goes_on + 1]] = False
-    ends = np.cumsum(np.add.reduceat(kept, 4 * starts, dtype=np.int64))
-    return np.split(points[kept], ends[:-1])
+    above = np.stack([left, top, right, top], axis=1).reshape(-1, 2)
+    below = np.stack([left, bottom, right, bottom], axis=1).reshape(-1, 2)
+    stops = [*starts[1:], len(pieces)]
+    of_right: list[list[int]] = [[] for _ in starts]
+    of_left: list[list[int]] = [[] for _ in starts]
+    places: list[tuple[int, int]] = []
+    for number, (one, other, *_) in enumerate(openings):
+        places.append((len(of_right[one]), len(of_left[other])))
+        of_right[one].append(number)
+        of_left[other].append(number)
+    is_joined = _joining(openings, len(starts))
+    rings, is_seen = [], [False] * len(starts)
+    for begin in range(len(starts)):
+        parts: list[npt.NDArray[Any]] = []
+        chain = begin
+        while not is_seen[chain]:
+            is_seen[chain] = True
+            parts.append(above[2 * starts[chain] : 2 * stops[chain]])
+            is_down, place = True, 0  # from here down a right edge, or up a left one, from opening to opening
+            while is_down or place >= 0:
+                edge = of_right[chain] if is_down else of_left[chain]
+                if is_down and place == len(edge):
+                    parts.append(below[2 * starts[chain] : 2 * stops[chain]][::-1])
+                    is_down, place = False, len(of_left[chain]) - 1
+                elif is_joined[number := edge[place]]:
+                    one, other, x, y, to_y = openings[number]
+                    parts.append(np.array([[x, y if is_down else to_y]]))
+                    chain, place = (other, places[number][1] - 1) if is_down else (one, places[number][0] + 1)
+                    is_down = not is_down
+                else:
+                    place += 1 if is_down else -1
+        if parts:
+            rings.append(_corners(np.concatenate(parts)))
+    return rings
+
+
+def _joining(openings: list[list[int]], num: int) -> list[bool]:
+    """Which openings join chains that no earlier ones have joined; the others would cut a hole off its ring."""
+    root = list(range(num))
+
+    def top(chain: int) -> int:
+        while root[chain] != chain:
+            root[chain] = root[root[chain]]
+            chain = root[chain]
+        return chain
+
+    is_joined = []
+    for one, other, *_ in openings:
+        a, b = top(one), top(other)
+        root[b] = a
+        is_joined.append(a != b)
+    return is_joined
+
+
+def _corners(points: npt.NDArray[Any]) -> Floats:
+    """A ring along pixels' edges, without points that stand twice or on a straight line."""
+    points = points[(points != np.roll(points, 1, axis=0)).any(axis=1)]
+    is_across = points[:, 1] == np.roll(points, 1, axis=0)[:, 1]
+    corners: Floats = points[is_across != np.roll(is_across, -1)].astype(np.float64)
+    return corners
 
 
 def encode(mask: npt.NDArray[Any]) -> dict[str, Any]:
