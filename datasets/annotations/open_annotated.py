@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource, shown
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
+from augpipe.datasets.annotations.pairs_of_files import walk
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made
@@ -174,4 +175,4 @@ def _open_pair(images: str, annotations: str, options: Options) -> Source | None
 
 def _has(folder: str, is_one: Callable[[str], bool]) -> bool:
     """Whether a file of this name lies in a folder or below it."""
-    return any(is_one(name) for _, _, files in os.walk(folder) for name in files if not name.startswith("."))
+    return any(map(is_one, walk(folder)))

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from augpipe.datasets.annotations.annotated_source import shown
 from augpipe.datasets.files.image_files import read_file
@@ -12,7 +12,7 @@ _MAX_BYTES = 16 << 20
 
 
 def files_below(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
-    """Paths below a folder, at any depth, of files whose name is wanted; sorted by bytes, without the hidden.
+    """Paths below a folder, at any depth, of files whose name is wanted, sorted by bytes.
 
     Raises:
         ValueError: there is no such folder.
@@ -20,20 +20,27 @@ def files_below(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
     """
     if not os.path.isdir(folder):
         raise ValueError(f"there is no folder {shown(folder)}.")
-    found = []
-    for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        below = os.path.relpath(parent, folder)
-        found += [
-            name if below == os.curdir else os.path.join(below, name)
-            for name in files
-            if not name.startswith(".") and is_wanted(name)
-        ]
-    return sorted(found, key=os.fsencode)
+    return sorted(filter(is_wanted, walk(folder)), key=os.fsencode)
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def walk(folder: str) -> Iterator[str]:
+    """Paths below a folder, at any depth, of the files that are not hidden; links are followed, but not in circles."""
+    pending: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
+    while pending:
+        below, above = pending.pop()
+        status = os.stat(os.path.join(folder, below))
+        identity = status.st_dev, status.st_ino
+        if identity in above:
+            continue
+        with os.scandir(os.path.join(folder, below)) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                path = os.path.join(below, entry.name)
+                if entry.is_dir():
+                    pending.append((path, (*above, identity)))
+                elif entry.is_file() or entry.is_symlink():  # no pipe: opening one would wait for ever
+                    yield path
 
 
 def by_stem(paths: Sequence[str], suffix: str = "") -> dict[str, str]:

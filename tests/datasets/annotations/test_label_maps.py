@@ -55,6 +55,16 @@ def test_folders_side_by_side(tmp_path: Path, maps: str, suffix: str) -> None:
         source.label_map(3)
 
 
+def test_links_are_followed_but_not_in_circles_and_pipes_are_left_alone(tmp_path: Path) -> None:
+    put_set(tmp_path / "real")
+    for kind in ("images", "masks"):
+        (tmp_path / "linked" / kind).mkdir(parents=True)
+        (tmp_path / "linked" / kind / "one").symlink_to(tmp_path / "real" / kind)
+        (tmp_path / "linked" / kind / "two").symlink_to(tmp_path / "linked" / kind)
+        os.mkfifo(tmp_path / "linked" / kind / "z.png")
+    assert len(LabelMapSource(tmp_path / "linked/images", tmp_path / "linked/masks")) == 3
+
+
 def test_ade20k_and_cityscapes_have_splits(tmp_path: Path) -> None:
     for split in ("training", "validation"):
         put_images(tmp_path / "ade/images" / split)
