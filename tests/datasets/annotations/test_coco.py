@@ -166,6 +166,8 @@ BAD = [
     ({}, {"bbox": [1, None, 3, 4]}, "something in it is not a number"),
     ({}, {"bbox": [1, 2, float("nan"), 4]}, "its box is not finite, or is huge"),
     ({}, {"bbox": [1, 2, 1e30, 4]}, "its box is not finite, or is huge"),
+    ({}, {"bbox": [float("inf"), 2, float("inf"), 4]}, "its box is not finite, or is huge"),
+    ({}, {"bbox": [1e308, 2, -1e308, 4]}, "its box is not finite, or is huge"),
     ({}, {"bbox": [1, 2, -3, 4]}, "its box has a negative size"),
     ({}, {"bbox": None}, "it has neither a bbox nor a segmentation"),
     ({}, {"segmentation": "x"}, "its segmentation is neither a list of polygons nor a run-length mask"),
