@@ -111,6 +111,7 @@ class ObjectList:
         if self._num_keypoints:
             keypoints = np.array(self._keypoints, np.float32).reshape(len(samples), self._num_keypoints, 3)
         kept = self._finite(boxes, points, corners, rings, keypoints)
+        boxes[~kept] = 0.0
         kept &= self._fits(boxes, limits[samples], tolerance, kept)
         order = np.flatnonzero(kept)
         order = order[np.argsort(samples[order], kind="stable")]
