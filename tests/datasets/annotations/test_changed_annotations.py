@@ -25,6 +25,7 @@ NUM_QUICK, NUM_DEEP = 60, 2_500
 MOST_BYTES, MOST_SECONDS = 50_000_000, 5.0
 """What one of these files, of a few kB, may take."""
 
+NUMBERS = [-1, 0, 1e-320, 1e7, 1e308, -1e308, float("nan"), float("inf"), -float("inf")]
 STRANGE = [None, True, -1, 0, 0.5, 1e308, -1e308, float("nan"), float("inf"), 2**31, 2**63, -(2**70), "", "x", "\ud800"]
 STRANGE += [
     [],
@@ -82,6 +83,8 @@ def with_changed_values(content: Any, draw: random.Random) -> Any:
                     if place in other or (isinstance(other, list) and place < len(other))
                     else 0
                 )
+            case 3 if isinstance(parent[key], int | float):
+                parent[key] = draw.choice(NUMBERS)
             case _:
                 parent[key] = copy.deepcopy(draw.choice(STRANGE))
         if not places:

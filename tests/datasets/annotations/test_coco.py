@@ -49,7 +49,7 @@ def test_outlines_masks_and_crowds(tmp_path: Path) -> None:
     annotations = [
         {"segmentation": [ring, [30, 6, 34.25, 6, 30, 10.5]], "area": 17.5},
         {"segmentation": {"size": [48, 64], "counts": [10, 38, 48 * 63]}, "iscrowd": 1, "bbox": [0, 10, 1, 38]},
-        {"segmentation": [], "area": None},
+        {"segmentation": [], "area": float("nan")},
         {"segmentation": [ring], "bbox": None},
     ]
     found = everything(CocoSource(put_coco(tmp_path, annotations)))
