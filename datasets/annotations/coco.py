@@ -175,7 +175,7 @@ class _Reader:
             if box is None and not rings:
                 raise ValueError("it has neither a bbox nor a segmentation")
             area = annotation.get("area")
-            if type(area) not in (int, float) or not math.isfinite(area):
+            if not isinstance(area, int | float) or not math.isfinite(area):
                 area = _area(box, rings)
             points = self._points_of(annotation)
             objects.add(sample, number, label, box, rings, points, (own_id, int(crowd), float(area)))
