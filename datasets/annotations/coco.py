@@ -18,6 +18,7 @@ from augpipe.datasets.annotations.object_list import ObjectList
 from augpipe.datasets.annotations.object_table import Floats, Ints
 from augpipe.datasets.annotations.run_lengths import read_counts, rings_of
 from augpipe.datasets.metadata.names import listed
+from augpipe.sources.targets import Targets
 
 Object = Mapping[str, Any]
 _FIELDS = {"id": np.int64, "iscrowd": np.int64, "area": np.float64}
@@ -80,6 +81,12 @@ class CocoSource(AnnotatedSource):
                 faults=faults,
             ),
         )
+
+    def targets_of(self, sample_ids: Ints) -> Targets:
+        """The objects of these images, in this order; see `AnnotatedSource`."""
+        found = super().targets_of(sample_ids)
+        assert found is not None
+        return found
 
     def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
         """`image_id`: the file's id of each image."""

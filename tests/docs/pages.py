@@ -201,7 +201,7 @@ PAGES = {
         then={
             "import numpy as np": (
                 "found.counts.tolist() == [1, 1] and found.boxes.tolist() == [[10, 20, 40, 60]] * 2",
-                "names == ['cat', 'dog']",
+                "[source.object_classes[label] for label in found.labels] == ['cat', 'dog']",
             ),
             "from augpipe.datasets.annotations.coco": ("source.image_ids == [5, 6, 7, 8]",),
             "import json": ("rows == [{'image_id': 5, 'category_id': 1, 'bbox': [10, 20, 50, 60], 'score': 0.9}]",),
