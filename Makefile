@@ -137,7 +137,7 @@ export MISSING
 torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 .venv/.demo: extras = torch,plots
 .venv/.demo: size = , 1.3 GB
-.venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
+.venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning,yolo
 .venv/.installed: size = , 3.5 GB
 .venv-bench/.installed: extras = bench,torch,dali,cudatools
 .venv-docs/.installed: extras = docs

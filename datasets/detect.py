@@ -27,7 +27,7 @@ _TF_RECORD = re.compile(r"\.tfrecords?(-\d+-of-\d+)?$|-\d{5}-of-\d{5}$", re.IGNO
 
 
 Options = Mapping[str, Any]
-"""`classes`, `split`, `columns` and `label` as the user gave them; None where he did not."""
+"""`classes`, `split`, `columns`, `label` and `on_error` as the user gave them; None where he did not."""
 
 
 class Opener(NamedTuple):

@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.faults import OnError
+from augpipe.datasets.annotations.open_annotated import YAML_EXTENSIONS, open_annotated_folder, open_with_annotations
+from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made, open_container, open_container_folder, open_pattern
 from augpipe.datasets.files.image_files import SingleSource, is_image_name
 from augpipe.datasets.files.patterns import expand, is_pattern
@@ -85,6 +89,8 @@ def open_source(
     split_seed: int = 0,
     columns: Sequence[str] | None = None,
     label: LabelArgument = None,
+    annotations: str | os.PathLike[str] | None = None,
+    on_error: OnError | None = None,
 ) -> Source:
     """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
@@ -104,24 +110,35 @@ def open_source(
             `Batch.columns`. Of a list those that its header names, and of a folder "path".
         label: which column, field or feature is the label, or which several, for a kind of source that takes it, as
             `label` of its own; False to read none.
+        annotations: where objects or label maps of the images in the folder `path_or_source` are: a JSON file of COCO
+            or LVIS, a folder of XML files (Pascal VOC), of text files (YOLO), or of images (label maps). Left out, they
+            are found in the folder where they lie as usual; see docs/annotations.md.
+        on_error: of annotations: "skip" leaves out objects that cannot be used, and counts them in the log line;
+            "raise", the default, refuses the file.
 
     Raises:
-        ImportError: Parquet, and pyarrow is not installed; a URL, and a package for its protocol is not.
+        ImportError: Parquet, and pyarrow is not installed; YAML, and PyYAML is not; a URL, and a package for its
+            protocol is not.
         ValueError: it is none of these, it is damaged, or it holds several splits; says what to give.
         OSError: a folder or a file cannot be read; `RemoteError` where remote storage gave no usable answer.
     """
     if holdout is not None:
-        whole = open_source(path_or_source, classes=classes, columns=columns, label=label)
+        whole = open_source(
+            path_or_source, classes=classes, columns=columns, label=label, annotations=annotations, on_error=on_error
+        )
         return _part(whole, split, holdout, split_seed)
     if split_seed:
         raise ValueError(
             f'split_seed={split_seed} draws a split, and none is drawn. Give split="train", holdout=0.1, too.'
         )
     further = list(column_names(columns or ())) or None
-    options = {"classes": classes, "split": split, "columns": further, "label": label}
+    options = {"classes": classes, "split": split, "columns": further, "label": label, "on_error": on_error}
     if isinstance(classes, str):
         raise ValueError(f"classes={classes!r} is one text. Give the names in their order: classes=[{classes!r}, ...].")
-    source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)
+    if annotations is not None:
+        source: Source = open_with_annotations(_folder_of(path_or_source), os.fspath(annotations), options)
+    else:
+        source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)
     if source is path_or_source:
         for name, value in options.items():
             if value is not None:
@@ -131,6 +148,13 @@ def open_source(
                 )
     tell_source(source)
     return source
+
+
+def _folder_of(images: Any) -> str:
+    """The folder of images for which annotations are given."""
+    if not isinstance(images, (str, os.PathLike)) or not os.path.isdir(images):
+        raise ValueError(f"annotations=... takes a folder of images, and {images!r:.100} is none.")
+    return os.fspath(images)
 
 
 def _part(source: Source, split: str | None, holdout: float, seed: int) -> Source:
@@ -205,7 +229,11 @@ def _open_path(path: str, options: Options) -> Source:
             return made(ShardSource, *shards, options=options)
         refuse_unfinished(path)
         refuse_lost_manifest(path)
-        return open_container_folder(path, options) or made(FolderSource, path, options=options)
+        return (
+            open_container_folder(path, options)
+            or open_annotated_folder(path, options)
+            or made(FolderSource, path, options=options)
+        )
     if not os.path.lexists(path):
         if is_pattern(path):
             return open_pattern(path, expand(path), options)
@@ -218,6 +246,10 @@ def _open_path(path: str, options: Options) -> Source:
         return made(FileListSource, path, options=options)
     if is_image_name(path):
         return made(SingleSource, path, options=options)
+    if extension == ".json" and os.path.basename(path) != MANIFEST_NAME:
+        return made(CocoSource, path, options=options)
+    if extension in YAML_EXTENSIONS:
+        return made(YoloSource, path, options=options)
     source = open_container(path, options) if os.path.isfile(path) else None  # a pipe would be waited for
     if source is not None:
         return source

@@ -26,7 +26,8 @@ SourceArgument = Annotated[
         metavar="SOURCE",
         help="A folder of photographs, of class folders, or written by [cyan]augpipe prepare[/]; a photograph; a list "
         "(.csv, .tsv, .txt) of path,label lines; WebDataset tar files or Parquet: a file, a folder, or a pattern such "
-        "as 'shard-{000000..000146}.tar'; MNIST (IDX), CIFAR (binary) or TFRecord files; a URL "
+        "as 'shard-{000000..000146}.tar'; MNIST (IDX), CIFAR (binary) or TFRecord files; images with "
+        "annotations: their folder, a .json of COCO, a .yaml of YOLO; a URL "
         "(https://, s3://, gs://) of shards, tar or Parquet files.",
         show_default=False,
     ),

@@ -17,16 +17,19 @@ def sample(
     num: Annotated[int, typer.Option(min=1, help="Photographs.")] = 1000,
     classes: Annotated[int, typer.Option(min=2, max=10, help="Classes.")] = 10,
     seed: SeedOption = 0,
+    targets: Annotated[
+        bool, typer.Option("--targets", help="Write annotations.json, too: masks, boxes, key points, as COCO has them.")
+    ] = False,
 ) -> None:
     """Draw the sample dataset: JPEGs of textured scenes with small objects in them, of several sizes, in class folders.
 
     A run that was stopped is completed by the next one with the same settings.
     """
-    write(out, num=num, classes=classes, seed=seed)
+    write(out, num=num, classes=classes, seed=seed, targets=targets)
     print(f"{out}: {count(num, 'photograph')} of {classes} classes")
 
 
-def write(out: Path, *, num: int, classes: int, seed: int) -> None:
+def write(out: Path, *, num: int, classes: int, seed: int, targets: bool = False) -> None:
     """Draw it behind a progress bar, which goes to stderr and only where that is a terminal."""
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
@@ -40,6 +43,7 @@ def write(out: Path, *, num: int, classes: int, seed: int) -> None:
                 num=num,
                 classes=classes,
                 seed=seed,
+                targets=targets,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
         except RuntimeError as error:

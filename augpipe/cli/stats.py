@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,7 +114,14 @@ def show(found: "Statistics", screen: "Console") -> None:
         # one line however narrow the screen: TOML wants it so
         screen.print(Text(f'{{op = "normalize", mean = [{mean}], std = [{std}]}}', style="cyan"), soft_wrap=True)
     screen.print()
-    for part in (*_sizes(found), *_classes(found), *_label_numbers(found), *_unusable(found), *_duplicates(found)):
+    for part in (
+        *_sizes(found),
+        *_classes(found),
+        *_label_numbers(found),
+        *_objects(found),
+        *_unusable(found),
+        *_duplicates(found),
+    ):
         screen.print(part)
 
 
@@ -147,6 +154,8 @@ def _facts(found: "Statistics") -> "RenderableType":
 
 def _class_text(found: "Statistics") -> str:
     sizes = sorted(found.class_sizes.values())
+    if not sizes and found.objects is not None:
+        return f"none for whole images; {count(found.objects.num, 'object')}, counted below"
     none = f"{count(found.num_unlabelled, 'photograph')} without a label" if found.num_unlabelled else ""
     if found.label_numbers:
         return f"none: labels of {count(len(found.label_numbers), 'number')} each"
@@ -178,9 +187,31 @@ def _sizes(found: "Statistics") -> "Iterator[RenderableType]":
 
 
 def _classes(found: "Statistics") -> "Iterator[RenderableType]":
-    sizes = found.class_sizes
-    if len(sizes) < 2:
+    if len(found.class_sizes) >= 2:
+        yield _class_table(found.class_sizes, "classes", "photographs")
+
+
+def _objects(found: "Statistics") -> "Iterator[RenderableType]":
+    objects = found.objects
+    if objects is None:
         return
+    made = terminal_table("objects", "", "number", left=("",))
+    made.add_row("objects", f"{objects.num:,}")
+    made.add_row("images with objects", f"{objects.num_images:,} of {found.sums.num:,}")
+    made.add_row("most in an image", f"{objects.most:,}")
+    for name, size in objects.box_sizes.items():
+        limit = {"small": " (box below 32x32)", "large": " (box from 96x96)"}.get(name, "")
+        made.add_row(f"{name}{limit}", f"{size:,}")
+    made.add_row("with an outline", f"{objects.num_outlines:,}")
+    made.add_row("crowds", f"{objects.num_crowds:,}")
+    made.add_row("labelled key points", f"{objects.num_keypoints:,}")
+    yield made
+    yield from objects.mended
+    if objects.class_sizes:
+        yield _class_table(objects.class_sizes, "classes of objects", "objects")
+
+
+def _class_table(sizes: Mapping[str, int], title: str, noun: str) -> "RenderableType":
     from rich.text import Text
 
     ordered = sorted(sizes.items(), key=lambda item: -item[1])
@@ -188,12 +219,12 @@ def _classes(found: "Statistics") -> "Iterator[RenderableType]":
     if len(ordered) > MOST_CLASSES:
         left_out = len(ordered) - 2 * MOST_LINES
         ordered = ordered[:MOST_LINES] + ordered[-MOST_LINES:]
-    made = terminal_table("classes", "class", "photographs", "", left=("class", ""))
+    made = terminal_table(title, "class", noun, "", left=("class", ""))
     for number, (name, size) in enumerate(ordered):
         if left_out and number == MOST_LINES:
             made.add_row(f"({left_out:,} between)", "", "")
         made.add_row(Text(name), f"{size:,}", _bar(size, ordered[0][1]))
-    yield made
+    return made
 
 
 def _label_numbers(found: "Statistics") -> "Iterator[RenderableType]":

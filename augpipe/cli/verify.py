@@ -10,23 +10,36 @@ from augpipe.cli.exit_codes import FAILURE
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
+    from augpipe.datasets.annotations.annotated_source import AnnotatedSource
     from augpipe.datasets.shards.manifest import Manifest
     from augpipe.datasets.shards.verify import Fault
 
 
 def verify(
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder that augpipe prepare wrote.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="The folder that augpipe prepare wrote; or images with annotations: their folder, a .json of COCO, a "
+            ".yaml of YOLO.",
+            show_default=False,
+        ),
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check sums, indices and samples of a prepared data set; list exactly what is damaged.
+    """Check sums, indices and samples of a prepared data set, or annotations; list exactly what is damaged.
 
     Nothing is changed. Exits with 1 where anything is damaged.
     """
-    from augpipe.datasets.shards.manifest import Manifest
+    from augpipe.datasets.annotations.open_annotated import open_to_check
+    from augpipe.datasets.shards.manifest import MANIFEST_NAME, Manifest
 
+    if not (out / MANIFEST_NAME).exists() and out.name != MANIFEST_NAME:
+        source = open_to_check(str(out))
+        if source is not None:
+            _verify_annotations(source, json)
+            return
     manifest = Manifest.load(out)
     faults = run(out, manifest, deep=deep)
     if json:
@@ -35,6 +48,29 @@ def verify(
         for fault in faults:
             print(fault)
         print(summary(out, manifest, faults, deep=deep))
+    if faults:
+        raise typer.Exit(FAILURE)
+
+
+def _verify_annotations(source: "AnnotatedSource", json: bool) -> None:
+    from augpipe.datasets.annotations.check import check_annotations
+
+    with progress_bar() as bar:
+        task = bar.add_task("checking images", total=len(source))
+        faults = check_annotations(source, lambda done: bar.update(task, completed=done))
+    if json:
+        print_json(
+            {
+                "is_well": not faults,
+                "samples": len(source),
+                "objects": source.num_objects,
+                "faults": [{"where": fault.where, "reason": fault.reason} for fault in faults],
+            }
+        )
+    else:
+        for fault in faults:
+            print(fault)
+        print(f"{source!r}: {count(len(faults), 'fault') if faults else 'all is well'}")
     if faults:
         raise typer.Exit(FAILURE)
 

@@ -14,6 +14,7 @@ from augpipe.datasets.stats.chunk import decode_sample, measure_chunk
 from augpipe.datasets.stats.duplicates import find_duplicates
 from augpipe.datasets.stats.fingerprints import has_image_hash, pixel_digest
 from augpipe.datasets.stats.label_numbers import WithoutLabels, label_numbers
+from augpipe.datasets.stats.objects import object_statistics
 from augpipe.datasets.stats.statistics import Statistics
 from augpipe.datasets.stats.sums import Sums, merge_all
 from augpipe.decoding import MAX_PIXELS
@@ -59,6 +60,7 @@ def collect_statistics(
     """
     numbers = label_numbers(source)
     left_out = tuple(getattr(source, "left_out", ()))
+    objects = object_statistics(source)
     if numbers:
         source = WithoutLabels(source)
     threads = as_num_threads(num_threads, num_usable_cores())
@@ -104,6 +106,7 @@ def collect_statistics(
         duplicates=found,
         left_out=left_out,
         label_numbers=numbers,
+        objects=objects,
     )
 
 

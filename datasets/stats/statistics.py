@@ -11,6 +11,7 @@ import numpy as np
 
 from augpipe.datasets.stats.duplicates import Duplicates, class_name
 from augpipe.datasets.stats.label_numbers import LabelNumbers
+from augpipe.datasets.stats.objects import ObjectStatistics
 from augpipe.datasets.stats.sums import Sums
 
 PERCENTS = (0, 5, 25, 50, 75, 95, 100)
@@ -74,6 +75,8 @@ class Statistics:
     """What lies there and is not among the images: "3 files of .heic ('a.heic')"."""
     label_numbers: tuple[LabelNumbers, ...] = ()
     """Of each number, where labels are several numbers an image."""
+    objects: ObjectStatistics | None = None
+    """Of the images' objects, where the source knows them."""
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:
@@ -129,6 +132,7 @@ class Statistics:
             "classes": {"num": len(self.class_sizes), "balance": self.balance, "sizes": self.class_sizes},
             "label_numbers": [number.to_json() for number in self.label_numbers],
             "unlabelled": self.num_unlabelled,
+            "objects": None if self.objects is None else self.objects.to_json(),
             "left_out": list(self.left_out),
             "sizes": {name: _closed(spread.to_json()) for name, spread in self.sizes.items()},
             "formats": {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from augpipe.datasets.metadata.names import listed
 from augpipe.datasets.synthetic.processes import draw_in_processes
-from augpipe.datasets.synthetic.scene import draw_scene
+from augpipe.datasets.synthetic.scene import draw_scene_with_objects
 from augpipe.datasets.synthetic.shapes import KINDS
+from augpipe.datasets.synthetic.targets import ANNOTATIONS_FILE, describe, merge
 from augpipe.native.workers import num_usable_cores
 
 SETTINGS_FILE = "sample.json"
@@ -34,6 +36,8 @@ class Settings:
     """How many object kinds, the first ones of `KINDS`."""
     seed: int
     """Any integer from 0."""
+    targets: bool = False
+    """Whether a COCO file of the objects is written as well."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.classes <= len(KINDS):
@@ -54,6 +58,7 @@ def generate(
     num: int = 1000,
     classes: int = 10,
     seed: int = 0,
+    targets: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
@@ -68,6 +73,7 @@ def generate(
         num: how many images, at least one a class.
         classes: 2 to 10.
         seed: an integer from 0.
+        targets: write OUT/annotations.json as well: masks, boxes and two key points of every object, as COCO has them.
         workers: how many processes draw; by default as many as there are cores, fewer for few images.
             1 draws in this process.
         progress: called in this thread as progress(images there, num), first with those found.
@@ -77,12 +83,17 @@ def generate(
         OSError: a file cannot be written.
         RuntimeError: a worker process failed; its own message follows.
     """
-    settings = Settings(num=num, classes=classes, seed=seed)
+    settings = Settings(num=num, classes=classes, seed=seed, targets=targets)
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} is not a number of processes. Choose at least 1, or None for all cores.")
     root = Path(out)
     _claim(root, settings)
-    missing = [index for index in range(num) if not _path(root, settings, index).exists()]
+    is_described = not targets or (root / ANNOTATIONS_FILE).exists()
+    missing = [
+        index
+        for index in range(num)
+        if not _path(root, settings, index).exists() or not (is_described or _described(root, index).exists())
+    ]
     if progress is not None:
         progress(num - len(missing), num)
     if workers is None:
@@ -96,6 +107,8 @@ def generate(
         for count, _ in enumerate(done, start=num - len(missing) + 1):
             if progress is not None:
                 progress(count, num)
+    if targets:
+        _merge(root, settings)
 
 
 def class_names(classes: int) -> list[str]:
@@ -107,7 +120,11 @@ def write_images(root: Path, settings: Settings, indices: Sequence[int]) -> Gene
     """Draw and write some of the images, giving each one's index once its file is whole."""
     for index in indices:
         path = _path(root, settings, index)
-        image = draw_scene(settings.seed, index, path.parent.name)
+        image, objects = draw_scene_with_objects(settings.seed, index, path.parent.name)
+        if settings.targets:
+            described = _described(root, index)
+            described.parent.mkdir(exist_ok=True)
+            described.write_text(json.dumps(describe(image, objects)), encoding="utf-8")  # whole before the image is
         unfinished = path.with_name(f".{path.name}.tmp")
         image.save(unfinished, "JPEG", quality=_JPEG_QUALITY)
         unfinished.replace(path)
@@ -118,12 +135,27 @@ def _path(root: Path, settings: Settings, index: int) -> Path:
     return root / list(KINDS)[index % settings.classes] / f"{index:05d}.jpg"
 
 
+def _described(root: Path, index: int) -> Path:
+    """What an image shows, until all are drawn."""
+    return root / f".{ANNOTATIONS_FILE}" / f"{index:05d}.json"
+
+
+def _merge(root: Path, settings: Settings) -> None:
+    """Write the COCO file, where it is not there, and remove what it was made of."""
+    parts = [_described(root, index) for index in range(settings.num)]
+    if not (root / ANNOTATIONS_FILE).exists():
+        paths = [_path(root, settings, index) for index in range(settings.num)]
+        names = [path.relative_to(root).as_posix() for path in paths]
+        merge(parts, names, sorted(class_names(settings.classes)), root / ANNOTATIONS_FILE)
+    shutil.rmtree(root / f".{ANNOTATIONS_FILE}", ignore_errors=True)
+
+
 def _card(settings: Settings) -> dict[str, object]:
     return {
         "made_by": "augpipe sample",
         "license": _LICENSE,
         "version": _VERSION,
-        **asdict(settings),
+        **{name: value for name, value in asdict(settings).items() if value is not False},
         "class_names": sorted(class_names(settings.classes)),  # label by label, as FolderSource numbers them
         "jpeg_quality": _JPEG_QUALITY,
     }

@@ -6,7 +6,7 @@ from PIL import Image, ImageFilter
 from augpipe.datasets.synthetic import shapes
 from augpipe.datasets.synthetic.backdrops import BACKDROPS
 from augpipe.datasets.synthetic.mood import Mood, draw_mood
-from augpipe.datasets.synthetic.sprites import place
+from augpipe.datasets.synthetic.sprites import Placed, place
 from augpipe.datasets.synthetic.textures import Field
 
 _UPRIGHT = frozenset({"bird", "fish", "butterfly"})
@@ -20,7 +20,12 @@ _SHAPES_OF_IMAGES = (4 / 3, 3 / 2, 1.0, 16 / 9, 3 / 4, 2 / 3, 5 / 4)
 
 
 def draw_scene(seed: int, index: int, kind: str) -> Image.Image:
-    """The image number `index` of `seed`, showing objects of `kind`; an RGB image, a pure function of the three.
+    """The image of `draw_scene_with_objects`."""
+    return draw_scene_with_objects(seed, index, kind)[0]
+
+
+def draw_scene_with_objects(seed: int, index: int, kind: str) -> tuple[Image.Image, list[Placed]]:
+    """The image number `index` of `seed`, and the objects of `kind` that it shows; a pure function of the three.
 
     Sizes vary: short side about 180..750 px, long side up to 1000 px. Where the objects lie, how large they are and
     all else in the image is the same for every kind: each of the three parts draws from a stream of its own.
@@ -32,8 +37,8 @@ def draw_scene(seed: int, index: int, kind: str) -> Image.Image:
     pixels = np.zeros((height, width, 3), dtype=np.float32)
     backdrop = list(BACKDROPS)[int(rng.choice(len(BACKDROPS), p=list(BACKDROPS.values())))]
     horizon = backdrop(rng, pixels, mood)
-    _scatter(rng, on_objects, pixels, mood, horizon, kind)
-    return _imageed(on_light, pixels)
+    objects = _scatter(rng, on_objects, pixels, mood, horizon, kind)
+    return _imageed(on_light, pixels), objects
 
 
 def _size(rng: np.random.Generator) -> tuple[int, int]:
@@ -53,8 +58,8 @@ def _extent(rng: np.random.Generator, width: int) -> float:
 
 def _scatter(
     rng: np.random.Generator, on_objects: np.random.Generator, pixels: Field, mood: Mood, horizon_px: int, kind: str
-) -> None:
-    """Draw the distractors, then the objects over them, without hiding one behind another."""
+) -> list[Placed]:
+    """Draw the distractors, then the objects over them, without hiding one behind another; returns the objects."""
     height, width = pixels.shape[:2]
     num_distractors = int(rng.integers(1, 6))
     extent = _extent(rng, min(width, round(1.3 * height)))
@@ -70,6 +75,7 @@ def _scatter(
         elif number >= num_distractors and not spots:
             spots.append((width / 2, height / 2, size))
     num_objects = max(1, min(num_objects, len(spots)))
+    objects = []
     for number, (x, y, size) in reversed(list(enumerate(spots))):
         hue = None
         if number < num_objects:
@@ -82,7 +88,7 @@ def _scatter(
             drawn_by = rng
             shape = shapes.DISTRACTORS[int(rng.integers(len(shapes.DISTRACTORS)))](rng)
             angle = rng.uniform(0, 360)
-        place(
+        placed = place(
             drawn_by,
             pixels,
             shape,
@@ -93,6 +99,9 @@ def _scatter(
             grounded=y + size / 2 > horizon_px,
             hue=hue,
         )
+        if placed is not None and number < num_objects:
+            objects.append(placed)
+    return objects
 
 
 def _free_spot(

@@ -26,6 +26,19 @@ class Paint:
     detail: RGB
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Placed:
+    """An object in an image."""
+
+    left: int
+    top: int
+    """Where `coverage` lies, in pixels."""
+    coverage: npt.NDArray[np.uint8]
+    """(H, W) how much of each pixel it covers, of 255."""
+    ends: npt.NDArray[np.float64]
+    """(2, 2) x, y of its right and left end as it was before it was turned and mirrored."""
+
+
 def draw_paint(rng: np.random.Generator, behind: npt.NDArray[np.float64], hue: float | None = None) -> Paint:
     """Random colours; the body's stands out from `behind` (RGB) and keeps near `hue` (0..1) if one is given."""
     body = _unlike(rng, behind, 130, hue)
@@ -57,21 +70,24 @@ def place(
     sun_x: float,
     grounded: bool,
     hue: float | None = None,
-) -> None:
+) -> Placed | None:
     """Draw `shape` into `pixels` (float32, 0..255), its larger side `extent_px` long, its middle at (x, y).
 
     `grounded` objects cast a shadow on what lies behind them; others are up in the air. `hue` is their body's, 0..1.
+
+    Returns:
+        What of it lies in the image; None for nothing.
     """
     side = int(extent_px * (1 + 2 * _MARGIN)) + 2
     left, top = round(centre_px[0] - side / 2), round(centre_px[1] - side / 2)
     height, width = pixels.shape[:2]
     x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + side, width), min(top + side, height)
     if x0 >= x1 or y0 >= y1:
-        return
+        return None
     spot = pixels[y0:y1, x0:x1]
     seen = np.s_[y0 - top : y1 - top, x0 - left : x1 - left]
     paint = draw_paint(rng, spot.mean(axis=(0, 1), dtype=np.float64), hue)
-    colours, mask = _drawn(rng, shape, side, extent_px, angle_deg, paint)
+    colours, mask, ends = _drawn(rng, shape, side, extent_px, angle_deg, paint)
     if grounded:
         away = extent_px * 0.07
         blurred = np.asarray(mask.filter(ImageFilter.GaussianBlur(extent_px * 0.045)), dtype=np.float32)
@@ -80,12 +96,13 @@ def place(
     solid = _shaded(rng, colours, mask, extent_px, sun_x)
     alpha = np.asarray(mask, dtype=np.float32)[seen][:, :, None] * np.float32(1 / 255)
     spot += (solid[seen] - spot) * alpha
+    return Placed(left=x0, top=y0, coverage=np.asarray(mask)[seen], ends=np.add(ends, (left, top)))
 
 
 def _drawn(
     rng: np.random.Generator, shape: Shape, side: int, extent_px: float, angle_deg: float, paint: Paint
-) -> tuple[Image.Image, Image.Image]:
-    """The flat colours (RGB) and the coverage (L), both `side` square."""
+) -> tuple[Image.Image, Image.Image, npt.NDArray[np.float64]]:
+    """The flat colours (RGB) and the coverage (L), both `side` square; and where the shape's two ends are."""
     every = np.concatenate([part.points for part in shape])
     c, s = np.cos(np.radians(angle_deg)), np.sin(np.radians(angle_deg))
     stretch = np.diag([rng.choice([-1.0, 1.0]) * rng.uniform(0.85, 1.0), rng.uniform(0.85, 1.0)])
@@ -103,7 +120,8 @@ def _drawn(
         on_mask.polygon(outline, fill=0 if part.role == "hole" else 255)
         if part.role != "hole":
             on_colours.polygon(outline, fill=fills[part.role])
-    return colours.reduce(_SUPERSAMPLING), mask.reduce(_SUPERSAMPLING)
+    ends = turned[[every[:, 0].argmax(), every[:, 0].argmin()]] * scale + shift
+    return colours.reduce(_SUPERSAMPLING), mask.reduce(_SUPERSAMPLING), ends / _SUPERSAMPLING
 
 
 def _shaded(rng: np.random.Generator, colours: Image.Image, mask: Image.Image, extent_px: float, sun_x: float) -> Field:

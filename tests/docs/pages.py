@@ -3,13 +3,17 @@
 Blocks are named by how their first line begins, each by a beginning of its own.
 """
 
+import json
 import os
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from PIL import Image
+
 from augpipe.datasets.cards.card import list_cards, load_card
+from tests.datasets.annotations.annotated_sets import put_image
 from tests.datasets.cards import card_trees
 from tests.datasets.shards import shard_sets
 from tests.docs.blocks import ROOT
@@ -109,6 +113,37 @@ def two_columns(folder: Path, drawn: Path) -> None:
     (folder / "train.txt").write_text("".join(lines))
 
 
+def annotated(folder: Path, drawn: Path) -> None:
+    """coco, yolo, voc and city: four images each, with an object each of two classes, or with a label map."""
+    size = (120, 160)
+    names = [f"{number}.jpg" for number in range(4)]
+    images = [{"id": 5 + n, "file_name": name, "height": 120, "width": 160} for n, name in enumerate(names)]
+    objects = [
+        {"id": n, "image_id": 5 + n, "category_id": 1 + n % 2, "iscrowd": 0, "area": 100, "bbox": [10, 20, 30, 40]}
+        for n in range(4)
+    ]
+    categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
+    (folder / "coco/annotations").mkdir(parents=True)
+    content = {"images": images, "annotations": objects, "categories": categories}
+    (folder / "coco/annotations/instances.json").write_text(json.dumps(content))
+    box = "<bndbox><xmin>11</xmin><ymin>21</ymin><xmax>40</xmax><ymax>60</ymax></bndbox>"
+    for number, name in enumerate(names):
+        for place in ("coco/images", "yolo/images/train", "voc/JPEGImages", "city/images"):
+            put_image(folder / place / name, size)
+        for place in ("voc/SegmentationClass", "city/masks"):
+            (folder / place).mkdir(exist_ok=True)
+            Image.new("L", size[::-1], number).save(folder / place / f"{number}.png")
+        (folder / "yolo/labels/train").mkdir(parents=True, exist_ok=True)
+        (folder / f"yolo/labels/train/{number}.txt").write_text(f"{number % 2} 0.5 0.5 0.25 0.25\n")
+        (folder / "voc/Annotations").mkdir(exist_ok=True)
+        xml = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+        (folder / f"voc/Annotations/{number}.xml").write_text(xml)
+    (folder / "yolo/data.yaml").write_text("train: images/train\nnames: [cat, dog]\n")
+    for kind in ("Main", "Segmentation"):
+        (folder / "voc/ImageSets" / kind).mkdir(parents=True)
+        (folder / "voc/ImageSets" / kind / "train.txt").write_text("0\n1\n2\n3\n")
+
+
 def _repeated(drawn: Path, num: int) -> list[tuple[int, Path]]:
     files = sorted(drawn.glob("*/*.jpg"), key=lambda file: file.name)  # one of each class in turn
     return [(number, files[number % len(files)]) for number in range(num)]
@@ -161,6 +196,21 @@ PAGES = {
     ),
     "CONTRIBUTING.md": Page(needs={"make format": "make"}),
     "docs/README.md": Page(files=(photos(64),), then={"from augpipe import": ("images.shape == (64, 3, 224, 224)",)}),
+    "docs/annotations.md": Page(
+        files=(annotated,),
+        then={
+            "import numpy as np": (
+                "found.counts.tolist() == [1, 1] and found.boxes.tolist() == [[10, 20, 40, 60]] * 2",
+                "[source.object_classes[label] for label in found.labels] == ['cat', 'dog']",
+            ),
+            "from augpipe.datasets.annotations.coco": ("source.image_ids == [5, 6, 7, 8]",),
+            "import json": ("rows == [{'image_id': 5, 'category_id': 1, 'bbox': [10, 20, 50, 60], 'score': 0.9}]",),
+            "from augpipe.datasets.annotations.yolo": ("source.num_objects == 4",),
+            "from augpipe.datasets.annotations.voc": ("source.num_objects == 4 and maps.label_map(2)[0, 0] == 2",),
+            "from augpipe.datasets.annotations.label_map_source": ("labels.shape == (120, 160)",),
+            "augpipe stats coco": ("'4 photographs, 4 objects of 2 classes): all is well' in output",),
+        },
+    ),
     "docs/cards.md": Page(
         files=(birds, two_columns),
         before={

@@ -1,0 +1,245 @@
+"""Image files with their objects and label maps: what all readers of annotations make."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.datasets.annotations.faults import Faults
+from augpipe.datasets.annotations.label_maps import MapFiles
+from augpipe.datasets.annotations.object_table import Ints, ObjectTable
+from augpipe.datasets.annotations.stored_pixels import upright_boxes, upright_points
+from augpipe.datasets.files.image_files import FileSource, read_file
+from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.decoding import MAX_PIXELS, probe
+from augpipe.decoding.orientation import swaps_sides
+from augpipe.sources.targets import LabelMap, Targets
+from augpipe.validation.plural import count
+
+_START_BYTES = 1 << 16
+"""In which a header is looked for before the whole file is read."""
+_UNKNOWN, _UNUSABLE = 0, 9
+"""Beside EXIF's 1..8: an image that was not looked at, and one that cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
+    """What a reader has found about N images."""
+
+    where: str
+    """The file or folder that says it, for messages."""
+    objects: ObjectTable | None = None
+    maps: MapFiles | None = None
+    classes: Sequence[str] = ()
+    """Class number -> name."""
+    keypoint_names: Sequence[str] = ()
+    keypoint_swaps: Sequence[tuple[int, int]] = ()
+    sizes: npt.NDArray[np.int32] | None = None
+    """(N, 2) heights and widths that the file tells, 0 where it does not; None where it tells none."""
+    in_parts: bool = False
+    """Whether coordinates are parts of the image's width and height, instead of pixels."""
+    are_stored: bool = True
+    """Whether they count in the pixels as stored, where an orientation of EXIF leaves both ways open."""
+    faults: Faults
+
+
+class AnnotatedSource(FileSource):
+    """Image files whose objects or label maps are known: a `TargetSource`.
+
+    An image has no class of its own, so all labels are -1. Targets are in pixels of the upright image. Where a file
+    has an orientation (EXIF), the size that the annotations tell shows whether they count in the upright or in the
+    stored pixels. Where it fits both, a reader's convention decides; see each reader.
+
+    Args:
+        root: what relative names are relative to.
+        names: one path a sample.
+        known: what the reader found.
+    """
+
+    def __init__(self, root: str, names: NameTable, known: Annotations) -> None:
+        super().__init__(root, names, np.full(len(names), -1, np.int64), ())
+        self._known = known
+        self._orientations = np.zeros(len(names), np.int8)
+        self._sizes = np.zeros((len(names), 2), np.int32)
+        self._where = known.where
+        self.faults = known.faults
+        """What is wrong with the annotations, as far as it was not raised."""
+        self.left_out = known.faults.left_out
+        self.notes = known.faults.mended
+
+    @property
+    def has_targets(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def num_unlabelled(self) -> int:
+        """0: what is known of these images are their objects, and not a class."""
+        return 0
+
+    @property
+    def num_objects(self) -> int:
+        """How many objects all images have together."""
+        return 0 if self._known.objects is None else len(self._known.objects)
+
+    @property
+    def object_classes(self) -> Sequence[str]:
+        """Class number -> name."""
+        return self._known.classes
+
+    @property
+    def keypoint_names(self) -> Sequence[str]:
+        """Of each key point of an object; empty where there are none, or they have no names."""
+        return self._known.keypoint_names
+
+    @property
+    def keypoint_swaps(self) -> Sequence[tuple[int, int]]:
+        """Pairs of left and right key points."""
+        return self._known.keypoint_swaps
+
+    @property
+    def has_label_maps(self) -> bool:
+        """Whether there is a file with labels of all pixels for each image."""
+        return self._known.maps is not None
+
+    def read(self, sample_id: int) -> bytes:
+        """The file's bytes, not yet decoded.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: its annotations are of an image of another size; names both.
+        """
+        content = read_file(self.path(sample_id))
+        if self._orientations[sample_id] in (_UNKNOWN, _UNUSABLE):
+            self._look_at(sample_id, content)
+        return content
+
+    def targets_of(self, sample_ids: Ints) -> Targets | None:
+        """The objects of these images, in this order; None where there are label maps only.
+
+        An image that cannot be read has none: `read` says why.
+        """
+        for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
+            check_sample_id(int(sample_id), len(self))
+        if self._known.objects is None:
+            return None
+        is_usable = np.array([self._is_usable(sample_id) for sample_id in sample_ids.tolist()], np.bool_)
+        found = self._known.objects.of(sample_ids[is_usable])
+        found = self._in_upright_pixels(found, sample_ids[is_usable])
+        counts = np.zeros(len(sample_ids), np.int64)
+        counts[is_usable] = found.counts
+        return replace(found, counts=counts)
+
+    def label_map(self, sample_id: int) -> LabelMap:
+        """(H, W) the class of each pixel of the upright image; (H, W, 3) where the files hold colours.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: it cannot be decoded, or is of another size than the image; names the file.
+        """
+        check_sample_id(sample_id, len(self))
+        if self._known.maps is None:
+            raise ValueError(f"{self._where} has no label maps. Ask `has_label_maps` first.")
+        orientation, size = self.turned(sample_id)
+        return self._known.maps.read(sample_id, size, orientation)
+
+    def turned(self, sample_id: int) -> tuple[int, tuple[int, int]]:
+        """EXIF's orientation by which coordinates of the file are turned (1 for none), and the upright size.
+
+        Raises:
+            OSError: the image cannot be read.
+            ValueError: its annotations are of another size, or it cannot be decoded.
+        """
+        if not self._is_usable(sample_id):
+            content = self.read(sample_id)
+            try:
+                probe(content, max_pixels=MAX_PIXELS)
+            except ValueError as error:
+                raise ValueError(f"{self.name(sample_id)}: {error}") from error
+        height, width = self._sizes[sample_id].tolist()
+        return int(self._orientations[sample_id]), (height, width)
+
+    def __repr__(self) -> str:
+        maps = ", label maps" if self.has_label_maps else ""
+        objects = f", {count(self.num_objects, 'object')}" if self._known.objects is not None else ""
+        classes = f" of {count(len(self.object_classes), 'class')}" if self.object_classes else ""
+        return f"{type(self).__name__}({self._where!r}: {count(len(self), 'photograph')}{objects}{maps}{classes})"
+
+    def _is_usable(self, sample_id: int) -> bool:
+        """Whether the image's size is known, once its header was read."""
+        if self._orientations[sample_id] == _UNKNOWN:
+            try:
+                with open(self.path(sample_id), "rb") as file:
+                    if not self._look_at(sample_id, file.read(_START_BYTES)):
+                        file.seek(0)
+                        self._look_at(sample_id, file.read())
+            except (OSError, ValueError):
+                return False
+        return bool(self._orientations[sample_id] not in (_UNKNOWN, _UNUSABLE))
+
+    def _look_at(self, sample_id: int, content: bytes) -> bool:
+        """Note the image's size, and by which orientation its targets are turned; False where it cannot be decoded.
+
+        Raises:
+            ValueError: the annotations are of an image of another size.
+        """
+        try:
+            header = probe(content, max_pixels=MAX_PIXELS)
+        except ValueError:
+            return False
+        orientation, upright = header.orientation, (header.height, header.width)
+        stored = upright[::-1] if swaps_sides(orientation) else upright
+        told = (0, 0) if self._known.sizes is None else tuple(self._known.sizes[sample_id].tolist())
+        if 0 in told or told == upright == stored:
+            is_stored = self._known.are_stored
+        elif told in (upright, stored):
+            is_stored = told == stored
+        else:
+            self._orientations[sample_id] = _UNUSABLE
+            raise ValueError(
+                f"{self.name(sample_id)} has {upright[1]}x{upright[0]} pixels, and {self._where} was made for an image "
+                f"of {told[1]}x{told[0]}. Give the images that were annotated, or annotations of these."
+            )
+        self._sizes[sample_id] = upright
+        self._orientations[sample_id] = orientation if is_stored else 1  # last: other threads ask for it first
+        return True
+
+    def _in_upright_pixels(self, found: Targets, sample_ids: Ints) -> Targets:
+        orientations = self._orientations[sample_ids]
+        if not self._known.in_parts and (orientations == 1).all():
+            return found
+        boxes, polygons, keypoints = found.boxes, found.polygons, found.keypoints
+        assert boxes is not None
+        rings = None if polygons is None else [list(rings) for rings in polygons]
+        stop = 0
+        for position, sample_id in enumerate(sample_ids.tolist()):
+            start, stop = stop, stop + int(found.counts[position])
+            size = int(self._sizes[sample_id, 0]), int(self._sizes[sample_id, 1])
+            turn = int(orientations[position])
+            scale = np.array(_stored(size, turn)[::-1] if self._known.in_parts else (1.0, 1.0))
+            boxes[start:stop] = upright_boxes(boxes[start:stop] * np.tile(scale, 2), turn, size)
+            if keypoints is not None:
+                keypoints[start:stop, :, :2] = upright_points(keypoints[start:stop, :, :2] * scale, turn, size)
+            if rings is not None:
+                for own in rings[start:stop]:
+                    own[:] = [upright_points(ring * scale, turn, size) for ring in own]
+        return replace(found, polygons=rings)
+
+
+def _stored(size: tuple[int, int], orientation: int) -> tuple[int, int]:
+    return size[::-1] if swaps_sides(orientation) else size
+
+
+def names_of(paths: Sequence[str]) -> NameTable:
+    """File names as sources keep them."""
+    names = NameTable()
+    names.extend([os.fsencode(path) for path in paths])
+    return names
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path, printable."""
+    return printable(os.fspath(path))

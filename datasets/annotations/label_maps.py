@@ -1,0 +1,91 @@
+"""Files with a label of each pixel: which belongs to which image, and how one is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from augpipe.datasets.annotations.stored_pixels import upright_map
+from augpipe.datasets.files.image_files import read_file
+from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.decoding import MAX_PIXELS
+from augpipe.decoding.orientation import swaps_sides
+from augpipe.decoding.pillow import PILLOW_ERRORS, open_pillow
+from augpipe.decoding.probe import format_of
+from augpipe.sources.targets import LabelMap
+
+Encoding = Literal["labels", "ids", "colours"]
+"""labels: gray levels, palette numbers, or the colours as they are. ids: R + 256 G + 65536 B, as of COCO's and
+Cityscapes' panoptic files. colours: a class for each colour of a list."""
+_LABEL_MODES = ("P", "L", "1", "I", "I;16", "I;16B", "I;16L")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapFiles:
+    """One file of labels for each of N images."""
+
+    names: NameTable
+    """Paths, fit for `open`."""
+    encoding: Encoding = "labels"
+    colours: Sequence[tuple[int, int, int]] = ()
+    """Class number -> its colour, for "colours"."""
+
+    def read(self, sample_id: int, size: tuple[int, int], orientation: int) -> LabelMap:
+        """The labels of an upright image of `size`, (H, W) or, of colours as they are, (H, W, 3).
+
+        Args:
+            sample_id: the image.
+            size: its height and width, upright.
+            orientation: EXIF's, of the image: labels lie as the stored pixels do, unless their size says otherwise.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it cannot be decoded, or is of another size; names the file.
+        """
+        path = self.names[sample_id]
+        stored = size[::-1] if swaps_sides(orientation) else size
+        try:
+            labels = self._decode(read_file(path), (size, stored))
+        except ValueError as error:
+            raise ValueError(f"{printable(path)}: {error}") from error
+        if orientation != 1 and labels.shape[:2] == stored:
+            labels = upright_map(labels, orientation)
+        return labels
+
+    def _decode(self, content: bytes, sizes: tuple[tuple[int, int], ...]) -> LabelMap:
+        kind = format_of(content)
+        if kind == "JPEG":
+            raise ValueError("labels in a JPEG are not those that were drawn. Write them as PNG.")
+        opened, _ = open_pillow(content, kind, MAX_PIXELS)
+        image: Image.Image = opened
+        if (image.height, image.width) not in sizes:
+            expected = f"{sizes[0][1]}x{sizes[0][0]}"
+            raise ValueError(f"it has {image.width}x{image.height} pixels, and its image {expected}.")
+        try:
+            if image.mode == "LA":
+                image = image.getchannel("L")
+            levels = np.asarray(image if image.mode in _LABEL_MODES else image.convert("RGB"))
+        except PILLOW_ERRORS as error:
+            raise ValueError(f"damaged {opened.format}: {error}") from error
+        if levels.dtype == np.bool_:
+            levels = levels.astype(np.uint8)
+        if self.encoding == "labels":
+            return levels
+        if levels.ndim == 2:
+            raise ValueError('it holds numbers and no colours. Read it with encoding="labels".')
+        ids = levels.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
+        return ids if self.encoding == "ids" else self._classes_of(ids)
+
+    def _classes_of(self, ids: LabelMap) -> LabelMap:
+        known = np.array([red + 256 * green + 65536 * blue for red, green, blue in self.colours], np.int64)
+        order = np.argsort(known)
+        places = np.minimum(np.searchsorted(known[order], ids), len(known) - 1)
+        classes = order[places]
+        is_unknown = known[classes] != ids
+        if is_unknown.any():
+            found = int(ids[is_unknown][0])
+            colour = found & 255, found >> 8 & 255, found >> 16
+            raise ValueError(f"the colour {colour} is none of the {len(known)} given. Add it to colours.")
+        return classes.astype(np.uint8 if len(known) <= 256 else np.int32)

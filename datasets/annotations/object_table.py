@@ -1,0 +1,66 @@
+"""All objects of a source in a few arrays, image by image, and the objects of some images out of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.sources.targets import Targets
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectTable:
+    """M objects of N images; corners and key points as float32, which is exact to 0.001 pixels."""
+
+    starts: Ints
+    """(N + 1,) where each image's objects begin."""
+    labels: npt.NDArray[np.int32]
+    """(M,)."""
+    boxes: Floats
+    """(M, 4) left, top, right, bottom."""
+    rings: Ints | None
+    """(M + 1,) where each object's rings begin; None where no object has any."""
+    corners: Ints
+    """(R + 1,) where each ring's corners begin."""
+    points: Floats32
+    """(P, 2) corners."""
+    keypoints: Floats32 | None
+    """(M, K, 3)."""
+    fields: Mapping[str, npt.NDArray[Any]]
+    """Name -> (M,)."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def of(self, sample_ids: Ints) -> Targets:
+        """The objects of some images, in the images' order."""
+        counts = self.starts[sample_ids + 1] - self.starts[sample_ids]
+        rows = ranges(self.starts[sample_ids], counts)
+        polygons = None if self.rings is None else [self._rings_of(row) for row in rows.tolist()]
+        return Targets(
+            counts=counts,
+            labels=self.labels[rows].astype(np.int64),
+            boxes=self.boxes[rows],
+            polygons=polygons,
+            keypoints=None if self.keypoints is None else self.keypoints[rows].astype(np.float64),
+            fields={name: values[rows] for name, values in self.fields.items()},
+        )
+
+    def _rings_of(self, row: int) -> list[Floats]:
+        assert self.rings is not None
+        edges = self.corners[self.rings[row] : self.rings[row + 1] + 1].tolist()
+        return [self.points[begin:end].astype(np.float64) for begin, end in pairwise(edges)]
+
+
+def ranges(first: Ints, num: Ints) -> Ints:
+    """first[i], first[i] + 1, ..., `num[i]` of them, for one i after the other."""
+    skipped = np.cumsum(num) - num
+    found: Ints = np.repeat(first - skipped, num) + np.arange(num.sum())
+    return found

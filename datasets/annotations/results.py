@@ -1,0 +1,93 @@
+"""Detections as COCO's evaluation takes them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.run_lengths import encode
+from augpipe.datasets.annotations.stored_pixels import stored_boxes, stored_map, stored_points
+from augpipe.sources import Subset
+from augpipe.validation.plural import count
+
+_KNOWN = ("boxes", "scores", "labels", "masks", "keypoints")
+
+
+def coco_results(
+    source: CocoSource | Subset, sample_ids: Sequence[int], detections: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A dict for each detection: image_id, category_id, bbox, score, and segmentation and keypoints where given.
+
+    `json.dump` writes the list, and pycocotools' `loadRes` takes it. Ids are those of the source's file, and places
+    count as they do there.
+
+    Args:
+        source: a `CocoSource`, or a `Subset` of one.
+        sample_ids: the images, as in `batch.sample_ids`.
+        detections: for each image arrays or tensors, in pixels of the upright photograph (`Plan.to_source` takes them
+            there): boxes (N, 4) left, top, right, bottom; scores (N,); labels (N,), numbers of `object_classes`; if
+            you like masks (N, H, W), of which what is at least 0.5 is inside, and keypoints (N, K, 3).
+
+    Raises:
+        ValueError: something is missing, of another shape, or not a class; names the image.
+        OSError: an image whose orientation is asked for cannot be read.
+    """
+    ids = [int(sample_id) for sample_id in sample_ids]
+    while isinstance(source, Subset):
+        ids, source = source.ids[ids].tolist(), source.whole  # type: ignore[assignment]
+    if not isinstance(source, CocoSource):
+        raise ValueError(f"source is a {type(source).__name__}, and only a CocoSource knows the ids of COCO's files.")
+    if len(ids) != len(detections):
+        raise ValueError(
+            f"{count(len(ids), 'sample id')} and detections of {count(len(detections), 'image')} are given."
+        )
+    return [
+        row for sample_id, found in zip(ids, detections, strict=True) for row in _of_image(source, sample_id, found)
+    ]
+
+
+def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    name = source.name(sample_id)
+    arrays = {key: _array(found[key]) for key in _KNOWN if key in found}
+    if missing := {"boxes", "scores", "labels"} - arrays.keys():
+        raise ValueError(f"{name}: its detections have no {', '.join(sorted(missing))}.")
+    num = len(arrays["scores"])
+    for key, array in arrays.items():
+        if len(array) != num:
+            raise ValueError(f"{name}: {count(num, 'score')}, and {key} of length {len(array)}. Give one each.")
+    if not num:
+        return []
+    labels = arrays["labels"].tolist()
+    for label in labels:
+        if label % 1 or not 0 <= label < len(source.category_ids):
+            most = len(source.category_ids) - 1
+            raise ValueError(f"{name}: label {label} is no number of object_classes (0..{most}). Is one a background?")
+    orientation, size = source.turned(sample_id)
+    boxes = stored_boxes(arrays["boxes"].reshape(num, 4).astype(np.float64), orientation, size)
+    boxes[:, 2:] -= boxes[:, :2]
+    rows = [
+        {
+            "image_id": source.image_ids[sample_id],
+            "category_id": source.category_ids[int(label)],
+            "bbox": [round(edge, 3) for edge in box],
+            "score": score,
+        }
+        for label, box, score in zip(labels, boxes.tolist(), arrays["scores"].tolist(), strict=True)
+    ]
+    if "masks" in arrays:
+        for row, mask in zip(rows, arrays["masks"].reshape(num, *arrays["masks"].shape[-2:]) >= 0.5, strict=True):
+            if mask.shape != size:
+                raise ValueError(f"{name}: a mask has the shape {mask.shape}, and the photograph {size}.")
+            row["segmentation"] = encode(stored_map(mask, orientation))
+    if "keypoints" in arrays:
+        points = arrays["keypoints"].astype(np.float64)
+        points[..., :2] = stored_points(points[..., :2], orientation, size)
+        for row, own in zip(rows, points.reshape(num, -1).tolist(), strict=True):
+            row["keypoints"] = [round(value, 3) for value in own]
+    return rows
+
+
+def _array(values: Any) -> npt.NDArray[Any]:
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

@@ -1,0 +1,195 @@
+"""Pascal VOC's XML, an image a file, as LabelImg, CVAT and Roboflow write it too."""
+
+import os
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
+
+import numpy as np
+
+from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annotations, names_of, shown
+from augpipe.datasets.annotations.faults import Faults, OnError
+from augpipe.datasets.annotations.label_maps import MapFiles
+from augpipe.datasets.annotations.object_list import ObjectList
+from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, read_lines, read_small
+from augpipe.datasets.files.image_files import is_image_name
+from augpipe.datasets.files.splits import chosen, remedy
+from augpipe.datasets.metadata.names import listed, printable
+from augpipe.validation.plural import count
+
+_FLAGS = ("difficult", "truncated", "occluded")
+_OBJECTS = 1 << 20
+"""More than one image has: numbers of objects count image * this + place."""
+
+
+class VocSource(AnnotatedSource):
+    """The images of a Pascal VOC data set, sorted by name.
+
+    Three layouts are read: VOC's own folders (`JPEGImages`, `Annotations`, `ImageSets`), a folder of images with the
+    XML files next to them, and two folders, `VocSource(images, annotations)`. Objects have the fields `difficult`,
+    `truncated` and `occluded`. VOC counts pixels from 1, and `xmax` is the last pixel inside, so the left edge is
+    `xmin - 1` and the right one `xmax`. If any coordinate of the set is 0, it counts from 0, and `xmin` and `xmax` are
+    the edges themselves.
+
+    Where an image has an orientation (EXIF), the file's `size` says whether coordinates count in the stored or the
+    upright pixels; where it fits both, in the stored ones.
+
+    Args:
+        path: the data set's folder, or that of the images.
+        annotations: the folder of the XML files, where it is another one.
+        split: a list in `ImageSets`: "train", "val", ...; needed where there are several.
+        classes: the classes and their order; the names found, sorted, if left out. Objects of other classes are left
+            out and counted.
+        label_maps: whether to read `SegmentationClass` instead of boxes; the lists are those of segmentation.
+        on_error: "skip" leaves out objects that cannot be used, and counts them.
+
+    Raises:
+        ValueError: a file or an object in it cannot be used; names it.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        annotations: str | os.PathLike[str] | None = None,
+        *,
+        split: str | None = None,
+        classes: Sequence[str] | None = None,
+        label_maps: bool = False,
+        on_error: OnError = "raise",
+    ) -> None:
+        root = os.fspath(path)
+        images = os.path.join(root, "JPEGImages")
+        images = images if os.path.isdir(images) else root
+        folder = os.fspath(annotations) if annotations is not None else os.path.join(root, "Annotations")
+        folder = folder if os.path.isdir(folder) else images
+        faults = Faults(on_error)
+        files = by_stem(files_below(images, is_image_name))
+        listed_names = _listed(root, "Segmentation" if label_maps else "Main", split)
+        if label_maps:
+            maps = by_stem(files_below(os.path.join(root, "SegmentationClass"), is_image_name))
+            stems = _paired(root, files, maps, listed_names, faults)
+            labels = names_of([os.path.join(root, "SegmentationClass", maps[stem]) for stem in stems])
+            known = Annotations(
+                where=shown(root), maps=MapFiles(names=labels), classes=tuple(classes or ()), faults=faults
+            )
+        else:
+            xml = by_stem(files_below(folder, lambda name: name.lower().endswith(".xml")))
+            stems = _paired(root, files, xml, listed_names, faults)
+            known = _read_all(folder, {stem: xml[stem] for stem in stems}, classes, faults)
+        super().__init__(images, names_of([files[stem] for stem in stems]), known)
+
+
+def _listed(root: str, kind: str, split: str | None) -> list[str] | None:
+    """The images of a split, as `ImageSets` lists them; None where there is no such folder."""
+    folder = os.path.join(root, "ImageSets", kind)
+    if not os.path.isdir(folder):
+        if split is not None:
+            raise ValueError(f"split={split!r} needs lists in {shown(folder)}, and there is no such folder.")
+        return None
+    splits = [name[:-4] for name in sorted(os.listdir(folder)) if name.endswith(".txt") and "_" not in name]
+    if split is None and len(splits) > 1:
+        raise ValueError(f"{shown(root)} has {len(splits)} splits ({listed(splits)}). Open one: {remedy(splits)}.")
+    if not splits:
+        return None
+    name = splits[0] if split is None else split if split in splits else chosen(folder, splits, split)
+    return [line.split()[0] for line in read_lines(os.path.join(folder, f"{name}.txt"))]
+
+
+def _paired(
+    root: str, files: Mapping[str, str], others: Mapping[str, str], wanted: Sequence[str] | None, faults: Faults
+) -> list[str]:
+    """The names of the images that have an annotation, sorted; those that a list names must be there."""
+    if wanted is not None:
+        for name in wanted:
+            if name not in files or name not in others:
+                what = "image" if name not in files else "annotation"
+                faults.refuse(shown(root), f"the split's list names {name!r}, which has no {what}", "image")
+        return sorted({name for name in wanted if name in files and name in others}, key=os.fsencode)
+    for name in sorted(files.keys() - others.keys()):
+        faults.leave_out(shown(os.path.join(root, files[name])), "without an annotation", "image")
+    for name in sorted(others.keys() - files.keys()):
+        faults.leave_out(shown(os.path.join(root, others[name])), "without an image", "annotation")
+    paired = sorted(files.keys() & others.keys(), key=os.fsencode)
+    if not paired:
+        raise ValueError(
+            f"{shown(root)} holds {count(len(files), 'image')} and {count(len(others), 'annotation')}, and none have "
+            "the same name. Give both folders: open_source(images, annotations=...)."
+        )
+    return paired
+
+
+def _read_all(folder: str, files: Mapping[str, str], classes: Sequence[str] | None, faults: Faults) -> Annotations:
+    paths = [os.path.join(folder, file) for file in files.values()]
+    sizes = np.zeros((len(paths), 2), np.int32)
+    rows: list[tuple[int, int, str, list[float], list[int]]] = []
+    for sample, path in enumerate(paths):
+        root = _parsed(path)
+        sizes[sample] = _size(root)
+        for place, element in enumerate(root.findall("object")):
+            try:
+                rows.append((sample, sample * _OBJECTS + place, *_object(element)))
+            except ValueError as error:
+                faults.refuse(_where(paths, sample * _OBJECTS + place), str(error))
+    found = sorted({name for _, _, name, _, _ in rows}, key=os.fsencode)
+    names = found if classes is None else list(classes)
+    labels = {name: label for label, name in enumerate(names)}
+    first = 0.0 if any(min(box) == 0 for _, _, _, box, _ in rows) else 1.0
+    objects = ObjectList(faults, lambda number: _where(paths, number), fields=dict.fromkeys(_FLAGS, np.int64))
+    for sample, number, name, (left, top, right, bottom), flags in rows:
+        if name in labels:
+            objects.add(sample, number, labels[name], (left - first, top - first, right, bottom), fields=flags)
+        else:
+            faults.leave_out(_where(paths, number), "of classes that are not among those given")
+    limits = np.where(sizes > 0, sizes, np.inf)[:, ::-1]
+    return Annotations(
+        where=shown(folder), objects=objects.table(len(paths), limits), classes=tuple(names), sizes=sizes, faults=faults
+    )
+
+
+def _where(paths: Sequence[str], number: int) -> str:
+    return f"{shown(paths[number // _OBJECTS])}, object {number % _OBJECTS}"
+
+
+def _parsed(path: str) -> ElementTree.Element:
+    """The root of a file that declares no types and entities: those can blow up a small file.
+
+    Raises:
+        ValueError: it is no such file; names it.
+    """
+    raw = read_small(path)
+    if b"<!DOCTYPE" in raw or b"<!ENTITY" in raw or b"\0" in raw:  # with a 0 byte it is UTF-16, and may hide them
+        raise ValueError(f"{shown(path)} declares a document type, or is not UTF-8. Write it without, as VOC does.")
+    try:
+        root = ElementTree.fromstring(raw)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise ValueError(f"{shown(path)} is not XML: {error}. Is the file whole?") from None
+    if root.tag != "annotation":
+        raise ValueError(f"{shown(path)} begins with <{printable(root.tag):.40}>, and VOC's files with <annotation>.")
+    return root
+
+
+def _size(root: ElementTree.Element) -> tuple[int, int]:
+    """Height and width; 0 where the file tells none."""
+    try:
+        height, width = (float(root.findtext(f"size/{side}") or 0) for side in ("height", "width"))
+    except ValueError:
+        return 0, 0
+    is_size = all(1 <= side < 1 << 31 for side in (height, width))
+    return (int(height), int(width)) if is_size else (0, 0)
+
+
+def _object(element: ElementTree.Element) -> tuple[str, list[float], list[int]]:
+    """Its class, xmin, ymin, xmax, ymax, and flags.
+
+    Raises:
+        ValueError: the reason alone.
+    """
+    name = (element.findtext("name") or "").strip()
+    if not name:
+        raise ValueError("it has no name")
+    texts = [element.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        box = [float(text or "") for text in texts]
+    except ValueError:
+        raise ValueError(f"its bndbox is {texts!r:.100}, and takes xmin, ymin, xmax and ymax") from None
+    return name, box, [int((element.findtext(flag) or "").strip() in ("1", "true", "True")) for flag in _FLAGS]

@@ -1,0 +1,220 @@
+"""Folders of images and label maps: which belong together, what files hold, and sizes that do not fit."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from augpipe.datasets.annotations.label_map_source import LabelMapSource
+from augpipe.datasets.annotations.voc import VocSource
+from augpipe.datasets.open import open_source
+from tests.datasets.annotations.annotated_sets import SIZES, everything, put_image, put_images
+from tests.datasets.annotations.conversions import as_masks
+from tests.datasets.formats.source_checks import assert_keeps_the_protocol
+
+
+def put_map(path: Path, labels: npt.NDArray[np.integer], mode: str | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(labels)
+    if mode == "P":
+        image = Image.frombytes("P", image.size, labels.tobytes())
+        image.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0] + [9] * 759)
+    elif mode is not None:
+        image = image.convert(mode)
+    image.save(path)
+    return path
+
+
+def some_labels(name: str) -> npt.NDArray[np.uint8]:
+    height, width = SIZES[name]
+    return (np.arange(height * width) % 21).astype(np.uint8).reshape(height, width)
+
+
+def put_set(root: Path, maps: str = "masks", suffix: str = "") -> Path:
+    put_images(root / "images")
+    for name in SIZES:
+        put_map(root / maps / f"{name}{suffix}.png", some_labels(name), "P")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("maps", "suffix"), [("masks", ""), ("masks", "_mask"), ("annotations", ""), ("labels", "-seg")]
+)
+def test_folders_side_by_side(tmp_path: Path, maps: str, suffix: str) -> None:
+    source = open_source(put_set(tmp_path, maps, suffix))
+    assert isinstance(source, LabelMapSource) and source.has_label_maps and source.has_targets
+    assert source.targets_of(np.arange(3)) is None
+    contents = [(tmp_path / f"images/{name}.jpg").read_bytes() for name in SIZES]
+    assert_keeps_the_protocol(source, contents, [-1] * 3)
+    for sample, name in enumerate(SIZES):
+        np.testing.assert_array_equal(source.label_map(sample), some_labels(name), strict=True)
+    with pytest.raises(IndexError):
+        source.label_map(3)
+
+
+def test_links_are_followed_but_not_in_circles_and_pipes_are_left_alone(tmp_path: Path) -> None:
+    put_set(tmp_path / "real")
+    for kind in ("images", "masks"):
+        (tmp_path / "linked" / kind).mkdir(parents=True)
+        (tmp_path / "linked" / kind / "one").symlink_to(tmp_path / "real" / kind)
+        (tmp_path / "linked" / kind / "two").symlink_to(tmp_path / "linked" / kind)
+        os.mkfifo(tmp_path / "linked" / kind / "z.png")
+    assert len(LabelMapSource(tmp_path / "linked/images", tmp_path / "linked/masks")) == 3
+
+
+def test_ade20k_and_cityscapes_have_splits(tmp_path: Path) -> None:
+    for split in ("training", "validation"):
+        put_images(tmp_path / "ade/images" / split)
+        for name in SIZES:
+            put_map(tmp_path / "ade/annotations" / split / f"{name}.png", some_labels(name))
+    with pytest.raises(ValueError, match="ade holds 2 splits"):
+        open_source(tmp_path / "ade")
+    assert len(open_source(tmp_path / "ade", split="val")) == 3
+    for split, city in (("train", "aachen"), ("train", "bochum"), ("val", "lindau")):
+        stem = f"{city}/{city}_000000_000019"
+        put_image(tmp_path / f"city/leftImg8bit/{split}/{stem}_leftImg8bit.png", SIZES["a"])
+        put_map(tmp_path / f"city/gtFine/{split}/{stem}_gtFine_labelIds.png", some_labels("a"))
+        put_map(tmp_path / f"city/gtFine/{split}/{stem}_gtFine_instanceIds.png", some_labels("a").astype(np.uint16))
+    source = open_source(tmp_path / "city", split="train")
+    assert [Path(source.name(i)).parent.name for i in range(len(source))] == ["aachen", "bochum"]
+    assert isinstance(source, LabelMapSource)
+    np.testing.assert_array_equal(source.label_map(1), some_labels("a"))
+    with pytest.raises(ValueError, match="city holds 2 splits"):
+        open_source(tmp_path / "city")
+
+
+def test_vocs_classes_of_pixels(tmp_path: Path) -> None:
+    put_images(tmp_path / "JPEGImages")
+    for name in "ab":
+        put_map(tmp_path / f"SegmentationClass/{name}.png", some_labels(name), "P")
+    lists = tmp_path / "ImageSets/Segmentation"
+    lists.mkdir(parents=True)
+    (lists / "train.txt").write_text("b\n")
+    (lists / "val.txt").write_text("a\n")
+    source = VocSource(tmp_path, split="train", label_maps=True, classes=["background", "aeroplane"])
+    assert len(source) == 1 and source.object_classes == ("background", "aeroplane")
+    np.testing.assert_array_equal(source.label_map(0), some_labels("b"))
+    found = open_source(tmp_path, split="val")
+    assert isinstance(found, VocSource) and found.has_label_maps
+
+
+def test_what_maps_may_hold(tmp_path: Path) -> None:
+    put_images(tmp_path / "images", {"a": SIZES["a"]})
+    maps = tmp_path / "maps"
+    labels = some_labels("a")
+    deep = labels.astype(np.uint16) * 1000
+    colours = np.stack([labels, labels // 2, np.full_like(labels, 3)], axis=2)
+
+    def read(**options: object) -> npt.NDArray[np.integer]:
+        return LabelMapSource(tmp_path / "images", maps, **options).label_map(0)  # type: ignore[arg-type]
+
+    for mode in (None, "P", "LA"):
+        put_map(maps / "a.png", labels, mode)
+        np.testing.assert_array_equal(read(), labels, strict=True)
+    put_map(maps / "a.png", deep)
+    np.testing.assert_array_equal(read(), deep, strict=True)
+    put_map(maps / "a.png", labels, "1")
+    assert set(np.unique(read()).tolist()) <= {0, 1}
+    with pytest.raises(ValueError, match='a.png: it holds numbers and no colours. Read it with encoding="labels"'):
+        read(encoding="ids")
+    put_map(maps / "a.png", colours)
+    np.testing.assert_array_equal(read(), colours, strict=True)
+    ids = labels.astype(np.int32) + 256 * (labels // 2).astype(np.int32) + 65536 * 3
+    np.testing.assert_array_equal(read(encoding="ids"), ids, strict=True)
+    known = [(label, label // 2, 3) for label in range(21)][::-1]
+    np.testing.assert_array_equal(read(encoding="colours", colours=known), 20 - labels, strict=True)
+    with pytest.raises(ValueError, match=r"a.png: the colour \(20, 10, 3\) is none of the 20 given"):
+        read(encoding="colours", colours=known[1:])
+    with pytest.raises(ValueError, match="go together"):
+        read(encoding="colours")
+    with pytest.raises(ValueError, match="encoding='x'"):
+        read(encoding="x")
+
+
+def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> None:
+    root = put_set(tmp_path)
+    put_map(root / "masks/a.png", some_labels("b"))
+    (root / "masks/b.png").write_bytes((root / "masks/b.png").read_bytes()[:60])
+    Image.new("L", SIZES["c"]).save(root / "masks/c.png", format="JPEG")
+    source = open_source(root)
+    assert isinstance(source, LabelMapSource)
+    for sample, reason in enumerate(
+        ["a.png: it has 30x40 pixels, and its image 64x48", "b.png: ", "c.png: labels in a JPEG are not those"]
+    ):
+        with pytest.raises(ValueError, match=reason):
+            source.label_map(sample)
+    (root / "masks/a.png").unlink()
+    with pytest.raises(FileNotFoundError, match="a.png"):
+        source.label_map(0)
+    (root / "images/b.jpg").write_bytes(b"")
+    with pytest.raises(ValueError, match="b.jpg: the file is empty"):
+        LabelMapSource(root / "images", root / "masks").label_map(0)
+
+
+def test_folders_without_pairs_are_refused_and_single_files_counted(tmp_path: Path) -> None:
+    root = put_set(tmp_path)
+    os.rename(root / "masks/b.png", root / "masks/z.png")
+    source = LabelMapSource(root / "images", root / "masks")
+    assert len(source) == 2
+    assert [phrase.partition(" (")[0] for phrase in source.left_out] == [
+        "1 image without a label map",
+        "1 label map without an image",
+    ]
+    with pytest.raises(ValueError, match="no image in .*images .* has a map in .*Names must be alike"):
+        LabelMapSource(root / "images", root / "masks", map_suffix="_x")
+    put_map(root / "masks/a.tif", some_labels("a"))
+    with pytest.raises(ValueError, match="a.png and a.tif have the same name but for its end"):
+        LabelMapSource(root / "images", root / "masks")
+    with pytest.raises(ValueError, match="there is no folder .*nowhere"):
+        LabelMapSource(root / "images", root / "nowhere")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_maps_lie_as_the_stored_pixels_unless_their_size_says_otherwise(
+    tmp_path: Path, orientation: int, is_stored: bool
+) -> None:
+    put_image(tmp_path / "images/a.jpg", (48, 64), orientation)
+    stored = some_labels("a")
+    if not is_stored and orientation >= 5:
+        upright = np.ascontiguousarray(some_labels("a").T)
+        put_map(tmp_path / "masks/a.png", upright)
+    else:
+        turned = Image.fromarray(stored)
+        exif = turned.getexif()
+        exif[0x0112] = orientation
+        turned.save(tmp_path / "turned.png", exif=exif)
+        from PIL import ImageOps
+
+        upright = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "turned.png")))
+        put_map(tmp_path / "masks/a.png", stored)
+    source = open_source(tmp_path)
+    assert isinstance(source, LabelMapSource)
+    np.testing.assert_array_equal(source.label_map(0), upright, strict=True)
+
+
+def test_real_masks(coco80: Path, tmp_path: Path) -> None:
+    as_masks(coco80 / "annotations/instances.json", coco80 / "images", tmp_path / "set")
+    source, known = open_source(tmp_path / "set"), open_source(coco80)
+    assert isinstance(source, LabelMapSource) and len(source) == 80
+    found = everything(known)
+    assert found.labels is not None
+    names = [Path(known.name(i)).name for i in range(80)]
+    of_image = np.split(
+        found.labels[found.fields["iscrowd"] == 0],
+        np.cumsum(
+            [
+                int((found.fields["iscrowd"][a:b] == 0).sum())
+                for a, b in zip(np.cumsum(found.counts) - found.counts, np.cumsum(found.counts), strict=True)
+            ]
+        )[:-1],
+    )
+    for sample in range(80):
+        labels = source.label_map(sample)
+        own = of_image[names.index(Path(source.name(sample)).name)]
+        assert labels.dtype == np.uint8 and set(np.unique(labels).tolist()) <= {0, *(own + 1).tolist()}
+        with Image.open(tmp_path / "set/masks" / f"{Path(source.name(sample)).stem}.png") as mask:
+            np.testing.assert_array_equal(labels, np.asarray(mask))
