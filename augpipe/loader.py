@@ -470,7 +470,7 @@ class Loader(Generic[FrameworkName]):
         self._forget_after_fork()
         if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
-                beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
+                beside = f" next to {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))

@@ -19,7 +19,7 @@ def cards_as_markdown() -> str:
 
 
 def updated(page: str) -> str:
-    """`page` with what lies between the two marks made anew.
+    """`page` with what lies between the two marks made again.
 
     Raises:
         ValueError: the marks are not there.

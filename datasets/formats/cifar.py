@@ -209,7 +209,7 @@ def _label_column(path: str, size: int, record_bytes: int, byte: int) -> Pixels:
     """One byte of each record."""
     if size == 0 or size % record_bytes:
         raise ValueError(
-            f"{printable(path)} has {size} bytes, which is no whole number of records of {record_bytes}: it is "
+            f"{printable(path)} has {size} bytes, which is not a whole number of records of {record_bytes}: it is "
             "truncated, or of another kind. Copy it again."
         )
     records = np.fromfile(path, np.uint8, size).reshape(-1, record_bytes)

@@ -101,7 +101,7 @@ def container_files(paths: Paths, kind: str, extension: str = "", split: str | N
         raise ValueError(f"paths is empty: at least one {kind} file is needed. Pass one.")
     for path in found:
         if not os.path.isfile(path):  # a pipe would be waited for
-            what = "is no regular file" if os.path.lexists(path) else "does not exist"
+            what = "is not a regular file" if os.path.lexists(path) else "does not exist"
             raise ValueError(f"{printable(path)} {what}, and a {kind} file is wanted. Check the spelling.")
     return found
 

@@ -217,7 +217,7 @@ def _other_classes(path: str, order: Sequence[str]) -> list[str]:
         if names
     ]
     return [
-        f"its labels are not those of {printable(train)!r} beside it, which has {count(len(theirs), 'class')}: "
+        f"its labels are not those of {printable(train)!r} next to it, which has {count(len(theirs), 'class')}: "
         f"{', '.join(differing)}; pass classes=[...] of the training set"
     ]
 

@@ -71,7 +71,7 @@ class FolderIndex:
             return None
         except (OSError, ValueError) as problem:
             warnings.warn(
-                f"{printable(path)} is not used: {problem}. `augpipe index {printable(folder)}` makes it anew.",
+                f"{printable(path)} is not used: {problem}. `augpipe index {printable(folder)}` makes it again.",
                 stacklevel=3,
             )
             return None

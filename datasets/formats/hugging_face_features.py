@@ -76,7 +76,7 @@ def choose_columns(
     if label is not None:
         if label not in usable:
             raise ValueError(
-                f"label={label!r} is no column of integers or of text. Those are {listed(usable, most=20) or 'none'}"
+                f"label={label!r} is not a column of integers or of text. Those are {listed(usable, most=20) or 'none'}"
             )
         return Columns(chosen, label, classes_of.get(label))
     looks = label_like(list(others))
@@ -112,7 +112,7 @@ def _image(features: Mapping[str, Any], pictures: Sequence[str], image: str | No
     if image is not None:
         if image not in pictures:
             raise ValueError(
-                f"image={image!r} is no column of encoded images (struct<bytes, path> or binary). Those are {shown}"
+                f"image={image!r} is not a column of encoded images (struct<bytes, path> or binary). Those are {shown}"
             )
         return image
     if not pictures:

@@ -68,12 +68,12 @@ class IdxSource(LabelledSource):
         if len(shape) < 3:
             raise ValueError(
                 f"{printable(self._path)} holds an array of shape {shape}, and images are (N, H, W). "
-                "Labels alone? Give the file of images; the labels beside it are found."
+                "Labels alone? Give the file of images; the labels next to it are found."
             )
         if 0 in shape or (len(shape) == 4 and shape[3] not in (1, 3, 4)):
             raise ValueError(
                 f"{printable(self._path)} holds an array of shape {shape}, and images are (N, H, W) or (N, H, W, 1 | 3 "
-                "| 4), each at least 1. Write it anew."
+                "| 4), each at least 1. Write it again."
             )
         if labels is None and self._labels_path is None:
             _refuse_other_labels(self._path, shape[0])
@@ -162,7 +162,7 @@ def _refuse_other_labels(path: str, num_images: int) -> None:
         num_labels = _first_dimension(beside)
         if num_labels == num_images:
             raise ValueError(
-                f"{printable(path)} has no labels by its name, and {printable(name)} beside it holds {num_labels}. "
+                f"{printable(path)} has no labels by its name, and {printable(name)} next to it holds {num_labels}. "
                 f"Pass labels={printable(beside)!r}, or labels=False for none, to IdxSource."
             )
 
@@ -194,7 +194,7 @@ class IdxArray:
 
     def __init__(self, path: str) -> None:
         if not os.path.isfile(path):
-            raise ValueError(f"{printable(path)} is no regular file; an IDX file is wanted. Check the spelling.")
+            raise ValueError(f"{printable(path)} is not a regular file; an IDX file is wanted. Check the spelling.")
         self.files = FileSet([path], 1)
         """The file, by the number 0."""
         size = self.files.num_bytes(0)
@@ -217,7 +217,7 @@ class IdxArray:
                             f"{math.prod(self.shape)} for {self.shape}"
                         )
             except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise ValueError(f"{printable(path)} is no IDX file of uint8, or damaged: {error}.") from error
+                raise ValueError(f"{printable(path)} is not an IDX file of uint8, or damaged: {error}.") from error
 
     def __getitem__(self, index: int) -> Pixels:
         """One item along the first axis, read-only."""

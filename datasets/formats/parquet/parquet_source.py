@@ -282,7 +282,7 @@ def _read_labels(
             # signed first: uint8 cannot hold the -1 of what is missing
             numbers.append(column.cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
         except arrow.ArrowInvalid as error:
-            raise ValueError(f"column {label!r} holds numbers that are no class numbers: {_reason(error)}") from error
+            raise ValueError(f"column {label!r} holds numbers that are not class numbers: {_reason(error)}") from error
 
 
 def _check_ends(file: BinaryIO) -> int:
@@ -294,7 +294,7 @@ def _check_ends(file: BinaryIO) -> int:
     if b"PARE" in (begins, ends):
         raise ValueError("it is encrypted, and only plain Parquet is read")
     if begins != b"PAR1":
-        raise ValueError(f"it is no Parquet file: it begins with {begins!r}, and not with b'PAR1'")
+        raise ValueError(f"it is not a Parquet file: it begins with {begins!r}, and not with b'PAR1'")
     if ends != b"PAR1" or size < _END_BYTES:
         raise ValueError(f"it is truncated: of {size} bytes the last are {ends!r}, and not b'PAR1'. Copy it again")
     return size
