@@ -7,7 +7,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from docs.site import gallery, reference, translations
+from docs.site import gallery, notebooks, reference, translations
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
@@ -19,7 +19,12 @@ HOMES: dict[str, str] = {}
 
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the generated pages, and what the pages link to outside of docs/."""
-    made = {"Gallery": gallery.pages(), "Reference": reference.pages(), "From other libraries": translations.pages()}
+    made = {
+        "Gallery": gallery.pages(),
+        "Reference": reference.pages(),
+        "From other libraries": translations.pages(),
+        "Notebooks": notebooks.pages(),
+    }
     for section, pages in made.items():
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
