@@ -68,7 +68,7 @@ class Op(Checked):
     draws: ClassVar[tuple[Draw, ...]] = ()
     """Its draws for each image, in the order of the random words."""
     formula: ClassVar[str] = ""
-    """Its effect in a line, for the table in docs/recipes.md."""
+    """Its effect in a line, for the table in docs/ops.md."""
     inspect_text: ClassVar[str] = ""
     """Its draws, for `augpipe inspect`: a template of its fields and of `steps`; without one, its ranges."""
     caption_text: ClassVar[str] = ""

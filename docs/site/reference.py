@@ -11,6 +11,7 @@ from typing import Any, get_args
 import typer
 
 from augpipe.cli.app import app
+from augpipe.datasets.cards.table import card_sections
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
 from augpipe.recipes.view import View
@@ -41,6 +42,7 @@ def pages() -> dict[str, str | bytes]:
         "reference/cli.md": "# Commands\n\n" + "\n".join(command_sections(typer.main.get_command(app), "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
+        "reference/cards.md": "# Dataset cards\n\nHow to open them: [cards](../cards.md).\n\n" + card_sections(),
         "reference/config.md": CONFIG_TEXT + "\n".join(config_sections()),
     }
 
