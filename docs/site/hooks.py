@@ -1,16 +1,20 @@
 """What mkdocs calls while it builds the site: pages made from augpipe join those of docs/, and links find them."""
 
 import re
+import tomllib
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
+from textwrap import dedent
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from docs.site import gallery, notebooks, reference, translations
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
+BLOCK = re.compile(r"^( *)```(python|toml)\n(.*?)^\1```", re.M | re.S)
 FROM_REPOSITORY = ("CHANGELOG.md", "CONTRIBUTING.md")
 """Pages outside of docs/ that the site shows whether or not a page links to them."""
 HOMES: dict[str, str] = {}
@@ -49,6 +53,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     here = page.file.src_uri
     if here not in HOMES:
         return markdown
+    check_blocks(here, markdown)
 
     def moved(found: re.Match[str]) -> str:
         return relpath(site_path(normpath(join(dirname(HOMES[here]), found[0]))), dirname(here) or ".")
@@ -73,6 +78,24 @@ def page_text(path: Path) -> str | None:
     if path.suffix == ".py":
         return f"# {path.name}\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
     return path.read_text(encoding="utf-8") if path.suffix == ".md" else None
+
+
+def check_blocks(page: str, markdown: str) -> None:
+    """End the build where a block of Python or TOML cannot be parsed; tests/docs/test_pages.py runs the blocks."""
+    for _, language, text in BLOCK.findall(markdown):
+        try:
+            compile(dedent(text), page, "exec") if language == "python" else tomllib.loads(dedent(text))
+        except (SyntaxError, tomllib.TOMLDecodeError) as error:
+            raise PluginError(f"{page}: a block of {language} cannot be parsed: {error}\n{text}") from error
+
+
+def on_post_build(*, config: Any) -> None:
+    """End the build where the reference lacks a public name."""
+    pages = [path.read_text(encoding="utf-8") for path in Path(config.site_dir, "reference").glob("augpipe*.html")]
+    shown = set(re.findall(r'id="(augpipe\.[\w.]+)"', "".join(pages)))
+    lacking = sorted(set(reference.entries()) - shown)
+    if lacking:
+        raise PluginError(f"These public names have no entry in the reference: {', '.join(lacking)}")
 
 
 def on_post_page(output: str, **_: Any) -> str:
