@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 def site_path(path: str) -> str:
     """Where the site has a file or folder of the repository; what Markdown can show is a page."""
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        return re.sub(r"\.py$", ".md", path.removeprefix("docs/"))
     is_page = (ROOT / path).is_dir() or path.endswith(".py")
     return f"repository/{path}{'.md' if is_page else ''}"
 
