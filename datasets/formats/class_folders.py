@@ -58,7 +58,7 @@ def refuse_splits(where: str, folders: Sequence[str], classes: Sequence[str] | N
 
 
 def refuse_mixture(where: str, loose: Sequence[str], folders: Sequence[str], classes: Sequence[str] | None) -> None:
-    """Refuse photographs beside folders of photographs, unless the classes are given: which are meant is not plain.
+    """Refuse photographs next to folders of photographs, unless the classes are given: which are meant is not plain.
 
     Raises:
         ValueError: there are both; has the remedy for either.
@@ -74,7 +74,7 @@ def refuse_mixture(where: str, loose: Sequence[str], folders: Sequence[str], cla
 
 
 def left_beside(loose: Sequence[str]) -> list[str]:
-    """What is said of photographs beside class folders."""
+    """What is said of photographs next to class folders."""
     return [f"{count(len(loose), 'photograph')} next to the class folders ({listed(sorted(loose))})"] if loose else []
 
 

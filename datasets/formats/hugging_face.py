@@ -22,7 +22,7 @@ class HuggingFaceSource(LabelledSource):
 
     The column of images is cast to `Image(decode=False)`, so each file is decoded once, by augpipe. The library itself
     is never imported here: whatever has the interface of a `Dataset` is taken. Any number of threads may read; pickling
-    pickles the `Dataset`, which maps its files anew.
+    pickles the `Dataset`, which maps its files again.
 
     Args:
         dataset: one split, held in memory or on disk; not streaming.

@@ -1,4 +1,4 @@
-"""What the columns of a table are, from the features that Hugging Face writes beside its schema."""
+"""What the columns of a table are, from the features that Hugging Face writes next to its schema."""
 
 import json
 import warnings
@@ -23,7 +23,7 @@ class Columns(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a column holds that is no image."""
+    """What a column holds that is not an image."""
 
     holds: str
     """Its type, for messages."""
@@ -62,7 +62,7 @@ def choose_columns(
         pictures: the columns that could hold encoded images, by their type.
         others: all other columns.
         image: the column that the user named, or None.
-        label: likewise; False for none.
+        label: as above; False for none.
 
     Raises:
         ValueError: there is no such column, none for images, or more than one; or one that looks like the label cannot

@@ -36,18 +36,18 @@ class IdxSource(LabelledSource):
     """The images of an IDX file, uint8 of shape (H, W), or (H, W, C) where the file has four dimensions.
 
     Of a plain file only the labels are held in memory; a `.gz` file is expanded there. Any number of threads may read;
-    a copy made by pickle opens the files anew.
+    a copy made by pickle opens the files again.
 
     Args:
         images: the file of images, as distributed (`train-images-idx3-ubyte`) or `.gz`.
-        labels: the file of labels; if left out it is looked for beside, under the same name with "labels" for
-            "images"; False for none, all -1. Where it is not there, all labels are -1 too, unless another file beside
-            holds as many labels. 255 is -1 where it is none of the classes and other labels are below 254.
+        labels: the file of labels; if left out it is looked for next to it, under the same name with "labels"
+            for "images"; False for none, all -1. Where it is not there, all labels are -1 too, unless another file
+            next to it holds as many labels. 255 is -1 where it is none of the classes and other labels are below 254.
         classes: label -> class name; "0", "1", ... if left out.
 
     Raises:
         ValueError: no such file, no IDX file, another type than uint8, truncated or too long, labels that do not fit,
-            or labels beside it of another name.
+            or labels next to it of another name.
         OSError: a file cannot be read.
     """
 
@@ -150,7 +150,7 @@ def labels_beside(path: str) -> str | None:
 
 
 def _refuse_other_labels(path: str, num_images: int) -> None:
-    """Refuse to pass over a file beside that looks like the labels and belongs to no other images."""
+    """Refuse to pass over a file next to it that looks like the labels and belongs to no other images."""
     folder = os.path.dirname(path)
     with os.scandir(folder or os.curdir) as entries:
         names = {entry.name for entry in entries if entry.is_file()}

@@ -43,7 +43,7 @@ class ParquetSource(ContainerSource):
     is larger than `cache_bytes` before training.
 
     Opening reads the footers and the column of labels, and keeps 4 bytes a sample. Any number of threads may read; a
-    copy made by pickle opens the files anew and has a cache of its own.
+    copy made by pickle opens the files again and has a cache of its own.
 
     Args:
         paths: a Parquet file, a folder whose `*.parquet` are taken sorted by name, a pattern such as
@@ -59,7 +59,7 @@ class ParquetSource(ContainerSource):
 
     Raises:
         ImportError: pyarrow is not installed, or a package for a URL.
-        ValueError: no such file, one that is no Parquet or damaged, files of different columns, a folder of several
+        ValueError: no such file, one that is not Parquet or damaged, files of different columns, a folder of several
             splits, no column that fits, labels that do not, or a column that looks like the label and cannot be used.
         OSError: a file cannot be read; `RemoteError` where no usable answer came.
     """

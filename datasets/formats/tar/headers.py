@@ -126,7 +126,7 @@ def _block_at(file: BinaryIO, position: int, end: int) -> bytes | None:
 
 
 def _check_end(file: BinaryIO) -> None:
-    """Refuse anything but zeros after the end: what is joined by `cat` would be lost without a word."""
+    """Refuse anything but zeros after the end: what is joined by `cat` would silently be lost."""
     position = file.tell()
     while chunk := file.read(1 << 16):
         if any(chunk):

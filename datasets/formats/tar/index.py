@@ -29,7 +29,7 @@ class _Group(NamedTuple):
 
 
 class TarIndexer:
-    """Adds up the samples of one tar file after another, in about 20 bytes each beside the image's name.
+    """Adds up the samples of one tar file after another, in about 20 bytes each in addition to the image's name.
 
     Args:
         extension: which member of a sample is its image, e.g. "jpg" or "left.png"; found by its last part if None.
@@ -66,7 +66,7 @@ class TarIndexer:
             file: buffered and seekable.
 
         Raises:
-            ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
+            ValueError: it is not a tar file, damaged, hostile, or no WebDataset; names file and member.
             OSError: it cannot be read.
         """
         hashes, apart = array("q"), array("q")

@@ -29,7 +29,7 @@ def features_of(file: BinaryIO, first: int, length: int) -> dict[str, Feature]:
     """Name -> place of each feature of the Example in `length` bytes from `first`.
 
     Raises:
-        ValueError: it is no Example, or a length leads out of it; the reason alone.
+        ValueError: it is not an Example, or a length leads out of it; the reason alone.
     """
     found: dict[str, Feature] = {}
     for number, start, end in _fields(file, first, first + length):
