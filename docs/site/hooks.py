@@ -98,6 +98,11 @@ def on_post_build(*, config: Any) -> None:
         raise PluginError(f"These public names have no entry in the reference: {', '.join(lacking)}")
 
 
+def on_post_template(output: str, **_: Any) -> str:
+    """The page for addresses that do not exist is a template, not a page."""
+    return on_post_page(output)
+
+
 def on_post_page(output: str, **_: Any) -> str:
     """Give the search dialog the name that the theme leaves out, for screen readers."""
     return output.replace(
