@@ -34,13 +34,13 @@ print(f"{gradient.nbytes:,} bytes become {payload.nbytes:,}")
 print(f"off by {error.mean():.4f} in the mean; within the bound: {bool((error <= tree.error_bound(gradient)).all())}")
 
 # %% [markdown]
-# ## A run of two ranks
+# ## Two runs of two ranks
 #
-# A config says what to train. `torchrun` starts the ranks. Both end each step with the same weights, to the last bit.
+# A config says what to train, and a script trains it twice, without and with the codec. `torchrun` starts the script as
+# two ranks. Both end each step with the same weights, to the last bit.
 
 # %%
 CONFIG = """
-out = "runs/float32"
 epochs = 3
 
 [data]
@@ -61,16 +61,21 @@ tensorboard = false
 progress = false
 log_every = 1
 """
+SCRIPT = """
+import torch.distributed as dist
+
+from augpipe.trainer.config import load_config
+from augpipe.trainer.loop import run
+
+dist.init_process_group("gloo")  # both runs use it
+run(load_config("run.toml", ["out=runs/float32"]))
+run(load_config("run.toml", ["out=runs/8-bit", "sync.codec=dynamic-tree"]))
+dist.destroy_process_group()
+"""
 Path("run.toml").write_text(CONFIG)
-
-
-def train(*settings):
-    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*ranks, "-m", "augpipe.trainer", "run.toml", "--set", *settings], check=True)
-
-
-train("out=runs/float32")
-train("out=runs/8-bit", "--set", "sync.codec=dynamic-tree")
+Path("two_runs.py").write_text(SCRIPT)
+torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+subprocess.run([*torchrun, "two_runs.py"], check=True)
 
 # %% [markdown]
 # ## The bytes
