@@ -132,7 +132,7 @@ def _device_and_dtype(device: Any, dtype: Any) -> tuple[Any, Any]:
         found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, str(dtype_name(dtype)), None)
         if not isinstance(found, torch.dtype) or not found.is_floating_point:
             raise ValueError(
-                f"dtype={dtype} is no floating-point type, which images are cast to. Choose torch.float16, "
+                f"dtype={dtype} is not a floating-point type, which images are cast to. Choose torch.float16, "
                 "torch.bfloat16 or torch.float32."
             )
         dtype = found

@@ -1,4 +1,4 @@
-"""The errors that augpipe raises beside `ValueError`."""
+"""The errors that augpipe raises as well as `ValueError`."""
 
 
 class SampleError(ValueError):
@@ -17,7 +17,7 @@ class SampleError(ValueError):
 class SourceChangedError(ValueError):
     """A file of a source is no longer the one that was opened, so nothing that it gives can be trusted; names it.
 
-    It is no bad image: nothing skips it.
+    It is not a bad image: nothing skips it.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -33,7 +33,7 @@ class SourceChangedError(ValueError):
 
 
 class DeviceError(RuntimeError):
-    """This machine cannot run augpipe on a CUDA device; the message says what it lacks and how to get it."""
+    """This machine cannot run augpipe on a CUDA device; the message names what is missing and how to get it."""
 
     def __init__(self, reason: str, command: str = "") -> None:
         super().__init__(f"{reason}: {command}" if command else reason)

@@ -94,14 +94,14 @@ class Loader(Generic[FrameworkName]):
             always gets the same samples, those with id ≡ rank (mod world_size), so that its cache serves it for ever.
         sampler: which samples an epoch holds, where that is not each once: `augpipe.sampling` has `Weighted`,
             `ClassBalanced`, `Repeated` and `Mixture`. It sets the order too, so shuffle stays True. What is done to a
-            sample is then drawn by its position in the epoch, so that one that comes twice is augmented anew.
+            sample is then drawn by its position in the epoch, so that one that comes twice is augmented again.
         drop_last: leave out the epoch's last global batch if it is cut short. Otherwise ranks can get batches that
             differ in length by one there, even an empty one, but always the same number of them.
         rank, world_size: this process's place among those that share the data. Both None: that in the initialised
             process group, else by torchrun's RANK and WORLD_SIZE, which a line in the log says, else the only one.
             `rank=0, world_size=1` gives all samples under torchrun, too.
         num_threads: threads that read, decode and augment; None for one a usable core, of which a container's quota
-            counts. With DALI on CUDA so many are DALI's, which decode, and as many read beside them, where None is 4:
+            counts. With DALI on CUDA so many are DALI's, which decode, and as many read next to them, where None is 4:
             the others start where images come that DALI does not take. More help where storage is slow to answer.
         prefetch: batches made ahead of the one in use.
         backend: "native" decodes on the CPU in threads; "dali" has NVIDIA DALI decode, on a CUDA device by nvJPEG;
@@ -470,7 +470,7 @@ class Loader(Generic[FrameworkName]):
         self._forget_after_fork()
         if self._batches is None or self._batches_recipe is not recipe:
             if self._choice.reason is not None:
-                beside = f" beside {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
+                beside = f" next to {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))

@@ -83,7 +83,7 @@ def open_container(path: str, options: Options) -> Source | None:
 def open_container_folder(path: str, options: Options) -> Source | None:
     """The source for a folder of tar, Parquet, IDX or CIFAR files; None if it holds none of those.
 
-    Where images or other folders lie beside tar or Parquet files, it is not plain what is meant: None.
+    Where images or other folders lie next to tar or Parquet files, it is not plain what is meant: None.
 
     Raises:
         ImportError: pyarrow is needed and not installed.

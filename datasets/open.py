@@ -48,7 +48,7 @@ from augpipe.sources.log_line import tell_source
 from augpipe.sources.protocol import Source, is_source
 
 _MOST_NAMES = 1_000
-"""Beside a path that does not exist, among which one like it is looked for."""
+"""Next to a path that does not exist, among which one like it is looked for."""
 _ARCHIVES = (".zip", ".7z", ".rar")
 _ACCEPTED = (
     "Accepted: folders of photographs or of class folders, shards, lists, tar, Parquet, URLs and more; augpipe preview "
@@ -92,11 +92,11 @@ def open_source(
     annotations: str | os.PathLike[str] | None = None,
     on_error: OnError | None = None,
 ) -> Source:
-    """The source for a path, by what it holds, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
+    """The source for a path, by its content, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
     A source is returned as it is.
 
-    One line of the log (logger "augpipe") says what it holds: see `first_line`.
+    One line of the log (logger "augpipe") lists the content: see `first_line`.
 
     Args:
         path_or_source: any of these.
@@ -206,7 +206,7 @@ def _is_something_else(value: Any) -> str:
     if isinstance(value, Recipe | Schedule) or kind == "Compose" or library in ("albumentations", "kornia"):
         return "The source comes first, and what is done to its images second: Loader(source, recipe, batch_size=64)."
     if library == "torch" and kind == "DataLoader":
-        return "Give what it reads, loader.dataset, or a path: a Loader makes batches itself."
+        return "Give its data set, loader.dataset, or a path: a Loader makes batches itself."
     return ""
 
 
@@ -276,7 +276,7 @@ def _open_path(path: str, options: Options) -> Source:
 
 
 def _hint(path: str) -> str:
-    """The name beside it that is written most like it."""
+    """The name next to it that is written most like it."""
     above, name = os.path.split(path.rstrip(os.sep))
     try:
         with os.scandir(above or os.curdir) as entries:

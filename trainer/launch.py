@@ -101,7 +101,7 @@ def keep_torch_to_quota(root: Path = Path("/")) -> None:
 
 
 def check_config(path: str) -> None:
-    """Say of a path that is no config what to do, before anything is imported that takes its time.
+    """Say of a path that is not a config what to do, before anything is imported that takes its time.
 
     Raises:
         ValueError: it does not exist, or is what a run trains on instead of its config.
@@ -113,7 +113,7 @@ def check_config(path: str) -> None:
         raise ValueError(f"there is no file {path}.{hint} A run takes a TOML config: {_EXAMPLE}.")
     if not file.is_dir() and _may_be_config(file):
         return
-    what = "a folder" if file.is_dir() else "no TOML file"
+    what = "a folder" if file.is_dir() else "not a TOML file"
     raise ValueError(
         f"{path} is {what}, and a run takes a TOML config. {_EXAMPLE}: to train on {path}, set "
         f"source = {json.dumps(path, ensure_ascii=False)} below [data] there."  # a JSON string is one of TOML too
@@ -175,7 +175,7 @@ def end_after(error: BaseException) -> int:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """A ValueError that some library raised deep inside is no message for users."""
+    """A ValueError that some library raised deep inside is not a message for users."""
     last = traceback.extract_tb(error.__traceback__)[-1].filename
     _, installed, module = last.rpartition(f"{os.sep}site-packages{os.sep}")
     return isinstance(error, ValueError) and bool(installed) and not module.startswith(f"augpipe{os.sep}")

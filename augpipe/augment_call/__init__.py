@@ -1,1 +1,1 @@
-"""The parts of `augpipe.Augment`: what it takes, and how images come about on the CPU and on a device."""
+"""The parts of `augpipe.Augment`: its inputs, and how images come about on the CPU and on a device."""

@@ -77,7 +77,7 @@ def device_pixels(images: Images) -> DeviceImages:
     """The kernel's table of tensors, read where they lie; only what the kernel cannot step through is copied there.
 
     Raises:
-        ValueError: one of them is no image; the message says which and why.
+        ValueError: one of them is not an image; the message says which and why.
     """
     parts = []
     for position, tensor in enumerate(images.items):

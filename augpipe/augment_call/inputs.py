@@ -52,7 +52,7 @@ def images_of(images: Any, max_pixels: int) -> Images:
     """See what the caller gave; files are read, and not decoded yet.
 
     Raises:
-        ValueError: one of them is no image, or they do not lie in one place; the message names it.
+        ValueError: one of them is not an image, or they do not lie in one place; the message names it.
     """
     is_whole = is_single = False
     if isinstance(images, list | tuple):

@@ -10,9 +10,9 @@ from augpipe.validation.torch_worker import torch_worker_seed
 def worker_seed(seed: int, is_forked: bool) -> int:
     """The seed that images without sample ids are drawn by in this process, 0..2^64 - 1.
 
-    In a worker of torch's DataLoader it is made of `seed` and of the worker's own seed, which torch draws anew for each
-    epoch from its generator, so that a run with a seeded torch repeats. In another process of multiprocessing it is
-    made of `seed` and the process's name, as `ForkPoolWorker-1`. In the main process it is `seed`.
+    In a worker of torch's DataLoader it is made of `seed` and of the worker's own seed, which torch draws again for
+    each epoch from its generator, so that a run with a seeded torch repeats. In another process of multiprocessing it
+    is made of `seed` and the process's name, as `ForkPoolWorker-1`. In the main process it is `seed`.
 
     Args:
         seed: the transform's.

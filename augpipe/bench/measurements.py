@@ -119,7 +119,7 @@ def measure(
     Args:
         source: where the images are; up to `held.MAX_IMAGES` of them are held in memory.
         recipe: what is done to them.
-        seconds: about how long to measure, beside reading and compiling.
+        seconds: about how long to measure, not counting reading and compiling.
         batch_size: of the loader.
         num_threads: what "all" means; None for one a core.
         seed: of the plans.

@@ -14,7 +14,7 @@ def as_cache_bytes(value: Any) -> int | None:
     """A budget that a user gave, in bytes; None where they leave it to the cache.
 
     Raises:
-        ValueError: it is no whole number, or negative.
+        ValueError: it is not a whole number, or negative.
     """
     if value is None:
         return None
@@ -27,7 +27,7 @@ def as_cache_bytes(value: Any) -> int | None:
 
 
 def default_budget(free_bytes: int, reserve_bytes: int) -> int:
-    """What a cache takes of `free_bytes`: all but the reserve."""
+    """What a cache takes of `free_bytes`: all except the reserve."""
     return max(free_bytes - reserve_bytes, 0)
 
 
@@ -50,7 +50,7 @@ def host_reserve(available_bytes: int, num_sharing: int = 1) -> int:
 def host_limit(available_bytes: int, num_sharing: int = 1) -> int:
     """The most that a cache takes of the host's available memory, whatever a user says: its share of nine tenths.
 
-    Where memory ends the system kills the process, without a word and hours into a run.
+    Where memory ends the system kills the process, silently and hours into a run.
     """
     return (available_bytes - available_bytes // 10) // num_sharing
 

@@ -70,5 +70,5 @@ class FileStamps:
         if found[0] != size:
             what = f"it had {size:,} bytes and has {found[0]:,}"
         else:
-            what = f"it has {size:,} bytes as before, and was written anew"
+            what = f"it has {size:,} bytes as before, and was rewritten"
         return f"it has changed since it was read into the cache: {what}"

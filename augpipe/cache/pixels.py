@@ -24,7 +24,7 @@ NUM_FACTORS = 4
 CLAIMED = 1 << 0
 """Flag of an image that is held, or that somebody is about to write; shifted by its factor's logarithm."""
 DID_NOT_FIT = 1 << NUM_FACTORS
-"""Flag of an image that found no room; shifted likewise."""
+"""Flag of an image that found no room; shifted in the same way."""
 MAY_SCALE = 1 << 2 * NUM_FACTORS
 """Flag of a sample."""
 
@@ -88,8 +88,8 @@ class PixelCache:
     """Decoded RGBX pixels by (sample id, DCT factor), for one source and recipe.
 
     Safe from several threads: they wait for each other only while tables of a few numbers are read or written, and in
-    `reserve` while the arena grows; pixels are never copied here. Beside its arena it takes 10 bytes for each sample of
-    the source, and 8 more for each of the four DCT factors that occurs.
+    `reserve` while the arena grows; pixels are never copied here. In addition to its arena it takes 10
+    bytes for each sample of the source, and 8 more for each of the four DCT factors that occurs.
 
     Args:
         num_samples: of the source.
@@ -269,7 +269,7 @@ class PixelCache:
 
 def _logarithm(factor: int) -> int:
     logarithm = factor.bit_length() - 1
-    assert 0 <= logarithm < NUM_FACTORS and factor == 1 << logarithm, f"{factor} is no DCT factor"
+    assert 0 <= logarithm < NUM_FACTORS and factor == 1 << logarithm, f"{factor} is not a DCT factor"
     return logarithm
 
 

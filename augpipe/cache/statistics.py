@@ -1,4 +1,4 @@
-"""What a cache did and what it holds, in numbers."""
+"""A cache's content, hits and misses, in numbers."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class CacheStatistics:
     num_held: int
     """Images that are there."""
     held_bytes: int
-    """What they take, each rounded up to 16 bytes."""
+    """Bytes of all, each rounded up to 16."""
     budget_bytes: int
     """What the arena may take; less than at first where memory ran out."""
     allocated_bytes: int
@@ -24,7 +24,7 @@ class CacheStatistics:
     num_did_not_fit: int
     """Images that found no room; each counts once, however often it was decoded."""
     did_not_fit_bytes: int
-    """What they would have taken."""
+    """Bytes that they would have taken."""
 
     @property
     def hit_rate(self) -> float:

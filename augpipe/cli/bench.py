@@ -60,7 +60,7 @@ def bench(
 
     All of them take turns in one run, on one thread and on all; medians are
     shown. Up to 256 images, evenly spread over the source, are held in
-    memory; "from disk" reads them anew, mostly from the system's file cache.
+    memory; "from disk" reads them again, mostly from the system's file cache.
     """
     from augpipe.datasets.open import open_source
 

@@ -35,7 +35,7 @@ def convert(
         bool,
         typer.Option(
             "--trust-pickle",
-            help="Read a checkpoint of version 1, which holds a pickle: whoever wrote it can run code on this machine.",
+            help="Read a checkpoint of version 1, which holds a pickle: its author can run code on this machine.",
         ),
     ] = False,
 ) -> None:
@@ -64,7 +64,7 @@ def convert(
         raise ValueError(f"--ema is for weights alone, and OUT={out} is a folder. Give a .safetensors or .pt file.")
     if not trust_pickle:
         raise ValueError(
-            f"OUT={out} is a folder, for a checkpoint of version 1. That holds a pickle: whoever wrote it can run code "
+            f"OUT={out} is a folder, for a checkpoint of version 1. That holds a pickle: its author can run code "
             "on this machine. Add --trust-pickle if you trust them, or give a .safetensors or .pt file for weights."
         )
     print(version_1.convert(source, out))

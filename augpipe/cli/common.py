@@ -34,7 +34,7 @@ SourceArgument = Annotated[
 ]
 RECIPE_HELP = f"{', '.join(RECIPE_NAMES)}, or a TOML file ([cyan]augpipe recipe deep_image > my.toml[/] writes one)."
 RecipeOption = Annotated[
-    list[str] | None,  # of which `one_recipe` takes one: typer would keep the last without a word
+    list[str] | None,  # of which `one_recipe` takes one: typer would keep the last silently
     typer.Option("--recipe", "-r", metavar="NAME|FILE", help=RECIPE_HELP, show_default=DEFAULT_RECIPE),
 ]
 SizeOption = Annotated[

@@ -1,4 +1,4 @@
-"""The demo's last step: two ranks train on the sample images, and what they learn is held to a stated accuracy."""
+"""The demo's last step: two ranks train on the sample images, and must reach a stated accuracy."""
 
 import json
 import os
@@ -39,7 +39,7 @@ options = { fc_widths = [512, 512] }  # fully connected layers that are worth sp
 [parallel]  # each rank holds its part of them; features and their error deltas travel in 8 bits
 """
 PARALLEL = {"model": 1, "activations": "dynamic-tree", "deltas": "dynamic-tree"}
-"""What the `[parallel]` table has of its own, beside what is asked for."""
+"""What the `[parallel]` table has of its own, in addition to what the user asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def train_step(
     states_accuracy: bool,
     parallel: Mapping[str, Any] | None = None,
 ) -> dict[Path, str]:
-    """Train two ranks on `photos`, draw the curves, and hold what they learned to the stated accuracy.
+    """Train two ranks on `photos`, draw the curves, and check that they reached the stated accuracy.
 
     Args:
         photos: the sample dataset of `num` images in `classes` classes.
@@ -128,15 +128,16 @@ def train_step(
         return drawn
     if outcome.accuracy <= STATED_ACCURACY:
         raise Failure(
-            f"{outcome.accuracy:.1%} of the held-out photographs were named rightly, and the demo states more than "
-            f"{STATED_ACCURACY:.0%} ({chance}): training does not work here as it should. See {run / 'metrics.csv'}."
+            f"{outcome.accuracy:.1%} of the held-out photographs were classified correctly, and the demo promises "
+            f"more than {STATED_ACCURACY:.0%} ({chance}): training does not work here as it should. See "
+            f"{run / 'metrics.csv'}."
         )
     say(f"   Held-out photographs: {outcome.accuracy:.1%} right (stated: more than {STATED_ACCURACY:.0%}; {chance})")
     return drawn
 
 
 def write_config(path: Path, photos: Path, run: Path, *, num: int, parallel: Mapping[str, Any] | None = None) -> None:
-    """Write the run's config, and the recipe that it names beside it."""
+    """Write the run's config, and the recipe that it names next to it."""
     import tomli_w
 
     from augpipe import Recipe

@@ -22,8 +22,8 @@ def doctor(json: JsonOption = False) -> None:
     """See what of this machine augpipe can use, what is missing, and the command that installs it.
 
     Every part is tried, not only looked up. Exits with 1 only where
-    something is broken that augpipe cannot do without; a missing GPU is
-    no fault.
+    something is broken that augpipe cannot do without; a missing GPU
+    does not count.
     """
     from augpipe.doctor import examine, is_well
 

@@ -27,7 +27,7 @@ class Group(TyperGroup):
     """A group of commands that ends without a traceback."""
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, and keep an interrupt from typer, which makes an exit code of it without a word.
+        """Run a command, and keep an interrupt from typer, which makes an exit code of it silently.
 
         A command that has more to say of it raises `KeyboardInterrupt("stopped. Go on with ...")`.
         """

@@ -19,7 +19,7 @@ def import_recipe(
         str,
         typer.Argument(
             metavar="FILE[:NAME]|MODULE:NAME|-",
-            help="A script (read, never executed) and what it assigns the transforms to; a JSON file of A.to_dict or "
+            help="A script (read, never executed) and the name of the transforms in it; a JSON file of A.to_dict or "
             "of an image processor; a module to import and its object; or - for calls on standard input.",
             show_default=False,
         ),
@@ -49,7 +49,7 @@ def import_recipe(
         print(text.rstrip("\n"))
         return
     out.write_text(text, encoding="utf-8")
-    screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows what it does", markup=False)
+    screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows its effect", markup=False)
 
 
 def _found(source: str, version: str | None, strict: bool) -> "Imported":

@@ -19,7 +19,7 @@ def index(
 ) -> None:
     """Note in FOLDER where the rows of its JPEGs begin: loaders decode regions of them faster then.
 
-    One file, .augpipe-index, is written; images stay as they are. A run that was stopped is gone on with, and images
+    One file, .augpipe-index, is written; images stay as they are. A run that was stopped is resumed, and images
     that have not changed since are not read again.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn

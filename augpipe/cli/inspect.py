@@ -31,7 +31,7 @@ def inspect(
     json: JsonOption = False,
     size: SizeOption = None,
     scale: ScaleOption = None,
-    fields: Annotated[bool, typer.Option("--fields", help="Then each op's fields: value, and what it means.")] = False,
+    fields: Annotated[bool, typer.Option("--fields", help="Then each op's fields, with value and meaning.")] = False,
 ) -> None:
     """List a recipe's ops, what each draws, the variants of each and their product.
 
@@ -95,7 +95,7 @@ def _table(title: str, view: "View") -> "Table":
 def _fields(op: "Op") -> "Table":
     from augpipe.validation.documented import given_fields, meanings, value_text
 
-    made = terminal_table(op.op, "field", "value", "what it means", left=("field", "value", "what it means"))
+    made = terminal_table(op.op, "field", "value", "meaning", left=("field", "value", "meaning"))
     for name in given_fields(type(op)):
         made.add_row(name, value_text(getattr(op, name)), meanings(type(op)).get(name, ""))
     return made

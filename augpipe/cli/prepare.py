@@ -264,7 +264,7 @@ def run(
     """`augpipe.datasets.prepare.prepare.prepare` behind a bar, which goes to stderr and only where that is a terminal.
 
     Args:
-        split: shown beside the bar.
+        split: shown next to the bar.
         others: as there.
     """
     from rich.progress import MofNCompleteColumn, TimeRemainingColumn

@@ -23,7 +23,7 @@ def report(
         raise ValueError(f"{run} {what} (the current folder is {Path.cwd()}). Give the folder of a training run.")
     if not metrics.is_file():
         raise ValueError(
-            f"{run} is no training run: it has no metrics.csv. Give the folder that out names in its config."
+            f"{run} is not a training run: it has no metrics.csv. Give the folder that out names in its config."
         )
     curves = write_curves(metrics, run / "curves.png")
     print(curves)

@@ -58,7 +58,7 @@ def require_device(name: str, facts: Facts | None = None) -> "torch.device":
 def _parse(name: str) -> int | None:
     found = re.fullmatch(r"cuda(?::(0|[1-9]\d*))?", name) if isinstance(name, str) else None
     if found is None:
-        raise ValueError(f'device={name!r} is no CUDA device. Write "cuda", or "cuda:1" for the second one.')
+        raise ValueError(f'device={name!r} is not a CUDA device. Write "cuda", or "cuda:1" for the second one.')
     return None if found[1] is None else int(found[1])
 
 

@@ -33,7 +33,7 @@ class KernelError(RuntimeError):
 
 
 def is_cuda_error(error: BaseException) -> bool:
-    """Whether the CUDA driver or runtime reported `error`, through torch or numba; out of memory is no such error."""
+    """Whether the CUDA driver or runtime reported `error`, through torch or numba; out of memory does not count."""
     if isinstance(error, torch.OutOfMemoryError | KernelError):
         return False
     kinds = {kind.__name__ for kind in type(error).__mro__}  # by name: torch 2.6 has no AcceleratorError

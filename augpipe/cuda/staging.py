@@ -1,7 +1,8 @@
 """Images that threads decode on the host, on their way to the device: straight into pinned memory, then copied.
 
-A batch's images go into segments of one size. Threads fill them; whoever finishes the batch starts the copies,
-which run on a stream of their own beside the consumer's work; the consumer's stream waits for them before the launch.
+A batch's images go into segments of one size. Threads fill them; the one that finishes the batch starts the copies,
+which run on a stream of their own, in parallel with the consumer's work. The consumer's stream waits for them before
+the launch.
 Both sides' memory comes from torch's caching allocators, which know when a copy has passed: the segments of finished
 batches are used again, and nothing is allocated once as many of them exist as are in use at a time.
 """

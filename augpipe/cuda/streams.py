@@ -32,7 +32,7 @@ class Streams(Protocol):
         """Make the device the thread's current one; gives the `cudaStream_t` of the thread's current stream on it."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Make a stream of this object's own the current one, for copies beside the consumer's work."""
+        """Make a stream of this object's own the current one, for copies in parallel with the consumer's work."""
 
     def record(self) -> Event:
         """An event after all work that the current stream has been given."""
@@ -64,7 +64,7 @@ class CudaStreams:
             self._require_capable()
             if torch.cuda.is_current_stream_capturing():
                 raise RuntimeError(
-                    "the current stream is being captured into a CUDA graph, and a batch is planned anew each time. "
+                    "the current stream is being captured into a CUDA graph, and a batch is planned again each time. "
                     "Augment before the capture, into the tensor that the graph reads."
                 )
             yield torch.cuda.current_stream(self.device).cuda_stream

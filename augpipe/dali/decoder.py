@@ -67,7 +67,7 @@ class DaliDecoder:
 
     An nvJPEG that is too old for regions, and JPEG engines that have none, take images that are asked for as a
     whole, not as a region of that size. So these have a pipeline of their own on a GPU, built when the first one comes:
-    the parts of a batch are decoded side by side and put back in order. Beside the pipeline of regions it starts DALI's
+    the parts of a batch are decoded side by side and put back in order. Such a pipeline starts DALI's
     threads a second time, and holds buffers of its own: 16 MiB of the GPU's memory for each of them.
 
     To be used from one thread at a time. DALI prints errors of damaged files on stderr; its lowest log level does that.

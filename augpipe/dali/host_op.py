@@ -37,7 +37,7 @@ class HostAugment:
 
         Returns:
             For each view one array a sample; for a single view that list itself. They lie in memory that the next call
-            writes to: DALI copies what it is given before it calls again.
+            writes to: DALI copies the result before it calls again.
 
         Raises:
             ValueError: an image is not one, or cannot be used with the recipe; the message names the sample.

@@ -87,4 +87,4 @@ def _package(driver: Version) -> str:
 
 def _cannot_load(error: ImportError, command: str) -> ImportError:
     again = command.replace("install", "install --force-reinstall", 1)
-    return ImportError(f"NVIDIA DALI is installed and cannot be loaded ({error}). Install it anew: {again}")
+    return ImportError(f"NVIDIA DALI is installed and cannot be loaded ({error}). Install it again: {again}")

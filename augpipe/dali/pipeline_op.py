@@ -134,7 +134,7 @@ def _form(recipe: Recipe, dtype: Any, layout: Any, framework: Framework) -> Outp
     dtype = dtype_name(dtype)
     if dtype == "bfloat16":
         raise ValueError(
-            'dtype="bfloat16" is no type of DALI. Choose "float16", or convert the tensors that the pipeline gives.'
+            'dtype="bfloat16" is not a type of DALI. Choose "float16", or convert the tensors that the pipeline gives.'
         )
     check_choice("dtype", dtype, get_args(DaliDType))
     if layout == "channels_last":

@@ -17,8 +17,8 @@ def decode(
 
     The pixels are a function of the bytes and the factor alone. Alpha and transparency are dropped, as Pillow's
     `convert("RGB")` does: the colours that stand under transparent places show. Of 16 bits a channel the high byte is
-    kept. A JPEG that libjpeg warns of is refused, even where other readers show what they can of it; padding before its
-    end mark (zeros, or another byte twice or more), or anything after that mark, is no reason.
+    kept. A JPEG that libjpeg warns of is refused, even where other readers show a part of it; padding before its
+    end mark (zeros, or another byte twice or more), or anything after that mark, is not a reason.
 
     Args:
         data: the whole file.

@@ -20,7 +20,7 @@ class LocatedPixels:
     first_x: int = 0
     """The column of the image that the first column is, at the scale at which the image was decoded."""
     first_y: int = 0
-    """The row of the image that the first row is, likewise."""
+    """The row of the image that the first row is, as above."""
     channels: int = 4
     """1, 3 or 4 bytes a pixel; the fourth means nothing."""
     owner: Any

@@ -24,7 +24,7 @@ class Header:
     height: int
     """Rows in pixels, after the orientation is applied."""
     width: int
-    """Columns in pixels, likewise."""
+    """Columns in pixels, as above."""
     orientation: int
     """As EXIF numbers it, 1..8, told by EXIF or XMP; 1 where the file has none or an impossible one."""
     format: Format

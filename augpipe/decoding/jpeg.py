@@ -24,7 +24,7 @@ _FRAMES = frozenset([*range(0xC0, 0xD0)]) - {0xC4, 0xC8, 0xCC}  # SOF0..15 witho
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _MAX_SIDE = 65_500  # libjpeg's own limit
 _MAX_SCANS = 100  # images have about ten, bombs thousands
-_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all but what belongs to them
+_MARKER = re.compile(rb"\xff+([^\x00\x01\xd0-\xd7\xff])", re.DOTALL)  # among codes: all except what belongs to them
 _ODD_PROFILE = "bad ICC marker"  # some of a colour profile's parts are missing, or there twice
 _EXTRANEOUS = re.compile("([0-9]+) extraneous bytes before marker 0xd9$")
 
@@ -39,9 +39,9 @@ class Frame(NamedTuple):
     exif: bytes
     """The EXIF block, its parts joined; empty where there is none."""
     xmp: bytes
-    """The XMP packet, likewise."""
+    """The XMP packet, as above."""
     kept: tuple[tuple[int, int], ...]
-    """(start, stop) of the segments that the pixels depend on: all but the notes (EXIF, XMP, ICC, comments)."""
+    """(start, stop) of the segments that the pixels depend on: all except the notes (EXIF, XMP, ICC, comments)."""
     scan_start: int
     """Where the first scan's marker stands."""
 
@@ -191,7 +191,7 @@ def decode_stored(
 ) -> npt.NDArray[np.uint8]:
     """Decode to RGBX (ceil(height/f), ceil(width/f), 4) as stored, not yet turned; the GIL is released.
 
-    Our own decoder takes what it can, and leaves damaged files to libjpeg-turbo, which says why.
+    Our own decoder takes most files, and leaves damaged ones to libjpeg-turbo, which says why.
 
     Args:
         data: the file.
@@ -250,7 +250,7 @@ def decode_region(
 ) -> bool:
     """Decode a region of a JPEG as stored to RGBX by our own decoder; the GIL is released.
 
-    Codes above the region and beside it are read and checked, and those below it are not.
+    Codes above the region and next to it are read and checked, and those below it are not.
 
     Args:
         data: the file.
@@ -364,9 +364,9 @@ def _strictly(
 
 
 def _is_padded(data: memoryview, warning: str) -> bool:
-    """Whether a warning is of bytes before the end mark that are no codes: zeros, or one other value twice or more.
+    """Whether a warning is of bytes before the end mark that are not codes: zeros, or one other value twice or more.
 
-    libjpeg warns likewise where it lost its way in damaged codes and came to the last block too early. Then these bytes
+    libjpeg gives the same warning where it got lost in damaged codes and reached the last block too early. These bytes
     are codes, and any block before them may be wrong.
     """
     found = _EXTRANEOUS.search(warning)

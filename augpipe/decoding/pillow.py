@@ -108,7 +108,7 @@ def decode_stored(image: ImageFile.ImageFile) -> npt.NDArray[np.uint8]:
     """RGBA pixels (H, W, 4) uint8 of the first frame with every A 255, as stored, not yet turned; may be read-only.
 
     The 8-bit modes come out as `convert("RGB")` gives them: alpha and transparency are dropped, not blended. Of 16 bits
-    the high byte is kept (Pillow's convert would clip a gray image to white); 12 bits likewise.
+    the high byte is kept (Pillow's convert would clip a gray image to white); 12 bits as above.
 
     Raises:
         ValueError: the reason, without the file's name.

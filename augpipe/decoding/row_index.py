@@ -60,7 +60,7 @@ def row_index_of(file: bytes | memoryview, height: int, width: int) -> bytes:
     Args:
         file: the file.
         height: in pixels, as stored.
-        width: likewise.
+        width: as above.
 
     Returns:
         About ten bytes for every 16 MCUs: 2 kB of 500x375 pixels. Empty where our own decoder does not take the file,

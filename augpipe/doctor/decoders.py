@@ -20,7 +20,7 @@ def decoders() -> list[Finding]:
     """Our own and libjpeg-turbo for JPEGs, Pillow for the rest."""
     by = f"simplejpeg {version('simplejpeg')} (libjpeg-turbo)"
     if HAS_WIDE_VECTORS:
-        by = f"augpipe's own decoder, and {by} for what it leaves"
+        by = f"augpipe's own decoder, and {by} for other files"
     else:
         by += ", as this CPU has no AVX2 for augpipe's own decoder"
     return [

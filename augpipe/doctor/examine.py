@@ -47,7 +47,7 @@ SECTIONS = (
 
 def examine(sections: Sequence[Section] = SECTIONS) -> list[Finding]:
     """Look at everything; never raises for what it finds. About 4 s, mostly torch's import."""
-    # those apart start first, and run beside the others
+    # those apart start first, and run in parallel with the others
     waiting = {section: start(section.module, section.function) for section in sections if section.in_own_process}
     return [
         replace(finding, section=section.title)

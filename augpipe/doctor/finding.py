@@ -18,7 +18,7 @@ class Finding:
     text: str
     """What was found."""
     brings: str = ""
-    """What it would bring."""
+    """The benefit of it."""
     command: str = ""
     """What installs or mends it."""
     is_needed: bool = False

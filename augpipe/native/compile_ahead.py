@@ -21,7 +21,7 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
         decodes: whether JPEGs may have to be decoded.
 
     Returns:
-        What `background.wait` should wait for before the first batch: all but the decoder, whose work libjpeg-turbo
+        What `background.wait` should wait for before the first batch: all except the decoder, whose work libjpeg-turbo
         does until then.
     """
     rendered_as = "uint8" if form.dtype == "uint8" else "float32"

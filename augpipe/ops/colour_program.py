@@ -46,7 +46,7 @@ class ColourStep:
         return cls(kinds=np.full(num, NONE, np.int32), numbers=np.zeros((num, 12)))
 
     def of_rows(self, rows: npt.NDArray[np.int64]) -> "ColourStep":
-        """What it does to some of its images."""
+        """Its effect on some of its images."""
         kept: dict[str, Any] = {name: None if one is None else one[rows] for name, one in vars(self).items()}
         return ColourStep(**kept)
 

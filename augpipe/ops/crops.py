@@ -269,7 +269,8 @@ class RandomResizedCrop(SizedCrop):
         for name, (low, high), limit in (("scale", self.scale, 1.0), ("ratio", self.ratio, 1000.0)):
             if not 0.0 < low <= high <= limit:
                 raise ValueError(
-                    f"{name}=({low}, {high}) is no range within 0..{limit:g}. Give the smaller number first, above 0."
+                    f"{name}=({low}, {high}) is not a range within 0..{limit:g}. Give the smaller number first, "
+                    "above 0."
                 )
         return self
 

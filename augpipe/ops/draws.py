@@ -43,7 +43,7 @@ def power(value: Any, strength: float) -> Any:
 
 @dataclass(frozen=True)
 class Draw:
-    """A value that an op draws for each image. The op's own `draw` makes it; those below are made of what they say."""
+    """A value that an op draws for each image, made by the op's own `draw`; those below make their own."""
 
     name: str
     """Its name in the plan."""
@@ -93,7 +93,7 @@ class Applied(Draw):
 
 @dataclass(frozen=True)
 class Seed(Draw):
-    """What a pixel's noise is made of, beside its place."""
+    """What a pixel's noise is made of, in addition to its place."""
 
     name: str = "key"
     dtype: Any = np.uint32

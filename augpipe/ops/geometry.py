@@ -121,7 +121,7 @@ class Rotate(Op):
 
 
 class QuarterTurn(Op):
-    """Turn the image by right angles about its centre, pixel by pixel; beside a square, what lies beyond comes in."""
+    """Turn the image by right angles about its centre, pixel by pixel; if it is not square, its border shows."""
 
     op: Literal["quarter_turn"] = "quarter_turn"
     turns: Annotated[
@@ -286,7 +286,7 @@ def _by_tangent(limits: Any, strength: float) -> Any:
 
 
 class Translate(Op):
-    """Move the image within its frame; what it moves away from shows what lies beyond the crop."""
+    """Move the image within its frame; the place that it leaves shows what lies beyond the crop."""
 
     op: Literal["translate"] = "translate"
     horizontal: Range = (-0.1, 0.1)

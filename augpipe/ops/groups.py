@@ -64,7 +64,7 @@ class Group(Op):
             if op.is_crop or op.op == "normalize" or op.alternates:
                 which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(
-                    f"{self.op} holds {which}, which is no choice of an image. Put it into the recipe's ops."
+                    f"{self.op} holds {which}, which does not act on one image. Put it into the recipe's ops."
                 )
         return self
 
@@ -129,11 +129,11 @@ class Group(Op):
 
 
 class OneOf(Group):
-    """Apply one of several ops; what it draws besides is that op's own."""
+    """Apply one of several ops, with that op's own draws."""
 
     op: Literal["one_of"] = "one_of"
     weights: Weights | None = None
-    """How often each is chosen, beside the others; None for all alike."""
+    """How often each is chosen, relative to the others; None: all equally often."""
 
     num_words = 2
     formula = "one of them by `weights`"
@@ -192,7 +192,7 @@ class SomeOf(Group):
     @model_validator(mode="after")
     def _holds_as_many(self) -> Self:
         if not self.num[0] <= self.num[1] <= len(self.ops):
-            raise ValueError(f"num={self.num} is no range within 0..{len(self.ops)}, the number of its ops.")
+            raise ValueError(f"num={self.num} is not a range within 0..{len(self.ops)}, the number of its ops.")
         return self
 
     @property

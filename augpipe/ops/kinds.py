@@ -12,7 +12,7 @@ from augpipe.validation.models import ListOf, broken
 from augpipe.validation.suggest import elsewhere, nearest
 
 MIXES = ("mix_up", "cut_mix")
-"""What is no op of an image, and belongs into `Recipe.mixing`."""
+"""Kinds that do not act on one image and belong in `Recipe.mixing`."""
 
 
 class _OfAnyKind:
@@ -25,7 +25,7 @@ class _OfAnyKind:
 
 
 def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Say of what is no op at all what it is instead; whatever looks like one is validated as such."""
+    """Refuse a value that is not an op at all, and name its kind; whatever looks like an op is validated as one."""
     if isinstance(value, tuple(KINDS.values())):
         return validate(value)
     if isinstance(value, type) and issubclass(value, Op):

@@ -19,7 +19,7 @@ __all__ = ["BrownConrady", "LensDistortion", "OpticalDistortion"]
 LensKind = Literal["barrel", "pincushion", "stretch_horizontal", "stretch_vertical"]
 KINDS: tuple[LensKind, ...] = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
 COEFFICIENTS = ("k1", "k2", "k3", "p1", "p2")
-"""In OpenCV's order: radial before tangential, but for k3."""
+"""In OpenCV's order: radial before tangential, except for k3."""
 
 
 class LensDistortion(Op):

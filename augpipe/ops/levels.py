@@ -89,7 +89,7 @@ class Solarize(LevelsOp):
     threshold: LevelRange = (128, 128)
     """Smallest and largest level from which on levels are inverted; 256 changes nothing."""
     step: Annotated[float, Field(gt=0.0)] = 1.0
-    """From one threshold to the next; one that is no whole level is rounded up, which inverts the same levels."""
+    """From one threshold to the next; a fraction is rounded up, which inverts the same levels."""
     p: Probability = 0.5
     """How often the op is applied."""
 

@@ -79,7 +79,7 @@ _KINDS: dict[str, type[Mix]] = {"mix_up": MixUp, "cut_mix": CutMix}
 
 
 def _is_mix(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Say of what does not mix what it is instead."""
+    """Refuse a value that does not mix, and name its kind."""
     if isinstance(value, Mix):
         return validate(value)
     names = ", ".join(kind.__name__ for kind in _KINDS.values())

@@ -57,7 +57,7 @@ KINDS: dict[str, type["Op"]] = {}
 class Op(Checked):
     """One augmentation; `draw` is where its randomness is spent, `apply` is deterministic.
 
-    A class says what it draws in `draws`; what follows from that is here, and a class that differs overrides it.
+    A class lists its draws in `draws`; what follows from that is here, and a class that differs overrides it.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -66,11 +66,11 @@ class Op(Checked):
     """The kind, as written in TOML; it also names the op's stream of random numbers."""
 
     draws: ClassVar[tuple[Draw, ...]] = ()
-    """What it draws for each image, in the order of the random words."""
+    """Its draws for each image, in the order of the random words."""
     formula: ClassVar[str] = ""
-    """What it does in a line, for the table in docs/recipes.md."""
+    """Its effect in a line, for the table in docs/ops.md."""
     inspect_text: ClassVar[str] = ""
-    """What it draws, for `augpipe inspect`: a template of its fields and of `steps`; without one, its ranges."""
+    """Its draws, for `augpipe inspect`: a template of its fields and of `steps`; without one, its ranges."""
     caption_text: ClassVar[str] = ""
     """A template of what was drawn, for preview sheets; without one, the kind and the numbers."""
     is_crop: ClassVar[bool] = False
@@ -139,7 +139,7 @@ class Op(Checked):
 
     @property
     def record(self) -> np.dtype[np.void]:
-        """The numpy record of what it draws for an image, without fields where that is nothing."""
+        """The numpy record of its draws for an image, without fields where there are none."""
         return np.dtype([(draw.name, draw.dtype, draw.shape) for draw in self.draws])
 
     @property
@@ -161,7 +161,7 @@ class Op(Checked):
 
     @property
     def draws_text(self) -> str:
-        """What it draws, in words, for `augpipe inspect`."""
+        """Its draws, in words, for `augpipe inspect`."""
         if self.inspect_text:
             return self.inspect_text.format(steps=self.steps_text, **dict(self))
         ranges = [(draw.name, *self.range_of(draw)) for draw in self.draws if isinstance(draw, Number)]

@@ -49,9 +49,9 @@ class Erase(Op):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if not 0.0 < self.scale[0] <= self.scale[1] <= 1.0:
-            raise ValueError(f"scale={self.scale} is no range of parts of the area, within 0..1 and smaller one first.")
+            raise ValueError(f"scale={self.scale} is not a range of shares of the area: 0..1, smaller one first.")
         if not 0.01 <= self.ratio[0] <= self.ratio[1] <= 100.0:
-            raise ValueError(f"ratio={self.ratio} is no range within 0.01..100, smaller one first.")
+            raise ValueError(f"ratio={self.ratio} is not a range within 0.01..100, smaller one first.")
         if min(self.std) < 0.0 or max(self.std) > 1.0 or min(self.mean) < 0.0 or max(self.mean) > 1.0:
             raise ValueError(f"mean={self.mean}, std={self.std} are given in 0..1. Divide 8-bit values by 255.")
         return self

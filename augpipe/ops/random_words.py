@@ -127,9 +127,9 @@ def num_steps(low: float, high: float, step: float) -> int:
 
 
 def check_steps(name: str, low: float, high: float, step: float | None) -> None:
-    """Raise ValueError where `low`..`high` is no range or is not cut evenly by `step`."""
+    """Raise ValueError where `low`..`high` is not a range or is not cut evenly by `step`."""
     if low > high:
-        raise ValueError(f"{name}=({low}, {high}) is no range: its first number is the larger one. Swap them.")
+        raise ValueError(f"{name}=({low}, {high}) is not a range: its first number is the larger one. Swap them.")
     if step is None:
         return
     if step <= 0:

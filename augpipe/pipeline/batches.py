@@ -61,7 +61,7 @@ class Output(Protocol):
         """The images of each view, without guests; called by the thread that asked for the batch."""
 
     def labels(self, labels: Labels) -> Any:
-        """(B,) or (B, k) labels beside the images."""
+        """(B,) or (B, k) labels next to the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ class BatchMaker:
         return batch
 
     def close(self) -> None:
-        """End what `start` began, but for the pool, which is the pass's."""
+        """End what `start` began, except for the pool, which is the pass's."""
         if self._dali is not None:
             self._dali.close()
 

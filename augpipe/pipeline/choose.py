@@ -22,8 +22,8 @@ CacheName = Literal["off", "device", "host"]
 
 
 FEW_THREADS = 4
-"""Threads of ours beside DALI's on a GPU: they read files and look at headers, which is little but Python, so that more
-of them wait for each other and take the cores that DALI's threads are bound to. Read when a loader is made. 4, 8 and 16
+"""Threads of ours in addition to DALI's on a GPU: they read files and headers, which is mostly Python, so that more of
+them wait for each other and take the cores that DALI's threads are bound to. Read when a loader is made. 4, 8 and 16
 on 16 cores are not measured yet."""
 
 

@@ -30,7 +30,7 @@ END_OF_IMAGE = b"\xff\xd9"
 
 MAX_FAILURES = 2
 """How often DALI may fail in a batch with a certain sample before it is no longer given that one; as batches are mixed
-anew each epoch, a sound image hardly ever stands beside a bad one twice."""
+again each epoch, a sound image hardly ever stands next to a bad one twice."""
 
 _FEED, _COLLECT = 0, 1
 

@@ -131,7 +131,7 @@ class Decoder:
         return SampleError(self._settings.source.name(item.opened.sample_id), str(reason))
 
     def read(self, batch: BatchInProgress, item: Item) -> None:
-        """Read an image whose size alone was known, and plan it anew where the source was wrong about it.
+        """Read an image whose size alone was known, and plan it again where the source was wrong about it.
 
         Raises:
             SampleError: it cannot be read, or used.

@@ -110,7 +110,7 @@ class Epochs:
 
     def _check_place(self, place: Place) -> None:
         if not isinstance(place, Place):
-            raise ValueError(f"places holds {place!r}, which is no place. Write augpipe.Place(epoch=0, first=0).")
+            raise ValueError(f"places holds {place!r}, which is not a place. Write augpipe.Place(epoch=0, first=0).")
         if place.first >= self.num_samples:
             raise ValueError(
                 f"{place} begins behind the epoch, which has {count(self.num_samples, 'sample')}: first must lie in "

@@ -104,7 +104,7 @@ class HostOutput:
         ]
 
     def labels(self, labels: Labels) -> Any:
-        """(B,) or (B, k) labels beside the images."""
+        """(B,) or (B, k) labels next to the images."""
         return self._settings.form.wrap_labels(labels)
 
     def _render(self, batch: BatchInProgress, items: Sequence[Item]) -> None:

@@ -39,7 +39,7 @@ class Settings:
     num_threads: int
     """Threads of ours, and of DALI's where it decodes."""
     first_threads: int
-    """Threads of ours that a pass begins with: `num_threads`, or fewer beside DALI on a GPU, where the others start
+    """Threads of ours that a pass begins with: `num_threads`, or fewer with DALI on a GPU, where the others start
     once DALI leaves them images to decode."""
     prefetch: int
     skips_bad: bool
@@ -53,7 +53,7 @@ class Settings:
     seen: SeenSizes | None = None
     """What earlier epochs have found of the source's images; None: it is kept with the stages."""
     row_indexes: RowIndexes | None = None
-    """Those of the source's JPEGs, likewise."""
+    """Those of the source's JPEGs, as above."""
     stamps: FileStamps | None = None
     """What the files were like that a cache's images were read from; None without a cache."""
     pins_memory: bool = False

@@ -1,6 +1,6 @@
 """How samples of a batch find those that they are mixed with, and the stages that mix them once all are rendered.
 
-The partner is a function of the position in the epoch (`partners`). Where it is no item of the same batch it
+The partner is a function of the position in the epoch (`partners`). Where it is not an item of the same batch it
 becomes a guest of the batch: an item behind its own ones, which is read, decoded, replaced if need be and rendered like
 any other, and not handed out.
 """

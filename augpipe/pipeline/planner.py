@@ -1,4 +1,4 @@
-"""The stage that plans a batch once the sizes of its images are known, and an item anew where it is another one."""
+"""The stage that plans a batch once the sizes of its images are known, and an item again where it is another one."""
 
 from collections.abc import Callable, Sequence
 

@@ -28,7 +28,7 @@ class Decodable:
     first_x: int = 0
     """The column of the image, at the same scale, with which it begins."""
     first_y: int = 0
-    """The row, likewise."""
+    """The row, as above."""
     decode: Callable[[Pixels], Pixels]
     """Called with (num_bytes,) uint8: RGBX (height, width, 4) in it, or ValueError with the reason alone."""
 
@@ -128,7 +128,7 @@ def open_image(source: Source, recipe: Recipe, sample_id: int, max_pixels: int) 
     """Read a sample and look at its header; nothing is decoded.
 
     Raises:
-        SampleError: it cannot be read, is no image, is too large, or cannot be used with the recipe.
+        SampleError: it cannot be read, is not an image, is too large, or cannot be used with the recipe.
         TypeError: the source returned neither bytes nor an array.
         ConnectionError: remote storage does not answer.
         SourceChangedError: a file of the source is another one than when it was opened.

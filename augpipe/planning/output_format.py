@@ -32,7 +32,7 @@ _SHORT: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat1
 
 
 def dtype_name(value: Any) -> Any:
-    """ "float16" for `torch.float16`, `np.float16`, `np.dtype("float16")` and "fp16"; what is no number type as it is.
+    """ "float16" for `torch.float16`, `np.float16`, `np.dtype("float16")` and "fp16"; anything else as it is.
 
     Whether images are made in it is checked by `OutputFormat.check`.
     """

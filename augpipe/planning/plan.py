@@ -147,11 +147,11 @@ class Plan:
             # of a pickle, numpy would advise to run what is in it
             is_other = isinstance(error, TypeError) or "pickle" in str(error)
             lacks = f"it has no {error.args[0].split()[0]}" if isinstance(error, KeyError) else error
-            reason = "it is no .npz file" if is_other else lacks
+            reason = "it is not an .npz file" if is_other else lacks
             raise ValueError(f"{path}: not a saved plan ({reason}). Give a file that Plan.save wrote.") from error
         for rows, expected in zip(views, plan(recipe, [], sizes=[]).views, strict=True):
             if rows.dtype != expected.dtype:
-                raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it anew.")
+                raise ValueError(f"{path}: the plan's fields are those of another version of augpipe. Plan it again.")
         return cls(recipe=recipe, seed=int(header["seed"]), views=views)
 
 

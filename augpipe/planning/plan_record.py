@@ -35,7 +35,7 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
     # what is added to that, and what the sum is divided by: along x, along y and at the frame's centre
     ("before_offset", np.float64, (2,)),
     ("before_divisor", np.float64, (3,)),
-    # k1, k2, k3, p1, p2; all zero is no lens
+    # k1, k2, k3, p1, p2; all zero: no lens
     ("lens", np.float64, (5,)),
     # lens coordinates -> source pixel from `origin`
     ("after", np.float64, (2, 3)),

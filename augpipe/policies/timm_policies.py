@@ -35,7 +35,7 @@ TRANSFORM_SETS: dict[str, dict[str, float]] = {
     | dict.fromkeys(("posterize", "auto_contrast", "color", "sharpness", "contrast", "brightness"), 1.0)
     | dict.fromkeys(("equalize", "invert"), 1.0),
 }
-"""What `t` names -> the ops and their weights; all but the first increase with the level whatever `inc` says."""
+"""What `t` names -> the ops and their weights; all except the first increase with the level whatever `inc` says."""
 WEIGHTS_0 = TRANSFORM_SETS["weights"] | {
     **dict.fromkeys(("color", "sharpness", "auto_contrast"), 0.25),
     **dict.fromkeys(("posterize", "invert"), 0.0),
@@ -159,7 +159,7 @@ def read_name(name: str) -> TimmPolicy:
         ValueError: as `timm`.
     """
     if not isinstance(name, str):
-        raise ValueError(f"the policy {name!r} is no text. Give a name, as 'rand-m9-mstd0.5-inc1'.")
+        raise ValueError(f"the policy {name!r} is not text. Give a name, as 'rand-m9-mstd0.5-inc1'.")
     kind, *parts = name.split("-")
     if kind == "augmix":
         raise ValueError(
@@ -168,7 +168,7 @@ def read_name(name: str) -> TimmPolicy:
         )
     problems = []
     if kind not in ("rand", "3a", *SUB_POLICIES):
-        problems.append(f"{kind!r} is no policy (rand, {', '.join(SUB_POLICIES)}, 3a), such as rand-m9-mstd0.5-inc1")
+        problems.append(f"{kind!r} is not a policy (rand, {', '.join(SUB_POLICIES)}, 3a), such as rand-m9-mstd0.5-inc1")
     known = ("m", "n", "p", "mstd", "mmax", "inc", "w") if kind == "rand" else ("mstd",)
     numbers: dict[str, float] = {}
     transforms = TRANSFORM_SETS[""]
@@ -181,7 +181,7 @@ def read_name(name: str) -> TimmPolicy:
             else:
                 transforms, is_increasing = TRANSFORM_SETS[part[1:]], True
         elif match is None or match[1] not in known:
-            problems.append(f"{part!r} is no part of {kind} ({PARTS if kind == 'rand' else 'mstd0.5'})")
+            problems.append(f"{part!r} is not a part of {kind} ({PARTS if kind == 'rand' else 'mstd0.5'})")
         elif reason := _refused(match[1], float(match[2])):
             problems.append(f"{part!r}: {reason}")
         elif match[1] == "w":

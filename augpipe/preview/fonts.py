@@ -56,17 +56,17 @@ def font_of(letters: str) -> str | None:
 
 @cache
 def has_letter(letter: str, name: str = OWN) -> bool:
-    """Whether a font has the letter; for all that it lacks it draws the box of U+FFFF, which is no letter."""
+    """Whether a font has the letter; for all that it lacks it draws the box of U+FFFF, which is not a letter."""
     if name == OWN and (letter <= "~" or letter.isspace()):
         return True
-    if not _opens(name) or unicodedata.category(letter) == "Cs":  # a lone surrogate is a byte that is no text
+    if not _opens(name) or unicodedata.category(letter) == "Cs":  # a lone surrogate is a byte that is not text
         return False
     drawn, missing = font(_PROBE_PX, name).getmask(letter), font(_PROBE_PX, name).getmask("\uffff")
     return letter.isspace() or (drawn.size, bytes(drawn)) != (missing.size, bytes(missing))
 
 
 def package_of(letter: str) -> str | None:
-    """The Debian package with a font of this letter's script; None for pictographs and what is no text."""
+    """The Debian package with a font of this letter's script; None for pictographs and what is not text."""
     if unicodedata.category(letter)[0] not in "LMN":
         return None
     return "fonts-noto-cjk" if unicodedata.name(letter, "").startswith(_CJK) else "fonts-noto-core"

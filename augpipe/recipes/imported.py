@@ -28,7 +28,7 @@ class Imported:
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """The transforms that do the same here, but for rounding."""
+        """The transforms that do the same here, except for rounding."""
         return tuple(row.name for row in self.rows if row.verdict == "exact")
 
     def table(self) -> Table:

@@ -270,4 +270,4 @@ BY_NAME: dict[str, Callable[..., Recipe]] = {
     "evaluation": evaluation,
     "none": none,
 }
-"""What the command line accepts beside a TOML file."""
+"""What the command line accepts as well as a TOML file."""

@@ -175,7 +175,7 @@ class Recipe(TomlFile):
         """Read a TOML file.
 
         Raises:
-            ValueError: the file is no TOML or no recipe; the message names the file, the place and the remedy.
+            ValueError: the file is not TOML or not a recipe; the message names the file, the place and the remedy.
             FileNotFoundError: there is none; names one that is called like it.
             OSError: the file cannot be read.
         """
@@ -242,7 +242,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file.
 
     Raises:
-        ValueError: it is no TOML.
+        ValueError: it is not TOML.
         OSError: it cannot be read.
     """
     if Path(path).is_dir():
@@ -287,7 +287,7 @@ def _what(given: object) -> str:
     if isinstance(given, list | tuple):
         return f"a {name}. Write Recipe(ops=[...]) around the list."
     if callable(given):
-        return f"{name} itself. Write {name}() for what it makes, as recipes.deep_image()."
+        return f"{name} itself. Write {name}() for its recipe, as recipes.deep_image()."
     return f"a {name}. Give a Recipe, as recipes.deep_image(); Recipe.load(path) reads one."
 
 

@@ -92,7 +92,7 @@ class Schedule(TomlFile):
         """Read a TOML file of `[[stages]]`, or of a recipe, which is then that of all epochs.
 
         Raises:
-            ValueError: the file is no TOML, no schedule and no recipe; the message names the file and the place.
+            ValueError: the file is not TOML, or neither a schedule nor a recipe; names the file and the place.
             OSError: the file cannot be read.
         """
         data = read_toml(path)

@@ -29,7 +29,7 @@ def html_page(title: str, style: str, parts: Iterable[str]) -> bytes:
 
     Args:
         title: a text, which is its heading too.
-        style: CSS beside that of all pages.
+        style: CSS in addition to that of all pages.
         parts: HTML below the heading.
     """
     lines = [

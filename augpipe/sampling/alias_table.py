@@ -58,7 +58,7 @@ class AliasTable:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         return self._kept.nbytes + self._alias.nbytes
 
     def find(self, words: Words) -> Ints:

@@ -60,7 +60,7 @@ def bind(sampler: Sampler, source: Source, shuffle: object) -> Sampling:
     """A loader's sampler at work on its source.
 
     Raises:
-        ValueError: it is no sampler, does not suit the source, or does not go with `shuffle`.
+        ValueError: it is not a sampler, does not suit the source, or does not go with `shuffle`.
     """
     if isinstance(sampler, type):
         raise ValueError(f"sampler is the class {sampler.__name__}. Write {sampler.__name__}(...) for one of it.")
@@ -160,8 +160,8 @@ class Mixture:
         quotas = _quotas(shares, num)
         for number in np.flatnonzero((shares > 0) & (quotas == 0)).tolist():
             raise ValueError(
-                f"shares[{number}]={shares[number]:g} of {shares.sum():g} is no sample of an epoch of num={num}. Raise "
-                "num, or set the share to 0."
+                f"shares[{number}]={shares[number]:g} of {shares.sum():g} is less than one sample of num={num}. "
+                "Raise num, or set the share to 0."
             )
         return _ByQuota(lengths, quotas)
 

@@ -225,7 +225,7 @@ def hold_out(source: Source, fraction: float, seed: int = 0) -> tuple[Subset, Su
     """(the others, the share that is held out): two parts without a common sample, both in the source's order.
 
     Which samples are held out depends on their ids, how many there are, and `seed`: nothing that is done with a part
-    changes the other. A source that has grown is divided anew.
+    changes the other. A source that has grown is divided again.
 
     Args:
         source: the whole.

@@ -1,4 +1,4 @@
-"""The first line of the log about a source: how many samples and classes it holds, and what it leaves out."""
+"""The first line of the log about a source: how many samples and classes it holds, and which files were left out."""
 
 import logging
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ class Source(Protocol):
     """N images with the sample ids 0..N-1; `read` is called from several threads at once.
 
     What more a source may know makes a loader faster: the sizes of its JPEGs (`SizedSource`), one array of all images
-    (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are no classes says how many
+    (`StackedSource`), and labels many at a time (`LabelledSource`). One whose labels are not classes says how many
     numbers each is (`VectorLabelledSource`), one with further columns hands them on (`ColumnedSource`), and one that is
     made of several says which sample is of which (`PartedSource`).
     Names that last (`NamedSource`) and a digest of its content (`DigestedSource`) tell it from another source, and one
@@ -50,7 +50,7 @@ class SizedSource(Source, Protocol):
     """JPEGs whose sizes are known without reading them.
 
     A loader with no cache and the native backend plans many samples at once before it reads them, which is faster;
-    where a size proves wrong, or the image is large and no JPEG, it is planned anew, which is slower.
+    where a size proves wrong, or the image is large and not a JPEG, it is planned again, which is slower.
     """
 
     @property
@@ -133,7 +133,7 @@ class DigestedSource(Source, Protocol):
 class WatchedSource(Source, Protocol):
     """Images whose place in their files was found when the source was opened, so that the files must stay as they were.
 
-    A tar file that is written anew while it is in use would give other photographs under the old labels.
+    A tar file that is written again while it is in use would give other photographs under the old labels.
     """
 
     def check_unchanged(self) -> None:
@@ -229,14 +229,14 @@ def classes_of(source: Source, sample_ids: Ints, what: str) -> Ints:
     """(B,) int64: the classes, -1 where there is none; `what` needs them.
 
     Raises:
-        ValueError: labels are no classes.
+        ValueError: labels are not classes.
     """
     require_classes(source, what)
     return labels_of(source, sample_ids).astype(np.int64)
 
 
 def require_classes(source: Source, what: str, remedy: str = "Give a source whose labels are class numbers") -> None:
-    """Raise ValueError where labels are no classes, which `what` needs."""
+    """Raise ValueError where labels are not classes, which `what` needs."""
     width = label_width_of(source)
     if width:
         raise ValueError(
@@ -246,7 +246,7 @@ def require_classes(source: Source, what: str, remedy: str = "Give a source whos
 
 
 def sizes_of(source: SizedSource, sample_ids: Ints) -> Ints:
-    """(N, 2) heights and widths in pixels; 0 where the source cannot say, or says what is no size."""
+    """(N, 2) heights and widths in pixels; 0 where the source cannot say, or says what is not a size."""
     sizes = np.zeros((len(sample_ids), 2), np.int64)
     for row, sample_id in enumerate(sample_ids.tolist()):
         try:

@@ -29,7 +29,7 @@ from augpipe.validation.plural import count
 
 
 class Subset:
-    """The samples `ids` of a source, numbered anew from 0 in the order given; it takes 4 bytes a sample.
+    """The samples `ids` of a source, renumbered from 0 in the order given; it takes 4 bytes a sample.
 
     A sample that is named twice is two samples, each with draws and room in a cache of its own: where samples are to
     come several times an epoch, `augpipe.sampling` draws them instead.
@@ -39,7 +39,7 @@ class Subset:
         ids: (N,) sample ids of `source`.
 
     Raises:
-        ValueError: there are none, or one is no sample's.
+        ValueError: there are none, or one is not a sample's.
     """
 
     def __init__(self, source: Source, ids: npt.ArrayLike) -> None:

@@ -90,7 +90,7 @@ def parse_bytes(text: str) -> int:
     """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", text.strip())
     if match is None or match[2].upper() not in _UNITS:
-        raise ValueError(f"{text!r} is no number of bytes. Write it as 256MB, 1GB or 64MiB.")
+        raise ValueError(f"{text!r} is not a number of bytes. Write it as 256MB, 1GB or 64MiB.")
     return round(float(match[1]) * _UNITS[match[2].upper()])
 
 

@@ -24,7 +24,7 @@ else:
     ModelMetaclass = type(BaseModel)
 
 MOST_CLASSES = 3
-"""Classes of a union that are listed; of more, what they have in common."""
+"""Classes of a union that are listed; of more, their common class."""
 ARGS = "Args:"
 WIDTH = 100
 """Letters of a line in `help()`."""
@@ -112,7 +112,7 @@ def _texts(node: ast.ClassDef) -> dict[str, str]:
 
 
 def plain_type(annotation: Any) -> Any:
-    """A type without what checks it; a union of many classes is what they have in common."""
+    """A type without its checks; a union of many classes is the class that they share."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is typing.Annotated:
         return plain_type(inner[0])

@@ -50,7 +50,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_file(path: Path) -> str:
-    """A question that names the file beside `path` that is called most like it; empty where there is none near."""
+    """A question that names the file next to `path` that is called most like it; empty where there is none near."""
     beside = [found.stem for found in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.stem, beside, n=1)
     return f" Did you mean {path.parent / (near[0] + path.suffix)}?" if near else ""
@@ -78,7 +78,7 @@ def missing(module: str, name: str, known: Iterable[str], answers: Mapping[str, 
     if name.startswith("_"):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     instead, near = elsewhere(name, answers or {}), nearest(name, known)
-    hint = f"Write {instead}." if instead else f"Did you mean {near}?" if near else f"dir({module}) lists what it has."
+    hint = f"Write {instead}." if instead else f"Did you mean {near}?" if near else f"dir({module}) lists its names."
     text = f"{module} has no {name}. {hint}"
     asking = sys._getframe(2)
     if asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_FROM"]:

@@ -6,7 +6,7 @@ import sys
 def torch_worker_seed() -> int | None:
     """The seed that torch gave this worker of a DataLoader, another one in each worker; None in other processes.
 
-    Workers that are started anew for each epoch get a new one each time, and persistent workers keep theirs. Where
+    Workers that are started again for each epoch get a new one each time, and persistent workers keep theirs. Where
     torch is seeded, a run that is repeated has the same ones.
     """
     data = sys.modules.get("torch.utils.data")

@@ -210,7 +210,7 @@ class IdxWay(Way):
 
 
 class CifarWay(Way):
-    """CIFAR-10 binary batches, one after the other; `batches.meta.txt`, which lies beside them, names the classes."""
+    """CIFAR-10 binary batches, one after the other; `batches.meta.txt`, which lies next to them, names the classes."""
 
     reader: Literal["cifar"]
     files: tuple[str, ...] = Field(min_length=1)

@@ -40,7 +40,7 @@ class Matrix(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What it holds, in words."""
+        """Its content, in words."""
         if self.kind not in _NUMBERS:
             return _CLASSES.get(self.kind, f"values of class {self.kind}")
         return f"{'complex ' if self.is_complex else ''}numbers of shape {self.shape}"
@@ -125,7 +125,7 @@ def structs(matrix: Matrix, wanted: tuple[str, ...]) -> Iterator[tuple[Matrix, .
     for _ in range(num_entries):
         entry = [next(values, (0, content)) for _ in names]
         if any(kind != _MATRIX for kind, _ in entry):
-            raise ValueError("a field of its structs is no array")
+            raise ValueError("a field of its structs is not an array")
         yield tuple(_matrix(entry[place][1], matrix.order) for place in places)
 
 

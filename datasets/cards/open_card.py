@@ -79,7 +79,7 @@ def open_arrays(tree: Tree, card: Card, way: IdxWay | CifarWay) -> IdxSource | C
         ValueError: a file is not there or is damaged, or a label is none of the classes.
         OSError: a file cannot be read.
     """
-    if isinstance(way, CifarWay):  # the classes' names lie beside the batches
+    if isinstance(way, CifarWay):  # the classes' names lie next to the batches
         return CifarSource([tree.path(file) for file in way.files], kind="cifar10")
     classes = [entry.name for entry in classes_of(tree, card, way) or ()]
     return IdxSource(tree.path(way.images), tree.path(way.labels_file), classes=classes)

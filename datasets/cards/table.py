@@ -1,4 +1,4 @@
-"""The cards as a page: `python -m augpipe.datasets.cards.table docs/cards.md` brings that one up to date."""
+"""The cards as Markdown; `python -m augpipe.datasets.cards.table docs/cards.md` brings that page's table up to date."""
 
 import sys
 from pathlib import Path
@@ -9,17 +9,21 @@ START, END = "<!-- cards: made by augpipe.datasets.cards.table -->", "<!-- end o
 
 
 def cards_as_markdown() -> str:
-    """One table of all cards, and a section on each."""
-    cards = [load_card(name) for name in list_cards()]
+    """A table of all cards."""
     table = ["| card | dataset | classes | samples of each split |", "|---|---|---|---|"]
-    for card in cards:
+    for card in map(load_card, list_cards()):
         splits = ", ".join(f"`{name}` {_number(split.num_samples)}" for name, split in card.splits.items())
         table.append(f"| `{card.name}` | [{card.title}]({card.home}) | {_number(card.num_classes)} | {splits} |")
-    return "\n".join([*table, "", *("\n".join(_section(card)) for card in cards)])
+    return "\n".join([*table, ""])
+
+
+def card_sections() -> str:
+    """A section on each card: licence, citation, archives, notes and layout."""
+    return "\n".join(line for name in list_cards() for line in _section(load_card(name)))
 
 
 def updated(page: str) -> str:
-    """`page` with what lies between the two marks made anew.
+    """`page` with what lies between the two marks made again.
 
     Raises:
         ValueError: the marks are not there.
@@ -33,7 +37,7 @@ def updated(page: str) -> str:
 
 def _section(card: Card) -> list[str]:
     return [
-        f"### {card.name}",
+        f"## {card.name}",
         "",
         f"{card.title}, {card.home}",
         "",

@@ -30,11 +30,11 @@ def open_regular(path: str) -> int:
     """Open a file for reading and return its descriptor; a pipe would wait for a writer for ever.
 
     Raises:
-        ValueError: it is no regular file.
+        ValueError: it is not a regular file.
         OSError: it cannot be opened.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{printable(path)} is no regular file. Check where the data set lies.")
+        raise ValueError(f"{printable(path)} is not a regular file. Check where the data set lies.")
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -101,7 +101,7 @@ class FileSet:
                 printable(self._paths[number]),
                 f"it had {before[0]:,} bytes and has {now[0]:,}"
                 if is_resized
-                else f"it has {now[0]:,} bytes as before, and was written anew",
+                else f"it has {now[0]:,} bytes as before, and was rewritten",
             )
 
     def open(self, number: int) -> BinaryIO:
@@ -113,7 +113,7 @@ class FileSet:
 
         Raises:
             OSError: the file cannot be opened or read.
-            ValueError: it is no regular file.
+            ValueError: it is not a regular file.
             SourceChangedError: it was opened for this, or ends too early, and is another one than before.
         """
         held = self._descriptor(number)

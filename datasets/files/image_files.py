@@ -18,7 +18,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp",
 class FileSource(LabelledSource):
     """N files under a root; nothing but their names and labels is held in memory.
 
-    `read` opens the file anew at each call, so any number of threads may read at once.
+    `read` opens the file again at each call, so any number of threads may read at once.
 
     Args:
         root: what relative names are relative to; where it is relative itself, it stays where it leads to now.

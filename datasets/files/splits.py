@@ -31,7 +31,7 @@ def split_of(name: str) -> tuple[str, str] | None:
 def splits_among(folders: Sequence[str]) -> list[str]:
     """Those of several folders that are splits of one data set, as `images_train` and `images_test`.
 
-    One name alone is no sign: there are classes called `train`, or `test_tube`; but for the only folder that there is.
+    One name is not enough, as there are classes called `train` or `test_tube`, unless it is the only folder.
     """
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for folder in folders:
@@ -77,7 +77,7 @@ def chosen(where: str, names: Sequence[str], split: str) -> str:
 
 
 def files_of_split(folder: str, names: Iterable[str], split: str | None = None) -> list[str]:
-    """The files of one split, by their names; those of several are no data set together.
+    """The files of one split, by their names; those of several do not make one data set.
 
     Args:
         folder: where they lie, for messages.

@@ -51,17 +51,17 @@ class CifarSource(ContainerSource):
     """The images of CIFAR's binary files, uint8 of shape (32, 32, 3), file after file in the order given.
 
     One byte a sample is held in memory, its label. Class names are read from `batches.meta.txt` (CIFAR-10) or
-    `fine_label_names.txt` and `coarse_label_names.txt` (CIFAR-100) beside the first file; without them the classes are
-    "0", "1", .... Any number of threads may read; a copy made by pickle opens the files anew.
+    `fine_label_names.txt` and `coarse_label_names.txt` (CIFAR-100) next to the first file; without them the classes are
+    "0", "1", .... Any number of threads may read; a copy made by pickle opens the files again.
 
     Args:
         paths: a file, a pattern such as `data_batch_{1..5}.bin`, a sequence of files, or the folder of the data set.
         split: "train" or "test"; for a folder, and only then.
-        kind: "cifar10" or "cifar100"; told by the file of class names beside, else by the files' lengths, if left out.
+        kind: "cifar10" or "cifar100"; if left out, the file of class names next to it or the files' lengths decide.
         labels: "fine" or "coarse", of CIFAR-100.
 
     Raises:
-        ValueError: no such file, a pickle, a length that is no whole number of records, a label that is none of the
+        ValueError: no such file, a pickle, a length that is not a whole number of records, a label that is none of the
             classes, or arguments that do not go together.
         OSError: a file cannot be read.
     """
@@ -137,7 +137,7 @@ def kind_in(folder: str) -> Kind | None:
 
 
 def refuse_pickle(path: str) -> None:
-    """Refuse a file that begins as a pickle of protocol 2 to 5 does; nothing is said of what is no file.
+    """Refuse a file that begins as a pickle of protocol 2 to 5 does; nothing is said of what is not a file.
 
     Raises:
         ValueError: it does; says what to download instead.
@@ -209,7 +209,7 @@ def _label_column(path: str, size: int, record_bytes: int, byte: int) -> Pixels:
     """One byte of each record."""
     if size == 0 or size % record_bytes:
         raise ValueError(
-            f"{printable(path)} has {size} bytes, which is no whole number of records of {record_bytes}: it is "
+            f"{printable(path)} has {size} bytes, which is not a whole number of records of {record_bytes}: it is "
             "truncated, or of another kind. Copy it again."
         )
     records = np.fromfile(path, np.uint8, size).reshape(-1, record_bytes)

@@ -52,19 +52,19 @@ def refuse_splits(where: str, folders: Sequence[str], classes: Sequence[str] | N
         return
     num = "one split" if len(splits) == 1 else f"{len(splits)} splits"
     raise ValueError(
-        f"{printable(where)} holds {num}, {listed(splits)}, and splits are no classes. Open one: {remedy(splits)} (of "
+        f"{printable(where)} holds {num}, {listed(splits)}, and splits are not classes. Open one: {remedy(splits)} (of "
         f"Loader and open_source), or one of their folders, as {printable(os.path.join(where, splits[-1]))!r}."
     )
 
 
 def refuse_mixture(where: str, loose: Sequence[str], folders: Sequence[str], classes: Sequence[str] | None) -> None:
-    """Refuse photographs beside folders of photographs, unless the classes are given: which are meant is not plain.
+    """Refuse photographs next to folders of photographs, unless the classes are given: which are meant is not plain.
 
     Raises:
         ValueError: there are both; has the remedy for either.
     """
     if loose and classes is None:
-        beside = "beside it" if len(loose) == 1 else "beside them"
+        beside = "next to it" if len(loose) == 1 else "next to them"
         raise ValueError(
             f"{printable(where)} holds {count(len(loose), 'photograph')} ({listed(sorted(loose))}) and {beside} "
             f"{count(len(folders), 'folder')} of photographs ({listed(folders)}). For class folders, move the "
@@ -74,8 +74,8 @@ def refuse_mixture(where: str, loose: Sequence[str], folders: Sequence[str], cla
 
 
 def left_beside(loose: Sequence[str]) -> list[str]:
-    """What is said of photographs beside class folders."""
-    return [f"{count(len(loose), 'photograph')} beside the class folders ({listed(sorted(loose))})"] if loose else []
+    """What is said of photographs next to class folders."""
+    return [f"{count(len(loose), 'photograph')} next to the class folders ({listed(sorted(loose))})"] if loose else []
 
 
 def caution_of_numbers(order: Sequence[str]) -> list[str]:

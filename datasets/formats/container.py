@@ -52,7 +52,7 @@ class ContainerSource(LabelledSource):
         return digest_of_files(self._paths, sizes, self._known_content())
 
     def _known_content(self) -> bytes:
-        """What opening has found of the content, beside labels."""
+        """What opening has found of the content, in addition to labels."""
         return b""
 
     def _find(self, sample_id: int) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def container_files(paths: Paths, kind: str, extension: str = "", split: str | N
         split: which of several splits in a folder.
 
     Raises:
-        ValueError: there is none, one is no regular file, a folder holds several splits, or not the one asked for.
+        ValueError: there is none, one is not a regular file, a folder holds several splits, or not the one asked for.
         OSError: the folder cannot be listed.
     """
     is_folder = extension and isinstance(paths, (str, os.PathLike)) and os.path.isdir(paths)
@@ -101,7 +101,7 @@ def container_files(paths: Paths, kind: str, extension: str = "", split: str | N
         raise ValueError(f"paths is empty: at least one {kind} file is needed. Pass one.")
     for path in found:
         if not os.path.isfile(path):  # a pipe would be waited for
-            what = "is no regular file" if os.path.lexists(path) else "does not exist"
+            what = "is not a regular file" if os.path.lexists(path) else "does not exist"
             raise ValueError(f"{printable(path)} {what}, and a {kind} file is wanted. Check the spelling.")
     return found
 

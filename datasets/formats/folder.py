@@ -31,7 +31,7 @@ class FolderSource(FileSource):
     their path. Both sorts compare bytes, so that every machine gives the same ids whatever its locale. Without class
     folders the images that lie in `root` itself are taken, all with label -1.
 
-    Files are taken by their extension (`files.EXTENSIONS`, in any case). The first line of the log counts those beside
+    Files are taken by their extension (`files.EXTENSIONS`, in any case). The first line of the log counts those next to
     them that look like photographs of other kinds, such as .heic. What starts with a dot is ignored. Links are
     followed, except those that lead back to a folder that they lie in.
 
@@ -40,14 +40,14 @@ class FolderSource(FileSource):
     Args:
         root: the folder.
         classes: the classes and their order, instead of the folders found: give a validation set the training
-            set's `classes`, and labels agree even where it lacks some of them. Photographs beside the class folders are
-            left out then, which is said.
+            set's `classes`, and labels agree even where it lacks some of them. Photographs next to the class folders
+            are left out then, which is said.
         split: which folder in `root` to open instead, where it holds those of several splits: its name, or "train",
             "val", "test" for the one that stands for it.
         columns: ["path"] hands each file's path below the folder on as `Batch.columns`.
 
     Raises:
-        ValueError: there is no such folder, no image in it, photographs beside class folders, a class without any, a
+        ValueError: there is no such folder, no image in it, photographs next to class folders, a class without any, a
             folder not in `classes`, folders of several splits, or a list of labels in a folder without class folders;
             or there is no such split.
         OSError: a folder cannot be listed.
@@ -196,7 +196,7 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
 
 
 def _other_classes(path: str, order: Sequence[str]) -> list[str]:
-    """What is said of a split whose classes are not those of the training set beside it."""
+    """What is said of a split whose classes are not those of the training set next to it."""
     above, name = os.path.split(absolute(path).rstrip(os.sep))
     own = split_of(name)
     if own is None or own[0] == "train":
@@ -217,7 +217,7 @@ def _other_classes(path: str, order: Sequence[str]) -> list[str]:
         if names
     ]
     return [
-        f"its labels are not those of {printable(train)!r} beside it, which has {count(len(theirs), 'class')}: "
+        f"its labels are not those of {printable(train)!r} next to it, which has {count(len(theirs), 'class')}: "
         f"{', '.join(differing)}; pass classes=[...] of the training set"
     ]
 

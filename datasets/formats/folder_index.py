@@ -1,7 +1,7 @@
 """The index of a folder: sizes and row indexes of its JPEGs, in one file in it that `augpipe index` writes.
 
 Entries come first, one an image in the order of the folder's samples, each with a CRC-32 of its own; then a table of
-where they lie, and a trailer. So a file that was cut short is one that can be gone on with.
+where they lie, and a trailer. So a file that was cut short is one that can be resumed.
 """
 
 import os
@@ -71,7 +71,7 @@ class FolderIndex:
             return None
         except (OSError, ValueError) as problem:
             warnings.warn(
-                f"{printable(path)} is not used: {problem}. `augpipe index {printable(folder)}` makes it anew.",
+                f"{printable(path)} is not used: {problem}. `augpipe index {printable(folder)}` makes it again.",
                 stacklevel=3,
             )
             return None
@@ -142,7 +142,7 @@ def map_whole(path: str) -> memoryview:
     """A file in memory, read-only.
 
     Raises:
-        ValueError: it is no regular file.
+        ValueError: it is not a regular file.
         OSError: it cannot be read.
     """
     descriptor = open_regular(path)

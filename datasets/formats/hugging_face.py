@@ -22,7 +22,7 @@ class HuggingFaceSource(LabelledSource):
 
     The column of images is cast to `Image(decode=False)`, so each file is decoded once, by augpipe. The library itself
     is never imported here: whatever has the interface of a `Dataset` is taken. Any number of threads may read; pickling
-    pickles the `Dataset`, which maps its files anew.
+    pickles the `Dataset`, which maps its files again.
 
     Args:
         dataset: one split, held in memory or on disk; not streaming.
@@ -168,7 +168,7 @@ def _row_columns(features: dict[str, dict[str, Any]], label: LabelArgument) -> t
     for name in label:
         if name not in numbers:
             raise ValueError(
-                f"label={list(label)!r} names {name!r}, which is no column of numbers. Those are "
+                f"label={list(label)!r} names {name!r}, which is not a column of numbers. Those are "
                 f"{listed(numbers, most=20) or 'none'}"
             )
     if not label:

@@ -1,4 +1,4 @@
-"""What the columns of a table are, from the features that Hugging Face writes beside its schema."""
+"""What the columns of a table are, from the features that Hugging Face writes next to its schema."""
 
 import json
 import warnings
@@ -23,7 +23,7 @@ class Columns(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a column holds that is no image."""
+    """What a column holds that is not an image."""
 
     holds: str
     """Its type, for messages."""
@@ -62,7 +62,7 @@ def choose_columns(
         pictures: the columns that could hold encoded images, by their type.
         others: all other columns.
         image: the column that the user named, or None.
-        label: likewise; False for none.
+        label: as above; False for none.
 
     Raises:
         ValueError: there is no such column, none for images, or more than one; or one that looks like the label cannot
@@ -76,7 +76,7 @@ def choose_columns(
     if label is not None:
         if label not in usable:
             raise ValueError(
-                f"label={label!r} is no column of integers or of text. Those are {listed(usable, most=20) or 'none'}"
+                f"label={label!r} is not a column of integers or of text. Those are {listed(usable, most=20) or 'none'}"
             )
         return Columns(chosen, label, classes_of.get(label))
     looks = label_like(list(others))
@@ -112,7 +112,7 @@ def _image(features: Mapping[str, Any], pictures: Sequence[str], image: str | No
     if image is not None:
         if image not in pictures:
             raise ValueError(
-                f"image={image!r} is no column of encoded images (struct<bytes, path> or binary). Those are {shown}"
+                f"image={image!r} is not a column of encoded images (struct<bytes, path> or binary). Those are {shown}"
             )
         return image
     if not pictures:

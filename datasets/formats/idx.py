@@ -36,18 +36,18 @@ class IdxSource(LabelledSource):
     """The images of an IDX file, uint8 of shape (H, W), or (H, W, C) where the file has four dimensions.
 
     Of a plain file only the labels are held in memory; a `.gz` file is expanded there. Any number of threads may read;
-    a copy made by pickle opens the files anew.
+    a copy made by pickle opens the files again.
 
     Args:
         images: the file of images, as distributed (`train-images-idx3-ubyte`) or `.gz`.
-        labels: the file of labels; if left out it is looked for beside, under the same name with "labels" for
-            "images"; False for none, all -1. Where it is not there, all labels are -1 too, unless another file beside
-            holds as many labels. 255 is -1 where it is none of the classes and other labels are below 254.
+        labels: the file of labels; if left out it is looked for next to it, under the same name with "labels"
+            for "images"; False for none, all -1. Where it is not there, all labels are -1 too, unless another file
+            next to it holds as many labels. 255 is -1 where it is none of the classes and other labels are below 254.
         classes: label -> class name; "0", "1", ... if left out.
 
     Raises:
         ValueError: no such file, no IDX file, another type than uint8, truncated or too long, labels that do not fit,
-            or labels beside it of another name.
+            or labels next to it of another name.
         OSError: a file cannot be read.
     """
 
@@ -68,12 +68,12 @@ class IdxSource(LabelledSource):
         if len(shape) < 3:
             raise ValueError(
                 f"{printable(self._path)} holds an array of shape {shape}, and images are (N, H, W). "
-                "Labels alone? Give the file of images; the labels beside it are found."
+                "Labels alone? Give the file of images; the labels next to it are found."
             )
         if 0 in shape or (len(shape) == 4 and shape[3] not in (1, 3, 4)):
             raise ValueError(
                 f"{printable(self._path)} holds an array of shape {shape}, and images are (N, H, W) or (N, H, W, 1 | 3 "
-                "| 4), each at least 1. Write it anew."
+                "| 4), each at least 1. Write it again."
             )
         if labels is None and self._labels_path is None:
             _refuse_other_labels(self._path, shape[0])
@@ -150,7 +150,7 @@ def labels_beside(path: str) -> str | None:
 
 
 def _refuse_other_labels(path: str, num_images: int) -> None:
-    """Refuse to pass over a file beside that looks like the labels and belongs to no other images."""
+    """Refuse to pass over a file next to it that looks like the labels and belongs to no other images."""
     folder = os.path.dirname(path)
     with os.scandir(folder or os.curdir) as entries:
         names = {entry.name for entry in entries if entry.is_file()}
@@ -162,7 +162,7 @@ def _refuse_other_labels(path: str, num_images: int) -> None:
         num_labels = _first_dimension(beside)
         if num_labels == num_images:
             raise ValueError(
-                f"{printable(path)} has no labels by its name, and {printable(name)} beside it holds {num_labels}. "
+                f"{printable(path)} has no labels by its name, and {printable(name)} next to it holds {num_labels}. "
                 f"Pass labels={printable(beside)!r}, or labels=False for none, to IdxSource."
             )
 
@@ -194,7 +194,7 @@ class IdxArray:
 
     def __init__(self, path: str) -> None:
         if not os.path.isfile(path):
-            raise ValueError(f"{printable(path)} is no regular file; an IDX file is wanted. Check the spelling.")
+            raise ValueError(f"{printable(path)} is not a regular file; an IDX file is wanted. Check the spelling.")
         self.files = FileSet([path], 1)
         """The file, by the number 0."""
         size = self.files.num_bytes(0)
@@ -217,7 +217,7 @@ class IdxArray:
                             f"{math.prod(self.shape)} for {self.shape}"
                         )
             except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise ValueError(f"{printable(path)} is no IDX file of uint8, or damaged: {error}.") from error
+                raise ValueError(f"{printable(path)} is not an IDX file of uint8, or damaged: {error}.") from error
 
     def __getitem__(self, index: int) -> Pixels:
         """One item along the first axis, read-only."""

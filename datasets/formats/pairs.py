@@ -18,7 +18,7 @@ _UNSEEN = -2
 
 
 class PairSource(FileSource):
-    """Photographs that are files, given as (path, label) pairs; `read` opens a file anew at each call.
+    """Photographs that are files, given as (path, label) pairs; `read` opens a file again at each call.
 
     Args:
         pairs: the path of each photograph, and its class: all integers (-1 for none), or all names, which are sorted
@@ -26,7 +26,7 @@ class PairSource(FileSource):
         classes: the classes and their order; "0", "1", ... or the names themselves if left out.
 
     Raises:
-        ValueError: there is none, an item is no such pair, or a label is none of the classes.
+        ValueError: there is none, an item is not such a pair, or a label is none of the classes.
     """
 
     def __init__(

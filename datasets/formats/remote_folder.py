@@ -36,7 +36,7 @@ class RemoteFolderSource(LabelledSource):
         remote: limits and the cache; the environment's if left out.
 
     Raises:
-        ValueError: no image, photographs beside class folders, a folder not in `classes`, several splits, or HTTP.
+        ValueError: no image, photographs next to class folders, a folder not in `classes`, several splits, or HTTP.
         RemoteError, FileNotFoundError, ImportError: it cannot be listed.
     """
 

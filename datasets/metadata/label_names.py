@@ -22,8 +22,8 @@ def unusable(column: str, holds: str, is_number: bool) -> str:
     """Why a column that looks like the label is none, and what to do; for an error.
 
     Args:
-        column: its name, and what it is: "column 'label'".
-        holds: what it holds: "float64".
+        column: its kind and name: "column 'label'".
+        holds: its content: "float64".
         is_number: whether `label=` takes it as numbers.
     """
     name = column.partition(" ")[2]

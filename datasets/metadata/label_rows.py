@@ -59,7 +59,7 @@ class NumberRows:
 
 
 class LabelRows(NumberRows):
-    """Likewise, of columns that spell the numbers out.
+    """The same, of columns that spell the numbers out.
 
     Args:
         columns: what the k numbers are called.
@@ -73,7 +73,7 @@ class LabelRows(NumberRows):
         """The next sample's label.
 
         Raises:
-            ValueError: a text is no finite number of float32; the reason alone.
+            ValueError: a text is not a finite number of float32; the reason alone.
         """
         numbers: list[int | float] = []
         for column, text in zip(self._columns, texts, strict=True):
@@ -117,8 +117,8 @@ class AnyLabels:
         """
         is_row = label is not None and not isinstance(label, str)
         if len(self.texts if is_row else self.rows):
-            found, before = ("a list of numbers", "no list") if is_row else ("no list of numbers", "such a list")
-            raise ValueError(f"its label is {found}, and the first one is {before}. Give all labels of one kind")
+            found, before = ("a list of numbers", "not a list") if is_row else ("not a list of numbers", "one")
+            raise ValueError(f"its label is {found}, and the first label is {before}. Give all labels of one kind")
         if label is None or isinstance(label, str):
             self.texts.append(label)
         else:

@@ -13,17 +13,17 @@ from augpipe.validation.plural import count
 
 
 class LabelledSource(ABC):
-    """A source whose labels are held in an array; an id that is no sample's is an IndexError wherever one is taken."""
+    """A source whose labels are held in an array; every method raises IndexError for an id outside of it."""
 
     classes: Sequence[str]
     """Label -> class name."""
     _labels: npt.NDArray[Any] | None
     """(N,) integers, -1 where there is none; (N, k) int64 or float32 where each label is k numbers; None where there
-    are no labels."""
+    are not labels."""
     _where: str = ""
     """What the samples are read from, for `repr`."""
     notes: Sequence[str] = ()
-    """What the first line of the log says about the source beside its counts: one phrase each; see `first_line`."""
+    """Phrases for the first line of the log about the source, next to its counts; see `first_line`."""
     left_out: Sequence[str] = ()
     """What lies there and is not among the samples, such as "3 files of .heic": one phrase each; that line warns."""
 

@@ -94,7 +94,7 @@ class LabelColumn:
         self._refuse_first(
             [number is None or not -1 <= number <= highest or number % 1 != 0 for number in numbers],
             name,
-            f"is no class number (0..{highest}, or -1 for none). Renumber, or pass the classes that it belongs to.",
+            f"is not a class number (0..{highest}, or -1 for none). Renumber, or pass the classes that it belongs to.",
         )
         mapping = [int(number) for number in numbers if number is not None]
         spelling: dict[int, str] = {}
@@ -123,11 +123,11 @@ class LabelColumn:
         return np.array(numbers, np.float32)[codes, None]
 
     def _refuse_names(self, texts: Sequence[str], numbers: Sequence[float | None], name: Callable[[int], str]) -> None:
-        """Refuse what is no number where other labels are some."""
+        """Refuse what is not a number where other labels are some."""
         self._refuse_first(
             [text.lower() == "nan" for text in texts],
             name,
-            "is no number, and other labels are. Write one, or leave the sample out; -1 is none among integers.",
+            "is not a number, and other labels are. Write one, or leave the sample out; -1 is none among integers.",
         )
         are_floats = any(number is not None and as_integer(t) is None for t, number in zip(texts, numbers, strict=True))
         of = "numbers" if are_floats else "integers"
@@ -179,7 +179,7 @@ def checked_numbers(
     wrong = np.flatnonzero((numbers < -1) | (numbers > most))
     if len(wrong):
         raise ValueError(
-            f"{name(int(wrong[0]))}: label {numbers[wrong[0]]} is no class number (0..{most}, or -1 for none). "
+            f"{name(int(wrong[0]))}: label {numbers[wrong[0]]} is not a class number (0..{most}, or -1 for none). "
             "Pass classes=[...] with all names, or choose another label."
         )
     if classes is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class NameTable:
-    """An append-only list of paths; about 8 bytes a name beside its own bytes (a Python str takes 50 more)."""
+    """An append-only list of paths; about 8 bytes a name in addition to its own bytes (a Python str takes 50 more)."""
 
     def __init__(self) -> None:
         self._blob = bytearray()

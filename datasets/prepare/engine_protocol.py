@@ -1,4 +1,4 @@
-"""What runs chunks, and what it tells while it does."""
+"""The protocol of what runs chunks, and its reports meanwhile."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -23,7 +23,7 @@ _MOST_SHOWN = 50
 
 
 def finish(folder: str, plan: RunPlan, source: Source) -> Manifest:
-    """Write what stands beside the shards; the manifest comes last, so that a data set with a manifest is whole.
+    """Write what stands next to the shards; the manifest comes last, so that a data set with a manifest is whole.
 
     Raises:
         ValueError: no image could be used; rejects.csv says why.
@@ -48,7 +48,7 @@ def finish(folder: str, plan: RunPlan, source: Source) -> Manifest:
         none = "the only photograph cannot" if num_rejected == 1 else f"none of the {num_rejected:,} photographs can"
         raise ValueError(
             f"{none} be used: {shown[0].name}: {shown[0].reason}. "
-            f"{printable(os.path.join(folder, REJECTS_NAME))} lists them all; remove the folder to start anew."
+            f"{printable(os.path.join(folder, REJECTS_NAME))} lists them all; remove the folder to start again."
         )
     manifest = _manifest(plan, source, total, num_rejected, shards)
     write_report(os.path.join(folder, REPORT_NAME), folder, manifest, total, shown)

@@ -30,7 +30,7 @@ class Indexed:
     num_indexed: int
     """Images that have a row index."""
     num_kept: int
-    """Images that were not read anew, since an earlier run had."""
+    """Images that were not read again, since an earlier run had."""
     num_bytes: int
     """How long the index is."""
 
@@ -52,7 +52,7 @@ def index_folder(
         progress: told how many images are done, and of how many.
 
     Raises:
-        ValueError: it is no such folder, or another run is at work there.
+        ValueError: it is not such a folder, or another run is at work there.
         OSError: the index cannot be written.
     """
     root = os.fspath(folder)

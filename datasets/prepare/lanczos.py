@@ -27,12 +27,12 @@ def lanczos(pixels: Pixels, height: int, width: int) -> Pixels:
     """Resize to (height, width, 4) by Lanczos with three lobes: first along rows, then along columns.
 
     Bit for bit what `PIL.Image.resize` gives when it is asked for the width first and the height then, in a quarter of
-    its time. One call of it does the same, but for images some times as high as wide, whose columns it takes first.
+    its time. One call of it does the same, except for images some times as high as wide, whose columns it takes first.
 
     Args:
         pixels: (H, W, 4) uint8, C-contiguous; the fourth byte is resampled like the others.
         height: of the result, in pixels.
-        width: likewise.
+        width: as above.
 
     Returns:
         (height, width, 4) uint8, C-contiguous; `pixels` itself where the size is the same.

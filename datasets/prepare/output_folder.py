@@ -40,7 +40,7 @@ def check_output(folder: str, *, resume: bool) -> None:
     if read_plan(folder) is not None:
         if not resume:
             raise ValueError(
-                f"{shown} holds an unfinished data set. Pass --resume to finish it, or remove it to start anew."
+                f"{shown} holds an unfinished data set. Pass --resume to finish it, or remove it to start again."
             )
         return
     if set(there) - {WORK_FOLDER}:
@@ -92,7 +92,7 @@ def read_plan(folder: str) -> RunPlan | None:
         problem = error.errors(include_url=False)[0]
         raise ValueError(
             f"{printable(path)} cannot be used ({'.'.join(map(str, problem['loc']))}: {problem['msg']}): it was "
-            f"changed, or written by another version of augpipe. Remove {printable(folder)}, and start anew."
+            f"changed, or written by another version of augpipe. Remove {printable(folder)}, and start again."
         ) from error
 
 

@@ -107,7 +107,7 @@ def prepare(
         check_output(folder, resume=resume)  # another run may have come and gone
         if is_finished(folder):
             manifest = _finished(folder, settings, identity)
-            remove_work_folder(folder, None)  # that run was killed when all but this was done
+            remove_work_folder(folder, None)  # that run was killed when all except this was done
             return manifest
         plan = read_plan(folder)
         if plan is None:

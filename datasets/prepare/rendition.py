@@ -61,7 +61,7 @@ def keep_file(content: bytes | Pixels, max_pixels: int) -> tuple[UprightImage, R
     """A file as it is, once all of it has been decoded as the loader decodes it.
 
     Raises:
-        ValueError: it cannot be used, or is no file but an array; the reason, without the file's name.
+        ValueError: it cannot be used, or is not a file but an array; the reason, without the file's name.
     """
     if isinstance(content, np.ndarray):
         raise ValueError(NOTHING_TO_KEEP)
@@ -75,7 +75,7 @@ def keep_file(content: bytes | Pixels, max_pixels: int) -> tuple[UprightImage, R
 
 
 def gains(encoded: bytes, image: UprightImage) -> bool:
-    """Whether a new JPEG of the same size is worth the little of the image that encoding anew always loses.
+    """Whether a new JPEG of the same size is worth the little of the image that encoding again always loses.
 
     It is where it saves a tenth of the bytes, which are what decoding takes its time for, and in place of a progressive
     file, of which no region can be decoded alone.

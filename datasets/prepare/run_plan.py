@@ -18,7 +18,7 @@ from augpipe.sources.protocol import Source
 _NUM_TRIED = 32
 """Images that are prepared to see how long a shard gets: a few tenths of a second."""
 _TAR_BYTES = 3_400
-"""What a sample takes in a tar file beside its image: three headers, label and notes, padding."""
+"""What a sample takes in a tar file in addition to its image: three headers, label and notes, padding."""
 _FEWEST_SHARDS = 16
 _SMALL_SHARD = 32
 """A small source is cut into up to 16 shards of at least so many images, so that all cores have work."""

@@ -40,7 +40,7 @@ class PrepareSettings(Checked):
     """Whether to resize in linear light: small bright details keep their brightness, at about three times the cost."""
     originals: Originals = "auto"
     """Which files are kept byte by byte where nothing of the image has to change; "auto": those of which encoding them
-    anew would gain nothing, see `rendition.gains`."""
+    again would gain nothing, see `rendition.gains`."""
     keep: bool = False
     """Whether all files are packed byte by byte, at one scale `full`; none of `CHANGING` goes with it."""
     max_pixels: int = Field(default=MAX_PIXELS, ge=1)
@@ -85,7 +85,7 @@ class PrepareSettings(Checked):
 
 
 def refuse_with_keep(names: Sequence[str]) -> None:
-    """Refuse fields of `CHANGING` that were given beside `keep`.
+    """Refuse fields of `CHANGING` that were given together with `keep`.
 
     Raises:
         ValueError: there are some.

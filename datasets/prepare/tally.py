@@ -61,7 +61,7 @@ class TallyBuilder:
         Args:
             label: its class, or -1.
             height: of the original, upright, in pixels.
-            width: likewise.
+            width: as above.
             channels: of its pixels at the largest scale.
             notes: of `NOTES`.
         """

@@ -59,7 +59,7 @@ class BlockStore:
             ImportError, ValueError: the URL cannot be read.
         """
         answer = self.files.part(url, 0, self.settings.block_bytes)
-        # without a word on its state, what an earlier run kept may be of another one
+        # where nothing is known of its state, what an earlier run kept may be of another one
         state = answer.version or uuid.uuid4().hex
         key = f"{url}\n{answer.total_bytes}\n{state}"
         start = "" if answer.version else _digest(answer.data)
@@ -87,7 +87,7 @@ class BlockStore:
         if answer.total_bytes != file.num_bytes:
             reason = f"it had {file.num_bytes:,} bytes and has {answer.total_bytes:,}"
         elif answer.version != file.version or (file.start_digest and _digest(answer.data) != file.start_digest):
-            reason = f"it has {file.num_bytes:,} bytes as before, and was written anew"
+            reason = f"it has {file.num_bytes:,} bytes as before, and was rewritten"
         else:
             return
         raise SourceChangedError(shown(file.url), reason)
@@ -188,7 +188,7 @@ class BlockStore:
         if answer.total_bytes != file.num_bytes or has_new_state:
             raise RemoteError(
                 f"it has changed since it was opened: it has {answer.total_bytes} bytes, state {answer.version!r}, and "
-                f"had {file.num_bytes}, state {file.version!r}. Open the data set anew",
+                f"had {file.num_bytes}, state {file.version!r}. Open the data set again",
                 shown(file.url),
             )
         for place, number in enumerate(numbers):

@@ -64,7 +64,7 @@ def open_remote(store: BlockStore, file: RemoteFile, buffer_bytes: int | None = 
 
 
 class RemoteFileSet:
-    """Files by number; a copy made by pickle asks for none of them anew.
+    """Files by number; a copy made by pickle asks for none of them again.
 
     Args:
         urls: one a number; each is asked for its length and state.
@@ -109,5 +109,5 @@ class RemoteFileSet:
         return self._store.read(self._files[number], num_bytes, offset)
 
     def forget(self, number: int, num_bytes: int, offset: int) -> None:
-        """Have a part fetched anew, as what was kept of it is wrong."""
+        """Have a part fetched again, as what was kept of it is wrong."""
         self._store.forget(self._files[number], num_bytes, offset)

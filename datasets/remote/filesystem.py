@@ -34,7 +34,7 @@ class RemoteFileSystem:
             url: the file's.
             start: of the part.
             num_bytes: its length.
-            total_bytes: the file's length, where it is known: but for HTTP, which says it with each answer, it is not
+            total_bytes: the file's length, where it is known; only HTTP does not need it, as each answer says it; not
                 asked for then, nor the file's state.
 
         Raises:

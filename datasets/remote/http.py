@@ -60,7 +60,7 @@ async def fetch_part(system: Any, url: str, start: int, num_bytes: int) -> Answe
                 "requests. Copy the data set here, or have it served by one that does (nginx, Apache, S3, ...)"
             )
         if response.status != 206:
-            raise PassingError(f"HTTP {response.status} is no answer to a request for a part")
+            raise PassingError(f"HTTP {response.status} is not an answer to a request for a part")
         if said is None or said[1] is None or said[3] == "*":
             raise PassingError(
                 f"the answer does not say which part it is (Content-Range {_header(response, 'Content-Range')})"
@@ -88,7 +88,7 @@ async def fetch_whole(system: Any, url: str, most_bytes: int) -> Answer:
     """
     async with _Request(system, url, {}) as response:
         if response.status != 200:
-            raise PassingError(f"HTTP {response.status} is no answer to a request for a file")
+            raise PassingError(f"HTTP {response.status} is not an answer to a request for a file")
         length = response.headers.get("Content-Length", "")
         data = await _body(response, most_bytes)
         if len(data) > most_bytes:

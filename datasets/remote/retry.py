@@ -33,7 +33,7 @@ def with_retries(
 
     Raises:
         RemoteError: no attempt was successful; says why each failed.
-        ValueError, OSError: what `attempt` raises beside `PassingError` and `LastingError`.
+        ValueError, OSError: what `attempt` raises as well as `PassingError` and `LastingError`.
     """
     begun = clock()
     reasons: list[str] = []

@@ -25,7 +25,7 @@ def default_cache_bytes() -> int:
     """`$AUGPIPE_REMOTE_CACHE_BYTES` (`200GB`), else 20 GB.
 
     Raises:
-        ValueError: the variable is no number of bytes.
+        ValueError: the variable is not a number of bytes.
     """
     text = os.environ.get(BYTES_VARIABLE)
     if not text:

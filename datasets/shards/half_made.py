@@ -1,4 +1,4 @@
-"""Folders of our shards that are no data set: `augpipe prepare` has not finished them, or their manifest is lost.
+"""Folders of our shards without a manifest: `augpipe prepare` has not finished them, or their manifest is lost.
 
 Their tar files are whole, so they would open as a smaller data set whose classes are numbers.
 """
@@ -71,7 +71,7 @@ def refuse_lost_manifest_at(url: str, files: Iterable[str], store: BlockStore) -
 
 
 def _scales_in(folder: str) -> list[str]:
-    """The folders in it that are called as scales are; none where photographs lie beside them, of which may be many."""
+    """The folders in it whose names are scales; none where photographs lie next to them, which may be many."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -95,7 +95,7 @@ def _shards_and_indices(folder: str) -> list[str]:
 
 
 def _first_shard(names: Iterable[str]) -> str | None:
-    """A tar file that is called as ours are, and has an index beside it."""
+    """A tar file with a name like ours and an index next to it."""
     there = set(names)
     return min((name for name in there if re.match(SHARD_NAME, name) and index_path(name) in there), default=None)
 

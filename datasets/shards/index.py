@@ -114,7 +114,7 @@ class ShardIndex:
             is_head: the file holds the index's head alone, and `row_index` may not be asked.
 
         Raises:
-            ValueError: it is no index, of another version, truncated, or its header is damaged.
+            ValueError: it is not an index, of another version, truncated, or its header is damaged.
             OSError: it cannot be read.
         """
         name = os.fspath(path)
@@ -160,7 +160,7 @@ class ShardIndex:
         try:
             check_key(key)
         except ValueError as error:
-            raise ValueError(f"the index is damaged: {key!r} is no key") from error
+            raise ValueError(f"the index is damaged: {key!r} is not a key") from error
         return key
 
     def name(self, position: int) -> str:
@@ -222,7 +222,7 @@ class ShardIndex:
         return zlib.crc32(body) == self._header.crc
 
     def has_sound_row_indexes(self) -> bool:
-        """Whether the row indexes are as they were written, likewise."""
+        """Whether the row indexes are as they were written."""
         rows = self._content[self._header.head_bytes :]
         will_need(rows)
         return zlib.crc32(rows) == self._header.row_crc
@@ -245,7 +245,7 @@ def extension_of(code: int) -> str:
 
 
 def index_path(shard: str) -> str:
-    """The index that belongs to a tar file: `000003.idx` beside `000003.tar`."""
+    """The index that belongs to a tar file: `000003.idx` next to `000003.tar`."""
     return os.path.splitext(shard)[0] + ".idx"
 
 
@@ -287,14 +287,14 @@ def pack_index(
 
 def _parse_header(path: str, head: bytes) -> _Header:
     if not head.startswith(MAGIC):
-        raise ValueError(f"{printable(path)} is no index of a shard: it begins with {head[:8]!r}, not with {MAGIC!r}.")
+        raise ValueError(f"{printable(path)} is not a shard's index: it begins with {head[:8]!r}, not with {MAGIC!r}.")
     if len(head) < HEADER_BYTES:
         raise _damaged(path, f"ends within its header, after {len(head)} bytes")
     _, version, record_bytes, *rest = HEADER.unpack_from(head)
     if version != VERSION:
         raise ValueError(
             f"{printable(path)} has version {version}, and this augpipe reads version {VERSION}. "
-            "Make the data set anew: augpipe prepare SOURCE OUT."
+            "Make the data set again: augpipe prepare SOURCE OUT."
         )
     if zlib.crc32(head[: HEADER.size]) != int.from_bytes(head[HEADER.size :], "little"):
         raise _damaged(path, "has a header whose checksum is wrong")

@@ -116,7 +116,7 @@ class Manifest(Written):
     mean: PerChannel | None = None
     """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None
-    """Standard deviation, likewise."""
+    """Standard deviation, as above."""
     histograms: dict[str, Histogram] = Field(default_factory=dict)
     """What was measured -> how it is spread, e.g. `height` and `width` of the originals in pixels."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
@@ -179,7 +179,7 @@ class Manifest(Written):
     @classmethod
     def _parse(cls, path: str, text: bytes) -> "Manifest":
         if len(text) > _MAX_MANIFEST_BYTES:
-            raise ValueError(f"{printable(path)} has more than {_MAX_MANIFEST_BYTES} bytes: it is no manifest of ours.")
+            raise ValueError(f"{printable(path)} has more than {_MAX_MANIFEST_BYTES} bytes: it is not our manifest.")
         _check_version(path, text)
         try:
             return cls.model_validate_json(text)
@@ -261,13 +261,13 @@ def _fetch(url: str, remote: RemoteSettings | None) -> bytes | None:
 
 def _no_manifest(folder: str) -> ValueError:
     return ValueError(
-        f"{folder} holds no {MANIFEST_NAME}: it is no data set that augpipe prepare wrote, or not a finished one. Give "
-        "the folder that was its OUT, or finish it with --resume."
+        f"{folder} holds no {MANIFEST_NAME}: it is not a data set that augpipe prepare wrote, or not a finished one. "
+        "Give the folder that was its OUT, or finish it with --resume."
     )
 
 
 def _check_version(path: str, text: bytes) -> None:
-    """Refuse a data set of an earlier form with the command that makes it anew; what else is wrong is found later."""
+    """Refuse a data set of an earlier form with the command that makes it again; what else is wrong is found later."""
     try:
         found = json.loads(text)
         is_old = found["format"] == FORMAT and type(found["version"]) is int and found["version"] < VERSION
@@ -277,7 +277,7 @@ def _check_version(path: str, text: bytes) -> None:
     if is_old:
         raise ValueError(
             f"{printable(path)} is of version {found['version']}, and this augpipe reads version {VERSION}. Make the "
-            f"data set anew of what it was made of: augpipe prepare SOURCE OUT --scales {printable(scales)}"
+            f"data set again from its source: augpipe prepare SOURCE OUT --scales {printable(scales)}"
         )
 
 

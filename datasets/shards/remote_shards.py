@@ -60,7 +60,7 @@ def remote_shards(urls: Sequence[str], shards: Sequence[ShardInfo], settings: Re
 
 
 def remote_indices(urls: Sequence[str], shards: Sequence[ShardInfo], settings: RemoteSettings) -> RemoteFileSet:
-    """The index files, likewise; for the row indexes in them."""
+    """The index files, as above; for the row indexes in them."""
     files = [
         RemoteFile(url, shard.index_bytes, "", f"rows {shard.index_sha256}")
         for url, shard in zip(urls, shards, strict=True)

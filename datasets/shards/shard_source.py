@@ -37,7 +37,7 @@ class ShardSource:
     """One scale of a data set that `augpipe prepare` wrote; sample ids count through its shards in order.
 
     Opening it takes time and memory for the shards, not for the samples: indices are memory-mapped, and few tar files
-    are open at once. Any number of threads may read; a copy made by pickle opens the shards anew.
+    are open at once. Any number of threads may read; a copy made by pickle opens the shards again.
 
     Each read checks the index against the tar header before the image, which names it and its length, so that an
     index that lies gives an error and never another sample's bytes.

@@ -105,6 +105,6 @@ def check_key(key: str) -> None:
     """
     if not _KEY.fullmatch(key):
         raise ValueError(
-            f"key={key!r} is no key: 1 to {MAX_KEY_BYTES} ASCII letters, digits, '_' and '-' are. "
+            f"key={key!r} is not a key: 1 to {MAX_KEY_BYTES} ASCII letters, digits, '_' and '-' are. "
             "Use augpipe.datasets.shards.ustar.sample_key(position, name)."
         )

@@ -37,7 +37,7 @@ class ShardWriter:
         path: of the tar file, `NUMBER.tar` with six digits or more; its folder must be there.
 
     Raises:
-        ValueError: the name is no shard's.
+        ValueError: the name is not a shard's.
         OSError: the file cannot be made.
     """
 
@@ -45,7 +45,7 @@ class ShardWriter:
         self.path = os.fspath(path)
         if not re.fullmatch(SHARD_NAME, os.path.basename(self.path)):
             raise ValueError(
-                f"{printable(self.path)} is no name of a shard: NUMBER.tar is, with six digits or more, as 000003.tar."
+                f"{printable(self.path)} is not a shard's name. Write a number of six digits or more, as 000003.tar."
             )
         self._file = AtomicFile(self.path)
         self._sum = hashlib.sha256()

@@ -77,7 +77,7 @@ def find_duplicates(
     Args:
         source: where names and labels come from.
         prints: (n,) `FINGERPRINT` of its usable images, in the source's order.
-        pixel_digests: decodes images anew; asked only for different files of equal size and sums.
+        pixel_digests: decodes images again; asked only for different files of equal size and sums.
         has_perceptual: whether perceptual hashes were made.
     """
     itself = np.arange(len(prints))

@@ -27,7 +27,7 @@ all). `perceptual`: 64 bits that look-alikes nearly share, of meaning only with 
 Fingerprints = npt.NDArray[np.void]
 NUM_BITS = 64
 MAX_DISTANCE = 4
-"""When 250 images (ImageNet's) were written anew with JPEG quality 20, or at a third of their size, all lay within
+"""When 250 images (ImageNet's) were rewritten with JPEG quality 20, or at a third of their size, all lay within
 4 bits of their original; no two different ones were nearer than 16. Mirrored ones were at 24 and more."""
 INSTALL = 'pip install "augpipe[stats]"'
 

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import typer
 
 from augpipe.cli.app import app
+from augpipe.datasets.cards.table import card_sections
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
 from augpipe.recipes.view import View
@@ -30,7 +31,9 @@ MODULES = (
     "augpipe.trainer",
     "augpipe.trainer.launch",
 )
-"""Modules with a page of their own; `augpipe.ops` has the gallery."""
+"""Modules with a page of their own."""
+PLACES = {module: f"{module}.md" for module in MODULES} | {"augpipe.ops": "../gallery/index.md"}
+"""Module -> its page, from those of the reference."""
 
 
 def pages() -> dict[str, str | bytes]:
@@ -41,6 +44,7 @@ def pages() -> dict[str, str | bytes]:
         "reference/cli.md": "# Commands\n\n" + "\n".join(command_sections(typer.main.get_command(app), "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
+        "reference/cards.md": "# Dataset cards\n\nHow to open them: [cards](../cards.md).\n\n" + card_sections(),
         "reference/config.md": CONFIG_TEXT + "\n".join(config_sections()),
     }
 
@@ -56,14 +60,19 @@ def public_names(module: str) -> list[str]:
     return [name for name in defined if not name.startswith("_")]
 
 
+def entries() -> list[str]:
+    """Every public name that is described by its docstring."""
+    names = [f"{module}.{name}" for module in MODULES for name in public_names(module)]
+    return [name for name in names if name not in PLACES]
+
+
 def module_page(module: str) -> str:
     """A module's own text, and each of its names by its docstring; modules among them are links."""
-    pages = {other: f"{other}.md" for other in MODULES} | {"augpipe.ops": "../gallery/index.md"}
     names = [f"{module}.{name}" for name in public_names(module)]
-    links = [f"- [{name}]({pages[name]})" for name in names if name in pages]
-    entries = [f"::: {name}" for name in names if name not in pages]
+    links = [f"- [{name}]({PLACES[name]})" for name in names if name in PLACES]
+    described = [f"::: {name}" for name in names if name not in PLACES]
     text = f"# {module}\n\n::: {module}\n    options: {{members: false, show_root_heading: false}}"
-    return "\n\n".join([text, "\n".join(links), *entries])
+    return "\n\n".join([text, "\n".join(links), *described])
 
 
 RECIPE_TEXT = """# Recipe files

@@ -66,10 +66,11 @@ def pages() -> dict[str, str]:
     for title, (alias, library, mapped) in LIBRARIES.items():
         how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
         lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
-        lines += ["Each transform at its defaults, and what it becomes. `exact`: the same but for rounding."]
+        lines += ["Each transform at its defaults, and what it becomes. `exact`: the same except for rounding."]
         rows = list(_rows(alias, library, set(mapped)))
         absent = [row[0] for row in rows if row[1] == "left out" and not row[3]]
-        lines += [table(HEADER, *(row for row in rows if row[0] not in absent))]
+        shown = table(HEADER, *(row for row in rows if row[0] not in absent))
+        lines += [f'<div class="wraps" markdown>\n\n{shown}\n</div>']
         lines += [f"These are not there yet, and an import says so: {', '.join(absent)}."]
         made[f"from/{title.replace(' ', '-')}.md"] = WIDE + "\n\n".join(lines)
     rows = [("argument", *HEADER[1:])]

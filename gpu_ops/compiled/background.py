@@ -1,4 +1,4 @@
-"""Kernels are compiled by processes of their own, while this one goes on with what it can do without them."""
+"""Kernels are compiled by processes of their own, while this one goes on without them."""
 
 import atexit
 import os

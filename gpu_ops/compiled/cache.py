@@ -40,7 +40,7 @@ from augpipe.gpu_ops.compiled.sealed import read_sealed, write_sealed
 logger = logging.getLogger("augpipe")
 
 MANIFEST = "manifest.json"
-"""Lies beside a level's kernels: the compilers and the digest of the sources that they were made of."""
+"""Lies next to a level's kernels: the compilers and the digest of the sources that they were made of."""
 
 PATIENCE_S = 2.0
 """How long a wait is silent."""
@@ -86,7 +86,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, but for what is a part of another kernel alone."""
+        """Keep what was compiled, except for what is a part of another kernel alone."""
         _forget_failed()
         _under_way.remove(self)
         folder = kernels_folder()

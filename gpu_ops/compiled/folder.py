@@ -1,4 +1,4 @@
-"""Where compiled kernels lie, and what they are made of and for."""
+"""Where compiled kernels lie, and from which sources and for which CPU they were made."""
 
 import atexit
 import hashlib

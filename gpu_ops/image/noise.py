@@ -1,4 +1,4 @@
-"""Normal numbers for each pixel, from Philox' words alone: the same on every machine but for rounding in float32.
+"""Normal numbers for each pixel, from Philox' words alone: the same on every machine except for rounding in float32.
 
 Box and Muller's transform (1958), with its logarithm, sine and cosine as sums of a few powers, which are off by less
 than 1e-5 and which every compiler vectorises.

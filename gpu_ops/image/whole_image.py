@@ -128,7 +128,7 @@ def _take_whole_levels(levels, first, length, at_row):
 
 @subroutine
 def _sharpen_row(factor, levels, first, length, apart, is_inner, at_above, at_here, at_below):
-    """Write a row, sharpened but for its ends where it `is_inner`, of whole levels as they were here and around."""
+    """Write a row, sharpened except for its ends where it `is_inner`, of whole levels as they were here and around."""
     prefer_wide_vectors()
     out = levels.ctypes.data
     for i in range(length):

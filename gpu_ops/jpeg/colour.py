@@ -1,6 +1,6 @@
 """From planes of levels to rows of RGBX: upsampling and colours as libjpeg-turbo has them (jdsample, jdcolor).
 
-Planes are uint8 arrays; `_at` arguments are indices in them. What is read beside a plane's first and last column is
+Planes are uint8 arrays; `_at` arguments are indices in them. What is read next to a plane's first and last column is
 theirs once more, which the caller has written there.
 """
 
@@ -94,7 +94,7 @@ def lengthen(plane, near, far, bias, out, out_at, num):
 
 @kernel()
 def repeat_edges(plane, start, row_bytes, extent, num_samples):
-    """Write the first and the last column of a component once more beside them, in the rows that are needed."""
+    """Write the first and the last column of a component once more next to them, in the rows that are needed."""
     for y in range(extent[TOP_SAMPLE], extent[END_SAMPLE]):
         row = start + y * row_bytes
         if extent[LEFT_SAMPLE] == 0:

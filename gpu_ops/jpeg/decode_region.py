@@ -1,8 +1,8 @@
 """One region of one JPEG, at any DCT scale: header, stream, the MCUs that it needs, their levels, and its pixels.
 
-Of the rows of MCUs above the region, and of what lies beside it, codes are passed over and nothing is computed; nothing
-below it is looked at, but for the end of the file. All memory is the caller's `Workspace`; no more is written than was
-checked to be there.
+Of the rows of MCUs above the region, and of what lies next to it, codes are passed over and nothing is computed.
+Nothing below it is read, except the end of the file. All memory is the caller's `Workspace`; no more is written than
+was checked to be there.
 """
 
 from numba import uint64

@@ -2,7 +2,7 @@
 
 The two loops are the decoder's hot path. Neither looks at bounds within a block: whatever the bits are, it takes at
 most `MAX_BLOCK_BYTES`, no coefficient beyond the last is stored where it is read, and after each block the reader looks
-where it is. What is no sound block gives UNSOUND, and libjpeg-turbo finds words for it.
+where it is. What is not a sound block gives UNSOUND, and libjpeg-turbo finds words for it.
 """
 
 from numba import int64, uint64
@@ -44,7 +44,7 @@ MCU's, and lanes from MCU to MCU."""
 
 @kernel()
 def start_reader(reader, first_bit):
-    """Go to a bit of the stream that is the first of a byte, where predictors begin anew."""
+    """Go to a bit of the stream that is the first of a byte, where predictors start again."""
     reader[:] = 0
     reader[POSITION] = first_bit >> 3
 

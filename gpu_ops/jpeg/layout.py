@@ -63,7 +63,7 @@ side of a block, where its levels begin in the planes, bytes from row to row the
 and from one MCU to the next."""
 
 MARGIN_BYTES = 32
-"""Between planes, for what is written beside the first and last column; a multiple of 8, as rows are."""
+"""Between planes, for what is written next to the first and last column; a multiple of 8, as rows are."""
 
 STREAM, INTERVALS, COEFFICIENTS, PLANES, COLUMNS, STUFFED, POINTS = range(7)
 """What grows with images: bytes of the stream, restart intervals, coefficients, words of planes, columns of chroma,

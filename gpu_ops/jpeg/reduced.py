@@ -18,7 +18,7 @@ BITS = U(64 * LANES)
 """Where the bits of all numbers lie between the passes."""
 
 ONE_LIMIT = np.int32(1 << 12)
-"""Eight times a sample lies within it, rounding included, or libjpeg's table of levels begins anew."""
+"""Eight times a sample lies within it, rounding included, or libjpeg's table of levels starts again."""
 
 
 @leaf

@@ -195,7 +195,7 @@ def walk_tables(scan, dc, ac, counts, values, symbols, limits, pairs, skips):
 
 @kernel()
 def walk_scan_header(file, start, stop, scan, components, known, blocks, counts, values, symbols, limits, pairs, skips):
-    """Fill what is told of a scan, but for its restart interval, and the blocks of its MCUs; whether it makes sense."""
+    """Fill the facts of a scan, except its restart interval, and the blocks of its MCUs; whether it makes sense."""
     num = int64(file[start]) if stop > start else 0
     if num == 0 or num > scan[_NUM_COMPONENTS] or stop - start != 4 + 2 * num:
         return False

@@ -146,7 +146,7 @@ class Workspace:
         Args:
             file: (n,) uint8, the whole file.
             height: in pixels, as another reader of the header found; one that says otherwise is not decoded.
-            width: likewise.
+            width: as above.
             region: left, top, right, bottom in pixels at 1/`factor`, right and bottom excluded. Where it is empty all
                 codes are read, and nothing is written.
             out: (4 * pixels of the region,) uint8 or more, C-contiguous, filled; its address is a multiple of 4.

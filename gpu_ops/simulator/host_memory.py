@@ -122,7 +122,7 @@ def product(a: np.float32, b: np.float32) -> np.float32:
 
 
 def sum_of_product(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
-    """a * b + c, rounded once, but for a tie of float64 that falls on one of float32."""
+    """a * b + c, rounded once, except for a tie of float64 that falls on one of float32."""
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
 

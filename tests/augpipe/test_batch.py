@@ -41,7 +41,7 @@ def test_a_dtype_is_of_images_only(dtype: Any) -> None:
 
 def test_to_takes_a_device_and_a_dtype_of_floats() -> None:
     batch = made()
-    with pytest.raises(ValueError, match=r"dtype=torch\.int64 is no floating-point type"):
+    with pytest.raises(ValueError, match=r"dtype=torch\.int64 is not a floating-point type"):
         batch.to(torch.int64)
     with pytest.raises(ValueError, match="Name a device or a dtype"):
         batch.to()

@@ -326,9 +326,9 @@ def impossible_splits_are_refused(rank: int, world_size: int) -> None:
     tied = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     tied[1].weight = tied[0].weight
     for network, how, says in (
-        (conv_net(), {"layers": "head"}, "'head' is no fully connected layer. Choose among classifier.0"),
+        (conv_net(), {"layers": "head"}, "'head' is not a fully connected layer. Choose among classifier.0"),
         (Residual(), {}, "Name layers: fc"),
-        (Residual(), {"layers": "first"}, "'first' is no fully connected layer"),
+        (Residual(), {"layers": "first"}, "'first' is not a fully connected layer"),
         (nn.Sequential(nn.Conv2d(3, 3, 1)), {}, "has no layer that can be split"),
         (nn.Sequential(nn.Linear(8, 1)), {}, "0 has 1 features, too few to be split in 2"),
         (tied, {}, "shares weights with"),

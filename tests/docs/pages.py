@@ -12,7 +12,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from augpipe.datasets.cards.card import list_cards, load_card
 from tests.datasets.annotations.annotated_sets import put_image
 from tests.datasets.cards import card_trees
 from tests.datasets.shards import shard_sets
@@ -223,7 +222,6 @@ PAGES = {
             ),
             "name = ": ("open_card('mine.toml', '.').classes == ('cat', 'dog')",),
         },
-        plain=tuple(load_card(name).layout.partition("\n")[0] for name in list_cards()),
     ),
     "docs/checkpoints.md": Page(
         files=(photos(16),),
@@ -305,6 +303,8 @@ PAGES = {
         }
     ),
     "docs/formats.md": Page(),
+    "docs/exchange.md": Page(),
+    "docs/labels.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/loader.md": Page(
         files=(photos(256),),
@@ -381,6 +381,11 @@ PAGES = {
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",
             ),
+        },
+    ),
+    "docs/mixing.md": Page(
+        files=(photos(4),),
+        then={
             "from augpipe import Loader, MixedLabels": (
                 "images.shape == (4, 3, 224, 224) and soft.shape == (4, 10)",
                 "weights.shape == labels.shape == other_labels.shape == (4,)",
@@ -394,6 +399,7 @@ PAGES = {
             ),
         },
     ),
+    "docs/ops.md": Page(),
     "docs/parallel.md": Page(
         instead={
             'init_process_group("gloo")': 'init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, '
@@ -452,7 +458,7 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
                 "given['module'] = type('Resize', (), {'p': 1.0, 'flags': {'size': (224, 224)}})()\n"
             ),
         },
-        instead=AN_EDITED_CONFIG | {"--seconds 5": "--seconds 0.3"},
+        instead={"--seconds 5": "--seconds 0.3"},
         needs={"pip install": "the network", "augpipe doctor": "ten seconds; test_doctor.py runs it"},
         then={
             "augpipe stats": ("there('sheet.png')", "'loader, from disk' in output"),
@@ -469,7 +475,13 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
             ),
             "recipe = Recipe.from_albumentations": ("[op.op for op in recipe.ops][0] == 'random_resized_crop'",),
             "from augpipe import recipes": ("'random_resized_crop' in [op.op for op in recipe.ops]",),
-            "import torch\n\nfrom augpipe import Loader": ("output.count(': loss ') == 2",),
+        },
+    ),
+    "docs/trainers.md": Page(
+        files=(photos(64),),
+        instead=AN_EDITED_CONFIG,
+        then={
+            "import torch\n\nfrom augpipe import Loader, Recipe": ("output.count(': loss ') == 2",),
             "from pathlib": ("images.shape[1:] == (3, 224, 224) and labels.tolist() == [0] * len(images)",),
             "augpipe train --example": ("there('runs/first/report.html', 'runs/first/curves.png')",),
         },

@@ -1,4 +1,4 @@
-"""The table of ops in docs/recipes.md is what their classes say; `pytest tests/docs/test_op_table.py --rewrite-tables`
+"""The table of ops in docs/ops.md is what their classes say; `pytest tests/docs/test_op_table.py --rewrite-tables`
 writes it."""
 
 import pytest
@@ -8,8 +8,8 @@ from augpipe.ops.op import KINDS
 from docs.site.gallery import EXAMPLES
 from tests.docs.blocks import ROOT
 
-PAGE = ROOT / "docs/recipes.md"
-HEADER = "| op | what it draws | formula |\n|---|---|---|\n"
+PAGE = ROOT / "docs/ops.md"
+HEADER = "| op | draws by default | formula |\n|---|---|---|\n"
 
 
 def table() -> str:
@@ -24,7 +24,7 @@ def table() -> str:
 def test_the_table_says_what_the_classes_do(request: pytest.FixtureRequest) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, header, rest = text.partition(HEADER)
-    assert header, "docs/recipes.md has lost the header of its table of ops"
+    assert header, "docs/ops.md has lost the header of its table of ops"
     rows, blank, after = rest.partition("\n\n")
     if request.config.getoption("--rewrite-tables"):
         PAGE.write_text(before + table().rstrip("\n") + blank + after, encoding="utf-8")

@@ -20,6 +20,7 @@ from docs.site import gallery, reference, translations
 from tests.docs.blocks import ROOT
 
 PYTHON = ROOT / ".venv-docs/bin/python"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @cache
@@ -91,14 +92,55 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert {"start.html", "gallery/levels.html#gamma", "reference/cli.html#augpipe-preview"} <= found
 
 
+BREAKS = {
+    "links": ("docs/stats.md", "# ", "[gone](gone.md) [nowhere](loader.md#nowhere)\n\n# ", ("'gone.md'", "'#nowhere'")),
+    "a block": (
+        "docs/stats.md",
+        "# ",
+        "```python\nprint(\n```\n\n# ",
+        ("stats.md: a block of python cannot be parsed",),
+    ),
+    "a public name": (
+        "docs/site/reference.py",
+        'f"::: {name}" for name in names',
+        'f"::: {name}" for name in names[1:]',
+        ("These public names have no entry in the reference: augpipe.", "augpipe.nn."),
+    ),
+}
+"""What is broken -> file, text, what stands there instead, and what the build then says."""
+
+
 @pytest.mark.deep
 @pytest.mark.skipif(not PYTHON.exists(), reason="make docs has not set up .venv-docs")
-def test_a_broken_link_and_a_broken_anchor_end_the_build(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", BREAKS)
+def test_what_is_broken_ends_the_build(broken: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for path in ROOT.iterdir():
         if path.name not in ("docs", "build"):
             (tmp_path / path.name).symlink_to(path)
-    with (tmp_path / "docs/stats.md").open("a") as page:
-        page.write("\n[gone](gone.md) and [nowhere](loader.md#nowhere)\n")
+    name, old, new, said = BREAKS[broken]
+    text = (tmp_path / name).read_text()
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new, 1))
     built = build(tmp_path, tmp_path / "build")
-    assert built.returncode != 0 and "'gone.md'" in built.stderr and "'#nowhere'" in built.stderr
+    assert built.returncode != 0 and all(part in built.stderr for part in said), built.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not PYTHON.exists(), reason="make docs has not set up .venv-docs")
+def test_every_page_loads_in_a_browser_and_axe_finds_nothing_serious(tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"none of these browsers is installed: {', '.join(BROWSERS)}")
+    assert build(ROOT, tmp_path / "site").returncode == 0
+    bad = tmp_path / "site/planted.html"
+    bad.write_text('<html lang="en"><title>x</title><img src="none.png"><p style="width: 2000px">wide</p></html>')
+    browsed = subprocess.run(
+        [PYTHON, ROOT / "tests/docs/browse.py", tmp_path / "site", "--browser", browser], capture_output=True, text=True
+    )
+    assert browsed.returncode == 0, browsed.stderr
+    problems = json.loads(browsed.stdout)["problems"]
+    planted = [line for line in problems if line.startswith("planted.html, narrow")]
+    assert any("image-alt" in line for line in planted) and any("wider than" in line for line in planted)
+    assert [line for line in problems if not line.startswith("planted.html")] == []

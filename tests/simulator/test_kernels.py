@@ -286,7 +286,7 @@ def test_nothing_is_read_beside_a_region(
 
     def recorded(load: Any, num_bytes: int) -> Callable[[int], Any]:
         def read(address: int) -> Any:
-            assert held_at[0] <= address <= held_at[1] - num_bytes, "beside the region"
+            assert held_at[0] <= address <= held_at[1] - num_bytes, "next to the region"
             return load(address)
 
         return read

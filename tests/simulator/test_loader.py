@@ -139,7 +139,7 @@ def test_our_own_threads_are_few_until_dali_leaves_images_to_them(
     found = list(AUTO.loader(contents, CENTRE, **options))
     assert seen == num_threads
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
-    assert line.endswith("; threads: 1 beside 3 of DALI's")
+    assert line.endswith("; threads: 1 next to 3 of DALI's")
     assert AUTO.assert_as_plain(found, plain(contents, CENTRE, **options)) == len(contents)
 
 

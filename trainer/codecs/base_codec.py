@@ -56,7 +56,7 @@ class Codec(ABC):
 
     @abstractmethod
     def bound(self, x: npt.NDArray[np.float64], absmax: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """`error_bound` of finite numbers but for rounding in float32; `absmax` is that of each one's block."""
+        """`error_bound` of finite numbers except for rounding in float32; `absmax` is that of each one's block."""
 
     def encode(self, x: Array) -> Any:
         """A new payload."""
@@ -101,11 +101,11 @@ class Codec(ABC):
         return sum(self.encode_memory(one.values, one.payloads[0]) for one in slices)
 
     def decode_slices(self, payloads: Sequence[Array], outs: Sequence[Array]) -> None:
-        """`decode_into` of each payload and its `out`, likewise."""
+        """`decode_into` of each payload and its `out`, as above."""
         self._decode([self._checked(out, "out", payload) for payload, out in zip(payloads, outs, strict=True)], False)
 
     def add_slices(self, payloads: Sequence[Array], out: Array) -> None:
-        """Add what each payload decodes to, in their order, to what `out` holds; likewise."""
+        """Add what each payload decodes to, in their order, to what `out` holds; as above."""
         self._decode([self._checked(out, "out", *payloads)], True)
 
     def _decode(self, slices: Sequence[Slice], add: bool) -> None:

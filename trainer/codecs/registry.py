@@ -47,5 +47,5 @@ def codec(name: str, *, block: int | None = DEFAULT_BLOCK) -> Codec:
     if name not in _CODECS:
         raise ValueError(f"codec={name!r} is unknown. Choose one of {', '.join(map(repr, _CODECS))}.")
     if block is not None and (isinstance(block, bool) or not isinstance(block, int) or block < 1):
-        raise ValueError(f"block={block!r} is no number of values: give a positive whole number, or None.")
+        raise ValueError(f"block={block!r} is not a number of values: give a positive whole number, or None.")
     return _CODECS[name](block)

@@ -41,7 +41,7 @@ class Float32Codec(Codec):
         return sum((~one.values.owner.isfinite()).sum() for one in slices)
 
     def decode_on_device(self, slices: Sequence[Slice], add: bool) -> None:
-        """Copy or add, likewise."""
+        """Copy or add, as above."""
         for one in slices:
             for payload in one.payloads:
                 if add:  # of a copy, which torch can view as float32 wherever the payload lies

@@ -27,7 +27,7 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
         overrides: each as "optim.lr=0.1"; the value is TOML, or a bare string.
 
     Raises:
-        ValueError: the file is no TOML or a recipe, or a field is unknown or out of range; names field and remedy.
+        ValueError: the file is not TOML or a recipe, or a field is unknown or out of range; names field and remedy.
         OSError: the file cannot be read.
     """
     content = Path(path).read_bytes()

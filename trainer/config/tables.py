@@ -270,7 +270,7 @@ class SyncConfig(Section):
 
 
 class ParallelConfig(Section):
-    """The `[parallel]` table: fully connected layers that are split among ranks, beside the data (Deep Image, 3.2)."""
+    """The `[parallel]` table: ranks share fully connected layers as well as the data (Deep Image, 3.2)."""
 
     model: int = Field(default=1, ge=1)
     """Ranks among which a layer is split; it divides the number of ranks, and those next to each other share. 1: no
@@ -334,8 +334,8 @@ class ServersConfig(Section):
     def _suits(self) -> Self:
         if self.fetch_every % self.push_every:
             raise ValueError(
-                f"fetch_every={self.fetch_every} is no multiple of push_every={self.push_every}. Weights are fetched "
-                "after a push: make it one."
+                f"fetch_every={self.fetch_every} is not a multiple of push_every={self.push_every}. Weights are "
+                "fetched after a push: make it one."
             )
         if self.fetch_every > 1 and self.mode not in ("async", "off"):
             raise ValueError(

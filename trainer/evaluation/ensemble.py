@@ -111,7 +111,7 @@ def evaluate_runs(
         keep: a folder in which answers are kept meanwhile, so that the same call goes on after a kill; None: nowhere.
 
     Raises:
-        ValueError: a folder is no run or has no checkpoint, runs or source differ in their classes, the source is
+        ValueError: a folder is not a run or has no checkpoint, runs or source differ in their classes, the source is
             empty, or a network does not take such views.
         SampleError: an image cannot be used.
     """
@@ -148,7 +148,7 @@ def open_runs(
     """Runs of the same classes, the images to evaluate them on and those images' classes; arguments as `evaluate_runs`.
 
     Raises:
-        ValueError: a folder is no run or has no checkpoint, runs or source differ in their classes, or it is empty.
+        ValueError: a folder is not a run or has no checkpoint, runs or source differ in their classes, or it is empty.
     """
     with open_world(device, _TIMEOUT_S) as world:
         opened = [open_run(folder, world, recipe) for folder in folders]

@@ -107,7 +107,7 @@ def _robustness(robustness: Robustness) -> Iterator[str]:
     yield f'<div class="plot">{html_image(curves_png(robustness), "Top-1 by strength")}</div>'
     yield f'<div class="long">{robustness_table(robustness).html()}</div>'
     drawn = {curve.op: curve.draws for curve in robustness.curves}
-    yield Table(columns=("op", "what it draws at strength 1"), rows=list(drawn.items()), num_left=2).html()
+    yield Table(columns=("op", "draws at strength 1"), rows=list(drawn.items()), num_left=2).html()
 
 
 def _mistakes(found: Comparison) -> Iterator[str]:

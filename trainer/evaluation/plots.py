@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 MOST_CLASSES = 100
-"""Classes whose names can be read beside a matrix; of more, those with the most mistakes are drawn."""
+"""Classes whose names can be read next to a matrix; of more, those with the most mistakes are drawn."""
 _MOST_NUMBERS = 24
 """Classes up to which each cell holds its number."""
 _NAME_LETTERS = 24
@@ -191,7 +191,7 @@ def _write_numbers(axis: "Axes", counts: Ints, shares: Any) -> None:
 
 
 def _colours(shares: Any) -> Any:
-    """(R, C, 3) of (R, C): white to blue on the diagonal, white to orange beside it; small shares are seen, too."""
+    """(R, C, 3) of (R, C): white to blue on the diagonal, white to orange next to it; small shares are seen, too."""
     strength = np.sqrt(shares)[:, :, None]
     on_diagonal = np.eye(len(shares), dtype=bool)[:, :, None]
     full = np.where(on_diagonal, _rgb(BLUE), _rgb(ORANGE))

@@ -56,7 +56,7 @@ class Curve:
     op: str
     """Its kind, and of lenses which one."""
     draws: str
-    """What it draws at strength 1, in words."""
+    """Its draws at strength 1, in words."""
     points: tuple[Point, ...]
     """By rising strength; an op that does not go so far ends before the largest."""
 

@@ -55,7 +55,7 @@ class TrainedRun:
     """How many there are, and the hash of their names in order."""
     world: World
     data: RunData | None
-    """What it kept of its data; None for a run that was made before runs did."""
+    """The record of its data; None for a run of an older augpipe, which kept none."""
     averages: bool
     """Whether the checkpoint has an average of the weights: then that is evaluated, as in training."""
 
@@ -107,7 +107,7 @@ class TrainedRun:
         """
         if self.data is None and elsewhere is not None:
             raise ValueError(
-                f"{self.path} does not say what it held out, as it was made before runs did. Leave --held-out out, and "
+                f"{self.path} does not name its held-out samples: an older augpipe made it. Leave --held-out out, and "
                 "give a source that it was not trained on."
             )
         if self.data is None:
@@ -234,7 +234,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
         raise ValueError(f"{path} {what}. Give the folder of a training run, which out names in its config.")
     if not (path / "config.toml").is_file():
         raise ValueError(
-            f"{path} is no training run: it has no config.toml. Give the folder that out names in its config."
+            f"{path} is not a training run: it has no config.toml. Give the folder that out names in its config."
         )
     config = load_config(path / "config.toml")
     found = newest_whole(checkpoints_path(path))
@@ -254,7 +254,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
     data = read_data(path)
     if data is None and world.is_first:
         logger.warning(
-            "%s does not say what it was trained on, as it was made before runs did: its source and recipe are taken "
+            "%s has no record of its training data, as an older augpipe made it: its source and recipe are taken "
             "as they are now, and if they have changed, photographs that it was trained on may be evaluated",
             path,
         )

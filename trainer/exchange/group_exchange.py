@@ -1,4 +1,4 @@
-"""The exchanges of a group of ranks: one process group and its threads, one codec, what it lost, and what was sent."""
+"""The exchanges of a group of ranks: a process group and its threads, a codec, its rounding errors, bytes sent."""
 
 import warnings
 from collections.abc import Callable
@@ -131,7 +131,7 @@ class GroupExchange:
             self.feedback.scale(factor, _of(phases))
 
     def drop_residuals(self, number: int) -> None:
-        """Begin anew with a bucket of that number."""
+        """Start again with a bucket of that number."""
         self.feedback.scale(0.0, lambda key: key[1] == number)
 
     def residual_state(self, *phases: Phase) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class GroupExchange:
             others |= {SliceKey(*key): residual.to(self.device) for key, residual in saved.items()}
         elif layout["slices"] or saved:
             warnings.warn(
-                "error feedback of gradients starts anew: the state has none, or that of other buckets, of another "
+                "error feedback of gradients starts again: the state has none, or that of other buckets, of another "
                 "rank or of another world size.",
                 stacklevel=3,
             )

@@ -111,7 +111,7 @@ class Issuer:
     def put(self, entry: Callable[[Any], None]) -> None:
         """Have `entry` called by the thread, in its place, with the thread's CUDA stream or None; it must not raise."""
         if self._closed:
-            raise RuntimeError(f"{self.name} is closed: build the strategy anew.")
+            raise RuntimeError(f"{self.name} is closed: build the strategy again.")
         self._entries.put(entry)
 
     def submit(self, what: str, issue: Callable[[], Any], group: ProcessGroup, timeout_s: float) -> Pending:

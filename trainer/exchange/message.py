@@ -157,7 +157,7 @@ class CodecWire:
 
 
 class ControlData:
-    """What travels beside a payload: a count, a float64, which exchange it is of, and a bit for each parameter."""
+    """What travels with a payload: a count, a float64, which exchange it is of, and a bit for each parameter."""
 
     FIXED_BYTES = 24
 

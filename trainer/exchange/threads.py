@@ -190,7 +190,7 @@ class ExchangeThreads:
 
     def _enter(self, task: _Task) -> None:
         if self._closed:
-            raise RuntimeError(f"{self._name} is closed: build the strategy anew.")
+            raise RuntimeError(f"{self._name} is closed: build the strategy again.")
         with self._lock:
             self._tasks.add(task)
         self.check()

@@ -74,7 +74,7 @@ def training_schedule(config: DataConfig) -> Schedule:
     if not config.recipe.endswith(".toml"):
         near = nearest(config.recipe, names)
         raise ValueError(
-            f"data.recipe={config.recipe!r} is no recipe for training: {', '.join(names)}, or a TOML file (augpipe "
+            f"data.recipe={config.recipe!r} is not a recipe for training: {', '.join(names)}, or a TOML file (augpipe "
             f"recipe deep_image > my.toml writes one).{f' Did you mean {near}?' if near else ''}"
         )
     return _load("data.recipe", config.recipe)

@@ -117,8 +117,8 @@ def _run(config: RunConfig, world: World, request: StopRequest, held: ExitStack)
         state.load(checkpoint, world, config.sync.model_dump())
         saver.last_step = checkpoint.step
         if world.is_first:
-            anew = "" if checkpoint.world_size == world.size else "; error feedback and dropout begin anew"
-            logger.info("going on from %s, written by %s%s", checkpoint.path, _ranks(checkpoint.world_size), anew)
+            again = "" if checkpoint.world_size == world.size else "; error feedback and dropout start again"
+            logger.info("going on from %s, written by %s%s", checkpoint.path, _ranks(checkpoint.world_size), again)
     if is_over(config, state):
         synced.close()
         _tell_nothing_left(config, state, changed, tells=world.is_first)

@@ -1,4 +1,4 @@
-"""What a run keeps of its data, in its folder: the sources that it read, what it held out of them, and its recipes."""
+"""The record of a run's data, in its folder: the sources that it read, the samples held out, and its recipes."""
 
 import gzip
 import hashlib
@@ -282,7 +282,7 @@ def _num_shared(place: str, source: Source, held_place: str | None, held_out: So
 
 
 def _names_text(source: Source) -> bytes:
-    """A line each, as JSON has texts: a name may hold a line's end, or bytes that are no UTF-8."""
+    """A line each, as JSON has texts: a name may hold a line's end, or bytes that are not UTF-8."""
     return "".join(json.dumps(name) + "\n" for name in stored_names(source)).encode()
 
 

@@ -73,8 +73,8 @@ def check_data(config: RunConfig, source: Source, held_out: Source | None, world
                 logger.warning("%s", line)
         elif resumes:
             logger.warning(
-                "%s does not say what it was trained on, as it was made before runs did: whether data.source and "
-                "data.recipe are what they were is not known",
+                "%s has no record of its training data, as an older augpipe made it: data.source and data.recipe may "
+                "have changed since",
                 out,
             )
         if data.trained_on_text:

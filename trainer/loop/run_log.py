@@ -159,6 +159,6 @@ class Board:
 def _writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:  # an extra beside metrics.csv, which is always written
+    except ImportError:  # an extra, in addition to metrics.csv, which is always written
         return None
     return SummaryWriter(str(folder), purge_step=step + 1)  # it hides that step and all later ones

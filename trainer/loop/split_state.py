@@ -1,4 +1,4 @@
-"""The state of a network whose layers are split: what a checkpoint holds of it, cut anew for other model ranks.
+"""The state of a network whose layers are split: what a checkpoint holds of it, cut again for other model ranks.
 
 A checkpoint has the same names and whole shapes whether layers were split or not. Weights, their average and optimizer
 state that stands by parameter are written by parts, under "common"; slices of lazy owners are each rank's own.

@@ -71,7 +71,7 @@ class RunState:
         return float(position["epoch"] + position["samples_consumed"] / position["num_samples"])
 
     def common(self) -> dict[str, Any]:
-        """What is the same on every rank, but for parts of split layers; the strategy must have been flushed."""
+        """What is the same on every rank, except for parts of split layers; the strategy must have been flushed."""
         return {
             "model": self.model.state_dict(),
             "parallel": split_state.describe(self.split),
@@ -101,8 +101,8 @@ class RunState:
         """Go on from a checkpoint; hyperparameters stay those of the config.
 
         With the world size that wrote it, every bit is as it was. With another one the optimizer's state is put
-        together and cut anew, residuals of gradients are dropped, running statistics averaged, and dropout draws anew.
-        With another [sync] table, which `sync` is now, shards are put together and cut anew, too; and so is all that
+        together and cut again; residuals of gradients are dropped, running statistics averaged, dropout draws again.
+        With another [sync] table, which `sync` is now, shards are put together and cut again, too; and so is all that
         stands by parameter where layers were split otherwise, or not at all. No rank has more than its parts of split
         layers.
 
@@ -195,11 +195,11 @@ class RunState:
     def _load_strategy(self, state: Mapping[str, Any]) -> None:
         with _keeping_hyperparameters(self.strategy.optimizer), warnings.catch_warnings():
             # the log line about the world size says it too
-            warnings.filterwarnings("ignore", message="error feedback of gradients starts anew")
+            warnings.filterwarnings("ignore", message="error feedback of gradients starts again")
             self.strategy.load_state_dict(dict(state))
 
     def _load_own(self, whole: dict[str, Any] | None, own: dict[str, Any], device: torch.device) -> None:
-        """`whole`: the optimizer's state where this rank's own part is no shard, or none that fits."""
+        """`whole`: the optimizer's state where this rank's own part is not a shard, or none that fits."""
         with _keeping_hyperparameters(self.strategy.optimizer):
             self.strategy.load_state_dict(own["sync"] | (whole or {}))
         self._load_buffers(own, device)

@@ -1,4 +1,4 @@
-"""Settings that have no effect beside the others: one table of rules."""
+"""Settings that have no effect given the others: one table of rules."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from augpipe.validation.plural import count
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """How large a run is, as far as that is no setting."""
+    """How large a run is, as far as that is not a setting."""
 
     world_size: int
     """Ranks."""
@@ -50,7 +50,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def unused_settings(config: RunConfig, extent: Extent | None = None) -> list[str]:
-    """A line for each setting that is not its default and has no effect beside the others, with the reason.
+    """A line for each setting that is not its default and has no effect given the others, with the reason.
 
     Args:
         config: of a run.

@@ -17,7 +17,7 @@ def from_torchvision(name: str, *, num_classes: int, **options: Any) -> nn.Modul
         ValueError: it has no classifier of that name.
     """
     models = import_module(f"{_library('torchvision').__name__}.models")
-    # the modules below torchvision.models hold its detectors and segmenters, which are no classifiers
+    # the modules below torchvision.models hold its detectors and segmenters, which are not classifiers
     _check_name("torchvision", name, models.list_models(module=models))
     model: nn.Module = models.get_model(name, num_classes=num_classes, **options)
     return model

@@ -36,7 +36,7 @@ def trainable(model: nn.Module, which: str) -> Trainable:
 
     A frozen weight has requires_grad False. A frozen batch normalisation normalises by the statistics that it has and
     does not update them: it stays in evaluation mode through `model.train()`. Dropout and the like are left as they
-    are. Deep copies of the model freeze alike; a state_dict does not carry it. Another call starts anew: "all" undoes
+    are. Deep copies of the model freeze alike; a state_dict does not carry it. Another call starts again: "all" undoes
     an earlier choice. Call it after SyncBatchNorm's conversion and before an optimizer, DistributedDataParallel, a sync
     strategy or torch.compile takes the model.
 

@@ -35,7 +35,7 @@ def resnet_50(
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut."""
+    """Two 3×3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -56,7 +56,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1×1, 3×3 and 1×1 convolutions, the last four times as wide, beside a shortcut."""
+    """1×1, 3×3 and 1×1 convolutions, the last four times as wide, with a shortcut."""
 
     expansion = 4
 

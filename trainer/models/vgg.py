@@ -44,8 +44,8 @@ def deep_image_19(
 ) -> nn.Module:
     """16 convolutions and 3 fully connected layers (the paper on fine-grained recognition, section 5.1 and figure 8b).
 
-    Deviations, beside those of `deep_image_16`: the text gives the number of layers, and figure 8 their widths; ours
-    are table 2's, in parts of 2, 2, 4, 4 and 4 convolutions. With fc_widths=(4096, 4096) it is VGG's network E.
+    Deviations, in addition to those of `deep_image_16`: the text gives the number of layers, and figure 8 their widths;
+    ours are table 2's, in parts of 2, 2, 4, 4 and 4 convolutions. With fc_widths=(4096, 4096) it is VGG's network E.
     """
     return _vgg((2, 2, 4, 4, 4), num_classes, filters, fc_widths, dropout, in_channels)
 

@@ -34,7 +34,7 @@ class WeightsReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all matched, beside a new head that was asked for."""
+        """Whether all matched, except a new head that was asked for."""
         return not (self.missing or self.unexpected or self.mismatched)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def load_weights(
     Reads what `torch.save` wrote, by `weights_only=True`, so that nothing in the file is run, and .safetensors files
     where safetensors is installed. Names are compared without the prefixes `module.` and `_orig_mod.` that
     DistributedDataParallel, averaged models and torch.compile put before them, in the file as in the model. Counters
-    of batches that old files lack are no fault. Either the report is returned or the model is as before.
+    of batches that old files lack are not an error. Either the report is returned or the model is as before.
 
     A file holds whole weights; of layers that are split among ranks each takes its part, and reads no more.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 _USUAL_KEYS = ("state_dict", "model_state_dict", "model")
-"""Under which checkpoints hold the weights beside other things."""
+"""Under which checkpoints hold the weights among other things."""
 
 
 def read_state_dict(path: Path, *, key: str | None = None, prefix: str = "") -> dict[str, Tensor]:
@@ -48,7 +48,7 @@ def _read_torch(path: Path) -> Any:
             raise ValueError(_damaged(path)) from error
         raise ValueError(
             f"{path} holds more than tensors: it asks for {strange[1]}. Loading it could run code that is in it, so it "
-            "is refused. Write it anew by torch.save(model.state_dict(), path)."
+            "is refused. Write it again by torch.save(model.state_dict(), path)."
         ) from error
     except OSError as error:
         if error.errno != errno.EINVAL:
@@ -59,7 +59,7 @@ def _read_torch(path: Path) -> Any:
 
 
 def _damaged(path: Path) -> str:
-    return f"{path} is no file of torch.save, or is damaged or cut short. Copy or write it anew."
+    return f"{path} is not a file of torch.save, or is damaged or cut short. Copy or write it again."
 
 
 def _read_safetensors(path: Path) -> Any:
@@ -71,7 +71,7 @@ def _read_safetensors(path: Path) -> Any:
     try:
         return safetensors.load_file(path)
     except errors.SafetensorError as error:
-        raise ValueError(f"{path} cannot be read as safetensors, {error}. Copy or write it anew.") from error
+        raise ValueError(f"{path} cannot be read as safetensors, {error}. Copy or write it again.") from error
 
 
 def _weights_in(content: Any, path: Path, key: str | None) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from augpipe.trainer.parallel.split_choice import choose_layers
 _CHUNK = 2**18
 """Numbers that are drawn at once, about: a rank has so many of a whole layer in memory."""
 _LINE = 16
-"""torch draws a tensor's normal numbers so many at a time, and the last of them anew where they are no whole line."""
+"""torch draws a tensor's normal numbers so many at a time, and the last of them again where they do not fill a line."""
 _DRAWS = (torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default)
 
 

@@ -1,4 +1,4 @@
-"""How features lie on the ranks of a model axis, which exchange leads from one layout to the next, and what it costs.
+"""How features lie on the ranks of a model axis, which exchange leads from one layout to the next, and its cost.
 
 Integers only. Of `rows` images of a group of M ranks and `width` features of each, a rank holds:
 

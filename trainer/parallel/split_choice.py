@@ -83,7 +83,7 @@ def choose_layers(model: nn.Module, layers: str | Sequence[str], size: int) -> l
         patterns = [layers] if isinstance(layers, str) else list(layers)
         for pattern in patterns:
             if not fnmatch.filter(known, pattern):
-                raise ValueError(f"layers: {pattern!r} is no fully connected layer. Choose among {_listed(known)}.")
+                raise ValueError(f"layers: {pattern!r} is not a fully connected layer. Choose among {_listed(known)}.")
         chosen = [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     if not chosen:
         raise ValueError(f"layers={layers!r}: the network, a {type(model).__name__}, has no layer that can be split.")

@@ -55,7 +55,7 @@ class StepsFile:
         self._kept_steps = {name: int(row["step"]) for row in rows for name in columns if row.get(name)}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Append a row; it is in the file when this returns, but for a full disk, which is logged: then it waits in
+        """Append a row; it is in the file when this returns, except for a full disk, which is logged: then it waits in
         the file's buffer for there to be room, and the training goes on."""
         try:
             self._writer.writerow({name: short(value) for name, value in row.items()})

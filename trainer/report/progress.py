@@ -43,7 +43,7 @@ class Bar:
         self._task = self._progress.add_task("", total=None, pace="", visible=False)
 
     def begin_epoch(self, epoch: int, num_epochs: int, done: int, total: int) -> None:
-        """Start anew at step `done` of an epoch's `total`."""
+        """Start again at step `done` of an epoch's `total`."""
         self._progress.reset(
             self._task, description=f"epoch {epoch + 1}/{num_epochs}", total=total, completed=done, visible=True
         )

@@ -54,7 +54,7 @@ class CommandOrder:
         return not any(isinstance(one, PeerLost) for one in found)
 
     def restore(self, server: int, command: Restore, others: Command) -> None:
-        """Give a server that was begun anew its slice back, while the others carry out another command."""
+        """Give a server that was restarted its slice back, while the others carry out another command."""
         self.number += 1
         self._restored_at[server] = self.number
         commands = [command if index == server else others for index in range(len(self._servers))]
@@ -68,7 +68,7 @@ class CommandOrder:
         return number < self._restored_at[server]
 
     async def answers_within(self, server: int, seconds: float) -> bool:
-        """Whether a server is there, or is begun anew in so many seconds."""
+        """Whether a server is there, or is restarted in so many seconds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while loop.time() < end:

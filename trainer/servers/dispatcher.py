@@ -82,7 +82,7 @@ class Dispatcher:
                 f"worker {worker} has another network, codec or source than the run ({digest}, not "
                 f"{self._spec.digest}): all must be started by the same config, and see the same files."
             )
-        await self.left(worker, "it begins anew")
+        await self.left(worker, "it starts again")
         self._enter(worker)
 
     async def next(self, worker: int) -> Grant | None:
@@ -98,7 +98,7 @@ class Dispatcher:
             about = self._enter(worker)
         while not self._is_over:
             self._check()
-            # one that has left may still wait here, and must take nothing from who has begun anew in its place
+            # one that has left may still wait here, and must take nothing from who has restarted in its place
             if self._workers.get(worker) is about and self._may_begin(worker):
                 return self._grant(worker)
             await self._changes.next()
@@ -190,7 +190,7 @@ class Dispatcher:
         self._changes.tell()
 
     async def left(self, worker: int, reason: str) -> None:
-        """A worker is no more: what it had is handed out again."""
+        """A worker has gone: what it had is handed out again."""
         self._grants.heard(worker)
         self._leave(worker, reason)
 
@@ -227,7 +227,7 @@ class Dispatcher:
         while self._is_written:
             await self._changes.next()
         if not await self._commands.answers_within(server, self._spec.lease_timeout_s):
-            return self._fail(f"server {server} is lost, and was not begun anew in {self._spec.lease_timeout_s:g} s")
+            return self._fail(f"server {server} is lost, and was not restarted in {self._spec.lease_timeout_s:g} s")
         self._notes.append(
             f"server {server} was lost: its slice goes on from the checkpoint after update {self._snapshot_version}, "
             f"so {self.version - self._snapshot_version} updates of it are lost"

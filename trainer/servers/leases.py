@@ -115,7 +115,7 @@ class Progress:
             self.epoch, self.num_trained = epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """For a dispatcher's checkpoint, beside its leases, which know the epoch."""
+        """For a dispatcher's checkpoint, in addition to its leases, which know the epoch."""
         return {"num_trained": self.num_trained, "plateau": self.plateau}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ class LeaseBook:
         self._free = list(range(self._total))  # in order
         self._attempts: dict[int, int] = {}
         self._reserved: dict[int, int] = {}
-        """By worker, what it will most likely get next."""
+        """By worker, the lease that it will most likely get next."""
         self.out: dict[int, tuple[int, LeaseName]] = {}
         """By number, who has it and as what."""
         self._num_done = 0

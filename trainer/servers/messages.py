@@ -15,7 +15,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class PeerLost(ConnectionError):
-    """Who was called is no more, or was begun anew and knows nothing of what was before."""
+    """The peer that was called has gone, or was restarted and knows nothing of what was before."""
 
 
 class Peer(Protocol):
@@ -82,18 +82,18 @@ class Part:
     buffers: Floats | None = None
     """The network's floating-point buffers, or what changed in them; with the first server alone."""
     counts: Counts | None = None
-    """Its integer buffers, likewise."""
+    """Its integer buffers, as above."""
     is_change: bool = False
     """Whether weights are to be added to those that the worker was given before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """A lease for a worker, and what it needs to begin."""
+    """A lease for a worker, and all that the worker needs to begin."""
 
     lease: Lease
     upcoming: Lease | None
-    """What it will most likely get next, to be read ahead."""
+    """The lease that will most likely come next, to be read ahead."""
     version: int
     """Updates that the weights have seen from which it begins."""
     lr: float
@@ -181,7 +181,7 @@ class Save:
 
 @dataclass(frozen=True, kw_only=True)
 class Restore:
-    """Take on what was written to a folder; the first command of a server that was begun anew."""
+    """Take on what was written to a folder; the first command of a server that was restarted."""
 
     folder: str
 

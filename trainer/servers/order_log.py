@@ -27,11 +27,11 @@ class Kind(IntEnum):
     LEFT_OUT = 4
     """A lease is done without a push, as something in it was not finite."""
     LEFT = 5
-    """A worker is no more; one of its number begins anew."""
+    """A worker has gone; another with its number starts."""
     RESTORED = 6
-    """Server number `worker` goes on from what it had written after `pulled` updates, and all workers begin anew."""
+    """Server number `worker` goes on from what it had written after `pulled` updates, and all workers start again."""
     FENCE = 7
-    """No lease is out; all workers begin anew."""
+    """No lease is out; all workers start again."""
 
 
 class Event(NamedTuple):
@@ -105,13 +105,13 @@ def read_events(path: Path) -> Iterator[Event]:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no order log.
+        ValueError: it is not an order log.
     """
     content = path.read_bytes()
     for start in range(0, len(content) // _EVENT.size * _EVENT.size, _EVENT.size):
         kind, worker, epoch, number, attempt, pulled, applied, plateau = _EVENT.unpack_from(content, start)
         if kind not in Kind._value2member_map_:
-            raise ValueError(f"{path} is no order log: at byte {start} there is no event")
+            raise ValueError(f"{path} is not an order log: at byte {start} there is no event")
         yield Event(Kind(kind), worker, LeaseName(epoch, number, attempt), pulled, applied, plateau)
 
 

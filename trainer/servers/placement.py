@@ -37,7 +37,7 @@ class Placement:
         return self._of_servers[index % len(self._of_servers)]
 
     def of_worker(self, number: int) -> str:
-        """The node of a worker, or of a group; likewise."""
+        """The node of a worker, or of a group; as above."""
         return self._of_workers[number % len(self._of_workers)]
 
 

@@ -198,7 +198,7 @@ class RayCluster:
         self._held.close()
 
     async def supervise(self, driving: Coroutine[Any, Any, T]) -> T:
-        """Let the workers work while `driving` runs to its end, and begin those anew that die.
+        """Let the workers work while `driving` runs to its end, and restart those that die.
 
         Raises:
             RunFailed: all workers have died more often than servers.restarts allows, or the dispatcher has.
@@ -255,7 +255,7 @@ class RayCluster:
         return sum(done)
 
     async def _kill_hanging(self) -> None:
-        """Workers that hang die, and are begun anew as those that die by themselves."""
+        """Workers that hang die, and are restarted as those that die by themselves."""
         while True:
             number: int = await self.dispatcher.call("hanging")
             logger.warning("worker %d hangs: it is killed", number)
@@ -268,7 +268,7 @@ class RayCluster:
         await self.dispatcher.call("left", number, reason)
         done = self._num_restarts[number] = self._num_restarts.get(number, 0) + 1
         if done > self._config.servers.restarts:
-            logger.warning("worker %d is not begun anew: it has died %d times", number, done)
+            logger.warning("worker %d is not restarted: it has died %d times", number, done)
             self._given_up.add(number)
             return None
         return self._begin(number)
@@ -289,7 +289,7 @@ class RayCluster:
         settings: dict[str, Any] = {}
         if address is None:
             settings = {"include_dashboard": False}
-            # Ray starts workers with a niceness of 15: beside anything else they would hardly run
+            # Ray starts workers with a niceness of 15: next to anything else they would hardly run
             os.environ.setdefault("RAY_worker_niceness", "0")
         context = join(ray, address, _REMEDY, logging_level=logging.ERROR, **settings)
         self._held.callback(ray.shutdown)

@@ -96,7 +96,7 @@ class Replay:
         self._make_worker = make_worker
         self._workers: dict[int, Worker] = {}
         self._have_weights: set[int] = set()
-        """Workers that have been handed weights since they began, or began anew."""
+        """Workers that have been handed weights since they began, or started again."""
         self._granted: dict[LeaseName, _Granted] = {}
         """Leases that are out and will count."""
         if start is not None:

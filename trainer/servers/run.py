@@ -32,7 +32,7 @@ logger = logging.getLogger("augpipe.trainer")
 
 class _NoBatches:
     def take(self, lease: Any, upcoming: Any) -> Any:
-        raise AssertionError("whoever evaluates does not train")
+        raise AssertionError("the evaluator does not train")
 
 
 def run(config: RunConfig) -> Result:

@@ -105,14 +105,14 @@ class Server:
         """Carry out the dispatcher's command number `number`; returns a `Part` for Hand, else nothing.
 
         Raises:
-            PeerLost: this server was begun anew, and has not had its slice back.
+            PeerLost: this server was restarted, and has not had its slice back.
         """
         if isinstance(command, Restore):
             self._restore(Path(command.folder))
             self._number = number
             return None
         if number != self._number + 1:
-            raise PeerLost(f"server {self._spec.index} was sent command {number} after {self._number}: it began anew")
+            raise PeerLost(f"server {self._spec.index} got command {number} after {self._number}: it has restarted")
         self._number = number
         match command:
             case Hand():

@@ -36,7 +36,7 @@ class Card(Checked):
     model_config = ConfigDict(allow_inf_nan=False, use_attribute_docstrings=True)
 
     title: str
-    """What it stands for, in a line."""
+    """Its meaning, in a line."""
     devices_per_node: int = Field(ge=1)
     """Ranks on a node; they share its NIC."""
     nic_bytes_per_s: Rate
@@ -51,7 +51,7 @@ class Card(Checked):
     """What a device reaches in convolutions and matrix products, two operations a multiplication and addition; its
     peak × what is reached of it."""
     cores: int = Field(default=1, ge=1)
-    """Computations that a device carries out at a time; what else is to be computed waits. 2 lets a GPU encode beside a
+    """Computations that a device carries out at a time; what else is to be computed waits. 2 lets a GPU encode during a
     layer, at no cost to it."""
     machine_cores: int | None = Field(default=None, ge=1)
     """Where all nodes are one machine: computations that they carry out at a time, all together. Left out: each device
@@ -59,7 +59,7 @@ class Card(Checked):
     collectives_at_once: int = Field(default=1, ge=1)
     """Collectives of a rank that are on their way at a time: 2 under Gloo, 1 on an NCCL communicator."""
     socket_bytes_per_s: Rate | None = None
-    """Payload bytes a second that a core hands to the network, and likewise takes from it; left out: it takes none."""
+    """Payload bytes a second that a core hands to the network, and takes from it; left out: it takes none."""
     copy_bytes_per_s: Rate
     """Float32 a second, copied within a device's memory."""
     optimizer_bytes_per_s: Rate

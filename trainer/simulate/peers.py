@@ -12,7 +12,7 @@ from augpipe.trainer.simulate.cluster import Cluster, Process, current_process
 from augpipe.trainer.simulate.nics import Node
 
 MESSAGE_BYTES = 256
-"""What every call and every answer counts beside its arrays: names, numbers, headers."""
+"""What every call and every answer counts in addition to its arrays: names, numbers, headers."""
 
 
 def num_bytes_of(message: object) -> int:
@@ -96,7 +96,7 @@ class VirtualPeer:
         self._is_serving = False
 
     def revive(self, target: object, node: Node | None = None) -> None:
-        """Begin anew with another object, on the same node or another one; who awaits the old one gets PeerLost."""
+        """Start again with another object, on the same node or another one; who awaits the old one gets PeerLost."""
         self._cluster.kill(self)
         self._begin(node or self.process.node, target)
 

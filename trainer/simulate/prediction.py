@@ -114,8 +114,8 @@ def predict(subject: Subject, card: Card, ranks: Sequence[int]) -> list[Predicti
             raise ValueError(f"ranks={number} must lie in 1..{most} on this card. Give other numbers.")
         if number % subject.model_ranks:
             raise ValueError(
-                f"ranks={number} is no multiple of parallel.model={subject.model_ranks}, among which layers are split. "
-                "Give other numbers."
+                f"ranks={number} is not a multiple of parallel.model={subject.model_ranks}, among which layers are "
+                "split. Give other numbers."
             )
     return [_predict_one(subject, card, number) for number in ranks]
 

@@ -36,7 +36,7 @@ class Kill:
     number: int
     at_s: float
     anew_after_s: float | None
-    """Seconds until it is begun anew, of a worker from when its death is noticed; None: never."""
+    """Seconds until it is restarted, of a worker from when its death is noticed; None: never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class VirtualRun:
 
     dispatcher: DispatcherSpec
     make_server: Callable[[int], Any]
-    """By its index, a `Server` with the first weights, or a stand-in; called again for one that is begun anew."""
+    """By its index, a `Server` with the first weights, or a stand-in; called again for one that is restarted."""
     make_worker: Callable[[int], Computes]
-    """By its number; called again for one that is begun anew."""
+    """By its number; called again for one that is restarted."""
     folder: Path
     """For checkpoints, from which a server that was killed goes on."""
     server_nodes: tuple[Node, ...]

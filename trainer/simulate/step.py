@@ -41,7 +41,7 @@ class Played:
 
     @property
     def step_s(self) -> float:
-        """Seconds of a step among others: the mean of all but the first one."""
+        """Seconds of a step among others: the mean of all except the first one."""
         return (self.ends_s[-1] - self.ends_s[0]) / (len(self.ends_s) - 1)
 
 

@@ -72,7 +72,7 @@ class BucketStrategy:
         """They stay in the flat buffers until the step."""
 
     def on_failure(self, error: SyncError) -> None:
-        """Nobody waits but for buckets."""
+        """Nobody waits except for buckets."""
 
     def set_lr(self, factor: float) -> None:
         """Set every group's learning rate to `factor` times its first one."""

@@ -101,7 +101,7 @@ class ButterflyState:
                     # a scaler has left that step out, and what was to be made up for was as far off as its gradients
                     exchange.scale_residuals(0.0, "reduce", "gather")
             self._begin_backward()
-        # not by shapes: after the first step DDP orders parameters anew, and layers of equal shape change places
+        # not by shapes: after the first step DDP orders parameters again, and layers of equal shape change places
         addresses = [parameter.data_ptr() for parameter in given.parameters()]
         exempt = [i for i, gradient in enumerate(gradients) if self._exempt_1d and gradient.ndim <= 1]
         encoded = [i for i in range(len(gradients)) if i not in set(exempt)]

@@ -38,7 +38,7 @@ class StepReport:
 class Strategy(Protocol):
     """Keeps the weights of all ranks bit-identical while each trains on batches of its own.
 
-    Per step: forward through `module`, backward as often as gradients accumulate (all but the last inside `no_sync()`),
+    Per step: forward through `module`, backward as often as gradients accumulate (all but one inside `no_sync()`),
     then `step()`. Every method is called by all ranks, in the same order.
     """
 

@@ -18,7 +18,7 @@ def second_gradient(name: str) -> str:
 class TakenGradient(torch.Tensor):
     """Takes the place of a parameter's gradient between backward and `step()`; it has no numbers.
 
-    A gradient of None would make `torch.nn.utils.clip_grad_norm_` find a norm of 0, and clip nothing, without a word.
+    A gradient of None would make `torch.nn.utils.clip_grad_norm_` find a norm of 0, and silently clip nothing.
     """
 
     parameter_name: str

@@ -207,7 +207,7 @@ def open_file(path: Path) -> BufferedReader:
     """Open a file of a checkpoint for reading.
 
     Raises:
-        DamagedError: there is none, or it is no regular file.
+        DamagedError: there is none, or it is not a regular file.
     """
     try:
         return open(open_regular(str(path)), "rb")

@@ -16,7 +16,7 @@ BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 LARGEST_NORMAL = 4.55
 """The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
 INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanczos"}
-"""OpenCV's; all but area look at a point's neighbours alone."""
+"""OpenCV's; all except area look at a point's neighbours alone."""
 
 
 def found_in(data: Any) -> Findings:
@@ -30,7 +30,7 @@ def found_in(data: Any) -> Findings:
             data = json.loads(data)
         except json.JSONDecodeError as error:
             raise ValueError(
-                f"the text is no JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
+                f"the text is not JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
             ) from error
     elif hasattr(data, "to_dict"):
         data = data.to_dict()

@@ -59,7 +59,7 @@ class Row:
     """The name of the transform in its library."""
     ops: tuple[Op, ...] = ()
     verdict: Literal["exact", "near", "left out"] = "exact"
-    """The same but for rounding; the same but for what `note` says; nothing."""
+    """The same except for rounding; the same except for what `note` says; nothing."""
     note: str = ""
     """What differs, or why it is left out."""
     look: Look | None = None

@@ -39,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "normalize": True,
     "separate": False,
 }
-"""timm's own, but for `is_training`."""
+"""timm's own, except for `is_training`."""
 UNMAPPED: dict[str, Any] = {
     "tf_preprocessing": False,
     "naflex": False,
@@ -62,7 +62,7 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
                 found.refuse(name, f"{value!r} is not mapped; {UNMAPPED[name]!r} is")
         elif name not in DEFAULTS:
             near = nearest(name, list(DEFAULTS))
-            found.refuse(name, "is no argument that is known here" + (f"; {near!r} is" if near else ""))
+            found.refuse(name, "is not an argument that is known here" + (f"; {near!r} is" if near else ""))
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
         found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")

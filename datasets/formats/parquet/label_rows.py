@@ -51,7 +51,7 @@ def label_columns(arrow: ModuleType, schema: Any, label: LabelArgument) -> tuple
     for name in label:
         if name not in numbers:
             raise ValueError(
-                f"label={list(label)!r} names {name!r}, which is no column of numbers. Those are "
+                f"label={list(label)!r} names {name!r}, which is not a column of numbers. Those are "
                 f"{listed(numbers, most=20) or 'none'}"
             )
     if not label:

@@ -43,7 +43,7 @@ class ParquetSource(ContainerSource):
     is larger than `cache_bytes` before training.
 
     Opening reads the footers and the column of labels, and keeps 4 bytes a sample. Any number of threads may read; a
-    copy made by pickle opens the files anew and has a cache of its own.
+    copy made by pickle opens the files again and has a cache of its own.
 
     Args:
         paths: a Parquet file, a folder whose `*.parquet` are taken sorted by name, a pattern such as
@@ -59,7 +59,7 @@ class ParquetSource(ContainerSource):
 
     Raises:
         ImportError: pyarrow is not installed, or a package for a URL.
-        ValueError: no such file, one that is no Parquet or damaged, files of different columns, a folder of several
+        ValueError: no such file, one that is not Parquet or damaged, files of different columns, a folder of several
             splits, no column that fits, labels that do not, or a column that looks like the label and cannot be used.
         OSError: a file cannot be read; `RemoteError` where no usable answer came.
     """
@@ -282,7 +282,7 @@ def _read_labels(
             # signed first: uint8 cannot hold the -1 of what is missing
             numbers.append(column.cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
         except arrow.ArrowInvalid as error:
-            raise ValueError(f"column {label!r} holds numbers that are no class numbers: {_reason(error)}") from error
+            raise ValueError(f"column {label!r} holds numbers that are not class numbers: {_reason(error)}") from error
 
 
 def _check_ends(file: BinaryIO) -> int:
@@ -294,7 +294,7 @@ def _check_ends(file: BinaryIO) -> int:
     if b"PARE" in (begins, ends):
         raise ValueError("it is encrypted, and only plain Parquet is read")
     if begins != b"PAR1":
-        raise ValueError(f"it is no Parquet file: it begins with {begins!r}, and not with b'PAR1'")
+        raise ValueError(f"it is not a Parquet file: it begins with {begins!r}, and not with b'PAR1'")
     if ends != b"PAR1" or size < _END_BYTES:
         raise ValueError(f"it is truncated: of {size} bytes the last are {ends!r}, and not b'PAR1'. Copy it again")
     return size

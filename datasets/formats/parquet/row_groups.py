@@ -33,7 +33,7 @@ class GroupCache(Generic[Group]):
         return self._num_bytes
 
     def get(self, number: int) -> Group:
-        """The group, loaded if need be; raises what `load` raises, and tries anew at the next call."""
+        """The group, loaded if need be; raises what `load` raises, and tries again at the next call."""
         with self._lock:
             kept = self._kept.get(number)
             if kept is not None:

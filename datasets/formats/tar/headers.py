@@ -16,7 +16,7 @@ _MAX_EXTENSION_BYTES = 1 << 20
 _REGULAR = (b"0", b"7", bytes(1))
 _REFUSED = {
     b"1": "a hard link. Pack the files themselves: tar --hard-dereference",
-    b"2": "a symbolic link. Pack what it leads to: tar --dereference",
+    b"2": "a symbolic link. Pack its target: tar --dereference",
     b"3": "a character device, which has no place in a data set",
     b"4": "a block device, which has no place in a data set",
     b"6": "a pipe, which has no place in a data set",
@@ -112,8 +112,8 @@ def _block_at(file: BinaryIO, position: int, end: int) -> bytes | None:
     block = file.read(BLOCK_BYTES)
     if len(block) < BLOCK_BYTES:
         raise ValueError(
-            f"it ends within a header, after {len(block)} of its {BLOCK_BYTES} bytes at {position}: it is no tar file, "
-            "or it is truncated. Copy it again"
+            f"it ends within a header, after {len(block)} of its {BLOCK_BYTES} bytes at {position}: it is not a tar "
+            "file, or it is truncated. Copy it again"
         )
     if block[0] == 0 and not any(block):
         _check_end(file)
@@ -121,18 +121,18 @@ def _block_at(file: BinaryIO, position: int, end: int) -> bytes | None:
     field = block[_CHECKSUM]
     stated = _number(field, position)
     if stated != sum(block) - sum(field) + 8 * 32 and stated != _signed_sum(block):
-        raise ValueError(f"what stands at byte {position} is no tar header: its checksum is wrong. Copy it again")
+        raise ValueError(f"there is no tar header at byte {position}: its checksum is wrong. Copy it again")
     return block
 
 
 def _check_end(file: BinaryIO) -> None:
-    """Refuse anything but zeros after the end: what is joined by `cat` would be lost without a word."""
+    """Refuse anything but zeros after the end: what is joined by `cat` would silently be lost."""
     position = file.tell()
     while chunk := file.read(1 << 16):
         if any(chunk):
             raise ValueError(
                 f"it goes on after its end mark at byte {position}, as tar files joined by cat do. Use the single "
-                "files, or pack them anew"
+                "files, or pack them again"
             )
 
 
@@ -147,7 +147,7 @@ def _number(field: bytes, position: int) -> int:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
     if digits and (not digits.isdigit() or max(digits) > ord("7")):
-        raise ValueError(f"what stands at byte {position} is no tar header: {field!r} is no number. Copy it again")
+        raise ValueError(f"there is no tar header at byte {position}: {field!r} is not a number. Copy it again")
     return int(digits or b"0", 8)
 
 
@@ -200,7 +200,7 @@ def _check_name(name: bytes, shown: str) -> None:
     if name.startswith(b"/") or b".." in name.split(b"/"):
         raise ValueError(
             f"its member {shown!r:.200} is named to lie outside of it. Nothing is written, but such an archive is not "
-            "to be trusted: pack the files anew, from within their folder"
+            "to be trusted: pack the files again, from within their folder"
         )
 
 

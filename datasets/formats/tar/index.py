@@ -29,7 +29,7 @@ class _Group(NamedTuple):
 
 
 class TarIndexer:
-    """Adds up the samples of one tar file after another, in about 20 bytes each beside the image's name.
+    """Adds up the samples of one tar file after another, in about 20 bytes each in addition to the image's name.
 
     Args:
         extension: which member of a sample is its image, e.g. "jpg" or "left.png"; found by its last part if None.
@@ -66,7 +66,7 @@ class TarIndexer:
             file: buffered and seekable.
 
         Raises:
-            ValueError: it is no tar file, damaged, hostile, or no WebDataset; names file and member.
+            ValueError: it is not a tar file, damaged, hostile, or no WebDataset; names file and member.
             OSError: it cannot be read.
         """
         hashes, apart = array("q"), array("q")
@@ -82,7 +82,7 @@ class TarIndexer:
                     self._close(file, group, hashes, apart)
                     group = _Group(key, {})
                 if extension in group.members:
-                    raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it anew")
+                    raise ValueError(f"its member {_shown(member.name)!r} is there twice. Pack it again")
                 group.members[extension] = member
             self._close(file, group, hashes, apart)
             self._check_apart(hashes, apart, first)
@@ -160,7 +160,7 @@ class TarIndexer:
             fields = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(
-                f"its member {_shown(member.name)!r} is no JSON: {str(error) or 'nested too deep'}"
+                f"its member {_shown(member.name)!r} is not JSON: {str(error) or 'nested too deep'}"
             ) from error
         name = self._label or "label"
         if not isinstance(fields, dict):
@@ -186,7 +186,7 @@ class TarIndexer:
             key = printable(_key_of(self.names[first + int(lost[0])]))
             raise ValueError(
                 f"the label of sample {key!r} lies apart from its image: a sample's files must follow one another. "
-                "Pack them anew: tar --sort=name; or pass label=False to TarSource to read no labels"
+                "Pack them again: tar --sort=name; or pass label=False to TarSource to read no labels"
             )
 
     def _check_keys(self, hashes: Sequence[int], first: int) -> None:
@@ -198,7 +198,7 @@ class TarIndexer:
             if one == other:
                 raise ValueError(
                     f"key {printable(one)!r} is there twice, with others between: a sample's files must follow one "
-                    "another, and keys differ. Pack them anew: tar --sort=name"
+                    "another, and keys differ. Pack them again: tar --sort=name"
                 )
 
 

@@ -28,9 +28,9 @@ class TarSource(ContainerSource):
     nothing but images is taken as well, all with label -1, unless something looks like their labels: they lie in
     several folders, or members and fields have such names.
 
-    Opening reads every header once, and keeps 24 bytes a sample beside the image's name. Any number of threads may
-    read; a copy made by pickle takes the index along. All this holds for URLs too, where opening fetches most of each
-    file, as its headers lie all over it.
+    Opening reads every header once, and keeps 24 bytes a sample in addition to the image's name. Any number of threads
+    may read; a copy made by pickle takes the index along. All this holds for URLs too, where opening fetches most of
+    each file, as its headers lie all over it.
 
     Args:
         paths: a tar file, a folder whose tar files are taken sorted by name, a pattern such as
@@ -43,9 +43,9 @@ class TarSource(ContainerSource):
         remote: limits and the cache of files at URLs; the environment's if left out.
 
     Raises:
-        ValueError: no such file; one that is no tar file, is compressed, truncated or damaged, holds a link, a device
-            or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit, that lie apart
-            from their images, or that are not read by themselves. Says where.
+        ValueError: no such file; one that is not a tar file, is compressed, truncated or damaged, holds a link, a
+            device or a name that leads out of a folder, or a key twice; no image in it; labels that do not fit, lie
+            apart from their images, or that are not read by themselves. Says where.
         OSError: a file cannot be read; `RemoteError` where no usable answer came.
         ImportError: a package for its URL is missing.
     """

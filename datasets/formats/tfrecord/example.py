@@ -29,7 +29,7 @@ def features_of(file: BinaryIO, first: int, length: int) -> dict[str, Feature]:
     """Name -> place of each feature of the Example in `length` bytes from `first`.
 
     Raises:
-        ValueError: it is no Example, or a length leads out of it; the reason alone.
+        ValueError: it is not an Example, or a length leads out of it; the reason alone.
     """
     found: dict[str, Feature] = {}
     for number, start, end in _fields(file, first, first + length):
@@ -135,12 +135,12 @@ def _fields(file: BinaryIO, first: int, end: int) -> Iterator[tuple[int, int, in
         elif wire in (_FIXED_64, _FIXED_32):
             position += 8 if wire == _FIXED_64 else 4
             if position > end:
-                raise ValueError("a field leads out of it: it is no tf.train.Example")
+                raise ValueError("a field leads out of it: it is not a tf.train.Example")
             continue
         else:
-            raise ValueError(f"it holds a field of the unknown kind {wire}: it is no tf.train.Example")
+            raise ValueError(f"it holds a field of the unknown kind {wire}: it is not a tf.train.Example")
         if number == 0 or size > end - position:
-            raise ValueError("a length leads out of it: it is no tf.train.Example")
+            raise ValueError("a length leads out of it: it is not a tf.train.Example")
         yield number, position, position + size
         position += size
 
@@ -153,7 +153,7 @@ def _varint(file: BinaryIO, position: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, position + count + 1
-    raise ValueError("a number in it has no end: it is no tf.train.Example")
+    raise ValueError("a number in it has no end: it is not a tf.train.Example")
 
 
 def _signed(value: int) -> int:

@@ -54,8 +54,8 @@ def read_frames(file: BinaryIO, masked: Checksum) -> Iterator[tuple[int, int]]:
             raise ValueError(f"it ends within the head of a record, at byte {end}: it is truncated. Copy it again")
         length, crc = _LENGTH.unpack(head)
         if crc != masked(head[:8]):
-            what = "it is no TFRecord file" if position == 0 else "it is damaged. Copy it again"
-            raise ValueError(f"what stands at byte {position} is no length with its checksum: {what}")
+            what = "it is not a TFRecord file" if position == 0 else "it is damaged. Copy it again"
+            raise ValueError(f"there is no length with its checksum at byte {position}: {what}")
         first = position + HEAD_BYTES
         if length > end - first - TAIL_BYTES:
             raise ValueError(

@@ -1,6 +1,6 @@
 """Launching the codecs' kernels: from slices in raw memory to work queued on a stream; `chunks` has the rules.
 
-Nothing here waits for the device or allocates on it, but for the first call of each kernel, which compiles it. The
+Nothing here waits for the device or allocates on it, except for the first call of each kernel, which compiles it. The
 device must be the current one, and all memory must be left alone until the stream has passed the launch.
 """
 

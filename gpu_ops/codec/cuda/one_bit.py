@@ -161,7 +161,7 @@ def encode_signs(slices, count, partials, block, chunks):
             write_partial(partials + chunk * PARTIAL_BYTES, absmax, sums)
         elif lane == 0:
             write_means(means + nth * MEANS_BYTES, absmax, np.float32(left), sums)
-    # not of the warp's own chunk where a block is no multiple of eight numbers; else they come from the cache
+    # not of the warp's own chunk where a block is not a multiple of eight numbers; else they come from the cache
     i = warp * CHUNK + np.int64(lane) * 8
     write_signs(values, signs, i, np.int32(min(max(num - i, 0), 8)))
 

@@ -191,7 +191,7 @@ def fused_kernel(held_as: int, planar: bool) -> Any:
         base = base + (np.int64(load_i32(row + ORIGIN_X)) - load_i64(record + FIRST_X)) * num_channels
         below = base + row_bytes
 
-        # an odd width's last pair looks one column up twice: what lies beside it may not be in memory
+        # an odd width's last pair looks one column up twice: what lies next to it may not be in memory
         columns = np.int32(width)
         x0, x1 = centred(column, columns), centred(min(np.int32(column + 1), np.int32(columns - 1)), columns)
         far0, far1 = x0 * x0 * inverse_corner_r2, x1 * x1 * inverse_corner_r2

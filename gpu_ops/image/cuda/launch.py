@@ -1,6 +1,6 @@
 """Launching the kernels: from raw addresses and sizes to work queued on a stream.
 
-Nothing here waits for the device or allocates on it, but for the first call of each kernel, which loads or compiles it.
+Nothing here waits for the device or allocates on it, except the first call of each kernel, which loads or compiles it.
 """
 
 import threading
@@ -129,8 +129,8 @@ def finish_batch(
         num: images.
         height, width: of an output image, in pixels.
         planar: as in `render_batch`.
-        held_as: likewise.
-        stream: likewise.
+        held_as: as above.
+        stream: as above.
     """
     if num and height * width:
         sizes = (copies, copied_bytes, height, width)

@@ -93,7 +93,7 @@ def test_this_process_says_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", ["", "cpu", "Cuda", "cuda:", "cuda:-1", "cuda:01", "cuda:1 ", "cuda1", 0, None])
 def test_a_malformed_name_is_refused_before_anything_is_asked(name: Any) -> None:
     facts = replace(well(), simulated=refuse, driver=refuse, torch=refuse)
-    with pytest.raises(ValueError, match=r'is no CUDA device. Write "cuda", or "cuda:1"'):
+    with pytest.raises(ValueError, match=r'is not a CUDA device. Write "cuda", or "cuda:1"'):
         require_device(name, facts)
 
 

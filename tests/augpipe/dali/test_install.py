@@ -78,7 +78,7 @@ def test_missing_on_a_gpu(driver: tuple[int, int], major: int) -> None:
 )
 def test_installed_but_broken(problem: ImportError) -> None:
     assert refusal(None, machine(problem)) == (
-        f"NVIDIA DALI is installed and cannot be loaded ({problem}). Install it anew: "
+        f"NVIDIA DALI is installed and cannot be loaded ({problem}). Install it again: "
         'pip install --force-reinstall "augpipe[dali]"'
     )
 

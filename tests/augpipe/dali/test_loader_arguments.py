@@ -126,7 +126,7 @@ def test_words_and_truths_that_are_no_such_thing(options: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("device", ["cuda:", "cuda:-1", "cuda:x", "cuda:01"])
 def test_malformed_cuda_devices(device: str) -> None:
-    with pytest.raises(ValueError, match=f'device=\'{device}\' is no CUDA device. Write "cuda", or "cuda:1" for the'):
+    with pytest.raises(ValueError, match=f'device=\'{device}\' is not a CUDA device. Write "cuda", or "cuda:1"'):
         make(device=device, framework="torch")
 
 

@@ -265,7 +265,7 @@ GRAPH_ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"seed": -1}, r"^seed=-1 must lie in 0..2\^64 - 1"),
     ({"dtype": "double"}, "^dtype='double' is not known. Choose one of 'float32', 'float16', 'uint8'"),
-    ({"dtype": "bfloat16"}, '^dtype="bfloat16" is no type of DALI. Choose "float16"'),
+    ({"dtype": "bfloat16"}, '^dtype="bfloat16" is not a type of DALI. Choose "float16"'),
     ({"dtype": "uint8"}, '^dtype="uint8" cannot hold normalised values'),
     ({"layout": "HWCN"}, "^layout='HWCN' is not known. Choose one of 'NCHW', 'NHWC'"),
     ({"layout": "channels_last"}, '^layout="channels_last" is a torch memory format.*Choose "NHWC"'),

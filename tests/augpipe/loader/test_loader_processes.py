@@ -124,7 +124,7 @@ def test_ctrl_c_without_a_handler_ends_the_process() -> None:
 
 FORK = """
 import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork beside threads
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork next to threads
 def in_child(work):
     read, write = os.pipe()
     child = os.fork()

@@ -390,5 +390,5 @@ def test_the_last_place_that_is_whole_is_given() -> None:
 
 def test_what_is_no_place_is_named() -> None:
     wrong: Any = (0, 4, 0, 1)
-    with pytest.raises(ValueError, match=r"places holds \(0, 4, 0, 1\), which is no place. Write augpipe.Place\("):
+    with pytest.raises(ValueError, match=r"places holds \(0, 4, 0, 1\), which is not a place. Write augpipe.Place\("):
         list(make().batches([wrong]))

@@ -87,13 +87,13 @@ def test_two_epochs_and_two_ops_have_noise_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ops.Erase(scale=(0.5, 0.1)), r"scale=\(0.5, 0.1\) is no range of parts of the area"),
+        (lambda: ops.Erase(scale=(0.5, 0.1)), r"scale=\(0.5, 0.1\) is not a range of shares of the area"),
         (lambda: ops.Erase(scale=(0.0, 0.1)), "smaller one first"),
-        (lambda: ops.Erase(ratio=(0.0, 1.0)), r"ratio=\(0.0, 1.0\) is no range within 0.01..100"),
+        (lambda: ops.Erase(ratio=(0.0, 1.0)), r"ratio=\(0.0, 1.0\) is not a range within 0.01..100"),
         (lambda: ops.Erase(fill="black"), "fill='black' must be 'noise', 'mean' or three levels"),
         (lambda: ops.Erase(mean=(123.0, 116.0, 103.0)), "are given in 0..1. Divide 8-bit values by 255"),
         (lambda: ops.Noise(std=(-1.0, 2.0)), r"std=\(-1.0, 2.0\) leaves 0..255"),
-        (lambda: ops.Noise(speckle=(3.0, 2.0)), "is no range: its first number is the larger one"),
+        (lambda: ops.Noise(speckle=(3.0, 2.0)), "is not a range: its first number is the larger one"),
     ],
 )
 def test_impossible_fields_are_refused(make: object, message: str) -> None:

@@ -354,7 +354,7 @@ def test_plans_of_another_version(tmp_path: Path) -> None:
     fields = [name for name in made.rows.dtype.names if name != "lens"]
     older = Plan(recipe=OTHERS, seed=0, views=(made.rows[fields].astype([(f, made.rows.dtype[f]) for f in fields]),))
     older.save(tmp_path / "plan.npz")
-    with pytest.raises(ValueError, match="the plan's fields are those of another version of augpipe. Plan it anew"):
+    with pytest.raises(ValueError, match="the plan's fields are those of another version of augpipe. Plan it again"):
         Plan.load(tmp_path / "plan.npz")
 
 

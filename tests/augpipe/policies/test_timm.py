@@ -142,15 +142,15 @@ def test_all_problems_of_a_name_are_listed() -> None:
     with pytest.raises(ValueError, match="cannot be read") as caught:
         policies.timm("rand-x3-t9-m1.5-n99-foo")
     message = str(caught.value)
-    problems = ("'x3' is no part", "'t9' names no set", "'m1.5': must be a whole", "'n99': must lie in 1..16", "'foo'")
+    problems = ("'x3' is not a", "'t9' names no set", "'m1.5': must be a whole", "'n99': must lie in 1..16", "'foo'")
     for problem in problems:
         assert problem in message
     assert "mstd0.5" in message
-    with pytest.raises(ValueError, match=r"'bar' is no policy \(rand, original, originalr, v0, v0r, 3a\)"):
+    with pytest.raises(ValueError, match=r"'bar' is not a policy \(rand, original, originalr, v0, v0r, 3a\)"):
         policies.timm("bar-mstd1")
-    with pytest.raises(ValueError, match=r"the policy None is no text. Give a name, as 'rand-m9"):
+    with pytest.raises(ValueError, match=r"the policy None is not text. Give a name, as 'rand-m9"):
         policies.timm(None)
-    with pytest.raises(ValueError, match=r"'m3' is no part of original \(mstd0\.5\)"):
+    with pytest.raises(ValueError, match=r"'m3' is not a part of original \(mstd0\.5\)"):
         policies.timm("original-m3")
     with pytest.raises(ValueError, match="blends several versions"):
         policies.timm("augmix-m5-w4-d2")

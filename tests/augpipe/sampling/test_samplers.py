@@ -355,7 +355,7 @@ WRONG: list[tuple[Source, Any, str]] = [
     (PARTS, Mixture((1, -1)), r"shares\[1\]=-1: shares are finite and at least 0"),
     (PARTS, Mixture((0, 0)), "shares are all 0"),
     (Concat([Numbers(3), Numbers(0)]), Mixture((1, 1)), r"shares\[1\]=1 is the share of an empty source. Set it to 0"),
-    (PARTS, Mixture((1, 1e-9)), r"shares\[1\]=1e-09 of 1 is no sample of an epoch of num=6. Raise num"),
+    (PARTS, Mixture((1, 1e-9)), r"shares\[1\]=1e-09 of 1 is less than one sample of num=6. Raise num"),
     (PARTS, Mixture((1, 1), num=2**33), r"num=8589934592 leaves 1\.\.2\^32"),
     (PARTS, Repeated(0), "times=0 must be whole numbers from 0 on, one of them above 0"),
     (PARTS, Repeated((1, -1)), "must be whole numbers from 0 on"),

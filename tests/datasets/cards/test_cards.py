@@ -14,7 +14,7 @@ from augpipe.datasets.cards.card import Card, ColumnClasses, fill, list_cards, l
 from augpipe.datasets.cards.card_source import CardSource
 from augpipe.datasets.cards.classes import read_classes
 from augpipe.datasets.cards.open_card import open_card
-from augpipe.datasets.cards.table import END, START, cards_as_markdown, updated
+from augpipe.datasets.cards.table import END, START, card_sections, cards_as_markdown, updated
 from augpipe.datasets.cards.tree import Tree
 from augpipe.sources.protocol import Source
 from tests.datasets.cards.card_trees import SYNSETS, TREES, devkit, put, write_lines
@@ -295,7 +295,7 @@ PAGE = (Path(__file__).parents[3] / "docs/cards.md").read_text(encoding="utf-8")
 def test_the_page_is_up_to_date() -> None:
     assert updated(PAGE) == PAGE, "run: python -m augpipe.datasets.cards.table docs/cards.md"
     for name in list_cards():
-        assert f"### {name}\n" in PAGE
+        assert f"| `{name}` |" in PAGE and f"## {name}\n" in card_sections()
 
 
 def test_what_lies_between_the_marks_is_made_anew() -> None:

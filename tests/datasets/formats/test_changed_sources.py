@@ -95,8 +95,8 @@ def replaced(path: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "written anew": (rewrite, r"bytes as before, and was written anew"),
-    "touched": (touched_later, r"bytes as before, and was written anew"),
+    "written again": (rewrite, r"bytes as before, and was rewritten"),
+    "touched": (touched_later, r"bytes as before, and was rewritten"),
     "replaced": (replaced, r"it had [\d,]+ bytes and has [\d,]+"),
     "removed": (Path.unlink, r"it is not there any more"),
 }
@@ -207,7 +207,7 @@ def test_members_of_tar_files_have_names_that_last(tmp_path: Path) -> None:
     assert list(stored_names(TarSource(tmp_path)))[1:] == ["a.tar/x/1.jpg", "a.tar/x/2.jpg"]
     for make, opened, _ in (KINDS[kind] for kind in ("parquet", "idx", "cifar", "shards")):
         folder = tmp_path / make.__name__
-        assert not has_stored_names(opened(make(folder))), "a row's number is no name"
+        assert not has_stored_names(opened(make(folder))), "a row's number is not a name"
 
 
 # --- relative paths

@@ -62,7 +62,7 @@ def test_floats_that_pandas_makes_of_integers_name_the_remedy(tmp_path: Path, sa
 def test_floats_may_be_named(tmp_path: Path) -> None:
     path = put_list(tmp_path, "path,label\n0.jpg,0.5\n1.jpg,2\n")
     assert_labels(FileListSource(path, classes=["age"]), [[0.5], [2]], np.float32, ("age",))
-    with pytest.raises(ValueError, match=r"line 2: label '0.5' is no class number \(0..1, or -1 for none\)"):
+    with pytest.raises(ValueError, match=r"line 2: label '0.5' is not a class number \(0..1, or -1 for none\)"):
         FileListSource(path, classes=["a", "b"])
 
 
@@ -74,8 +74,8 @@ def test_whole_floats_are_classes_where_classes_are_given(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (("0.5", "nan"), r"line 3: label 'nan' is no number, and other labels are. Write one, or leave the sample out"),
-        (("1", "NaN"), r"line 3: label 'NaN' is no number, and other labels are"),
+        (("0.5", "nan"), r"line 3: label 'nan' is not a number, and other labels are. Write one, or leave the sample"),
+        (("1", "NaN"), r"line 3: label 'NaN' is not a number, and other labels are"),
         (
             ("cat", "nan"),
             r"line 3: label 'nan' stands where a label is missing. Write one, or leave the sample out; if it is ",

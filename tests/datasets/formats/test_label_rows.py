@@ -122,8 +122,8 @@ def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
             ParquetSource(put(path, target=column), label="target")
     put(path, x=[1, 2], text=["a", "b"])
     for label, message in (
-        (["x", "z"], r"label=\['x', 'z'\] names 'z', which is no column of numbers. Those are 'x'"),
-        (["text"], r"names 'text', which is no column of numbers"),
+        (["x", "z"], r"label=\['x', 'z'\] names 'z', which is not a column of numbers. Those are 'x'"),
+        (["text"], r"names 'text', which is not a column of numbers"),
         ([], r"label=\[\] names no column. Leave it out"),
     ):
         with pytest.raises(ValueError, match=message):

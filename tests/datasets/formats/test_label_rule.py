@@ -283,7 +283,7 @@ def test_labels_of_another_name_beside_idx_images(tmp_path: Path) -> None:
     assert IdxSource(tmp_path / "digits").labels().tolist() == [-1] * 5
     (tmp_path / "digit_labels").write_bytes(test_source_idx.idx(test_source_idx.LABELS))
     with pytest.raises(
-        ValueError, match=r"digits has no labels by its name, and digit_labels beside it holds 5. Pass labels="
+        ValueError, match=r"digits has no labels by its name, and digit_labels next to it holds 5. Pass labels="
     ):
         IdxSource(tmp_path / "digits")
     assert IdxSource(tmp_path / "digits", tmp_path / "digit_labels").labels().tolist() == [3, 0, 2, 2, 1]

@@ -25,7 +25,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 def test_a_stray_folder_in_a_flat_one_is_an_error_with_both_remedies(tmp_path: Path) -> None:
     put(tmp_path, *(f"{number}.jpg" for number in range(10)), "old/1.jpg")
     said = (
-        r"holds 10 photographs \('0.jpg', '1.jpg', '2.jpg' and 7 more\) and beside them 1 folder of photographs "
+        r"holds 10 photographs \('0.jpg', '1.jpg', '2.jpg' and 7 more\) and next to them 1 folder of photographs "
         r"\('old'\)\. For class folders, move the photographs into them or away, or pass classes=\[...\], which leaves "
         r"them out; for a flat folder, move its folders away"
     )
@@ -36,13 +36,13 @@ def test_a_stray_folder_in_a_flat_one_is_an_error_with_both_remedies(tmp_path: P
 
 def test_a_stray_photograph_beside_class_folders_too(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
     put(tmp_path, "cat/1.jpg", "dog/1.jpg", "loose.jpg", "README.md")
-    with pytest.raises(ValueError, match=r"holds 1 photograph \('loose.jpg'\) and beside it 2 folders of photographs"):
+    with pytest.raises(ValueError, match=r"holds 1 photograph \('loose.jpg'\) and next to it 2 folders of photographs"):
         FolderSource(tmp_path)
     source = open_source(tmp_path, classes=["cat", "dog"])
     assert contents(source) == [("cat/1.jpg", 0), ("dog/1.jpg", 1)]
     (record,) = lines.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage().endswith("; left out: 1 photograph beside the class folders ('loose.jpg')")
+    assert record.getMessage().endswith("; left out: 1 photograph next to the class folders ('loose.jpg')")
 
 
 @pytest.mark.parametrize("folder", ["", "cat/"])

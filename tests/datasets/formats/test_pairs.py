@@ -95,11 +95,11 @@ def test_what_is_no_pair_is_named() -> None:
         ),
         ([("a.jpg", 0), ("b.jpg", "cat")], r"^pairs\[1\] has the label 'cat'"),
         ([("a.jpg", True)], r"^pairs\[0\] has the label True"),
-        ([("a.jpg", -2)], "^a.jpg: label -2 is no class number"),
+        ([("a.jpg", -2)], "^a.jpg: label -2 is not a class number"),
     ):
         with pytest.raises(ValueError, match=message):
             open_source(pairs)
-    with pytest.raises(ValueError, match="^b.jpg: label 2 is no class number .0..1"):
+    with pytest.raises(ValueError, match="^b.jpg: label 2 is not a class number .0..1"):
         open_source([("a.jpg", 0), ("b.jpg", 2)], classes=["x", "y"])
     with pytest.raises(ValueError, match="^pairs is empty"):
         PairSource([])

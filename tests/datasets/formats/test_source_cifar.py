@@ -147,7 +147,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     folder = cifar10(tmp_path)
     path = folder / "test_batch.bin"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"test_batch.bin has 6145 bytes, which is no whole number of records of 3073"):
+    with pytest.raises(ValueError, match=r"has 6145 bytes, which is not a whole number of records of 3073"):
         open_source(path)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"test_batch.bin has 0 bytes"):

@@ -141,11 +141,11 @@ def test_what_is_refused() -> None:
         HuggingFaceSource(standard(0))
     with pytest.raises(ValueError, match=r"Dataset train: no column holds encoded images"):
         HuggingFaceSource(standard().select_columns(["label"]))
-    with pytest.raises(ValueError, match=r"image='pixels' is no column of encoded images .* Those are 'image'."):
+    with pytest.raises(ValueError, match=r"image='pixels' is not a column of encoded images .* Those are 'image'."):
         HuggingFaceSource(standard(), image="pixels")
     bad = standard()
     bad.rows[2]["label"] = 9
-    with pytest.raises(ValueError, match=r"Dataset train, row 2: label 9 is no class number \(0..1, or -1"):
+    with pytest.raises(ValueError, match=r"Dataset train, row 2: label 9 is not a class number \(0..1, or -1"):
         HuggingFaceSource(bad)
 
 
@@ -190,8 +190,8 @@ def test_labels_of_several_numbers() -> None:
         ("hot", [1], r"Dataset train, row 1: its label is 1 number, and the first one 3: labels are of one length"),
         ("hot", [1, None, 0], r"Dataset train, row 1: its label holds None"),
         ("hot", None, r"Dataset train, row 1: its label holds None"),
-        ("of", [0], r"label='of' is no column of integers or of text"),
-        (["hot"], [1], r"label=\['hot'\] names 'hot', which is no column of numbers. Those are 'age'"),
+        ("of", [0], r"label='of' is not a column of integers or of text"),
+        (["hot"], [1], r"label=\['hot'\] names 'hot', which is not a column of numbers. Those are 'age'"),
         ([], [1], r"label=\[\] names no column"),
     ],
 )

@@ -98,8 +98,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=message):
                 IdxSource(path)
 
-    refuse(whole[:-1], "train-images-idx3-ubyte is no IDX file of uint8, or damaged: .*header speaks of")
-    refuse(whole + b"x", "no IDX file of uint8, or damaged: .*header speaks of")
+    refuse(whole[:-1], "train-images-idx3-ubyte is not an IDX file of uint8, or damaged: .*header speaks of")
+    refuse(whole + b"x", "not an IDX file of uint8, or damaged: .*header speaks of")
     refuse(whole[:10], "it ends within its header")
     refuse(b"", "it begins with b'', and not with 0, 0, a type")
     refuse(b"\x89PNG\r\n\x1a\n", r"it begins with b'\\x89PNG', and not with 0, 0, a type and 1 to 4 dimensions")
@@ -110,12 +110,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
     absurd = bytes([0, 0, 8, 3]) + b"\xff" * 12
     refuse(absurd, r"damaged: (16 bytes are there|its header speaks of \d+ bytes, and only 0 are there)")
     path.write_bytes(gzip.compress(whole)[:-12])
-    with pytest.raises(ValueError, match="no IDX file of uint8, or damaged"):
+    with pytest.raises(ValueError, match="not an IDX file of uint8, or damaged"):
         IdxSource(path)
     path.write_bytes(gzip.compress(whole)[:-8] + bytes(8))  # a wrong checksum
-    with pytest.raises(ValueError, match="no IDX file of uint8, or damaged: .*CRC"):
+    with pytest.raises(ValueError, match="not an IDX file of uint8, or damaged: .*CRC"):
         IdxSource(path)
-    with pytest.raises(ValueError, match="nowhere is no regular file; an IDX file is wanted"):
+    with pytest.raises(ValueError, match="nowhere is not a regular file; an IDX file is wanted"):
         IdxSource(tmp_path / "nowhere")
 
 

@@ -95,7 +95,7 @@ def test_labels_as_texts() -> None:
         assert numbered(["9" * num_digits]) == ([0], ("9" * num_digits,)), "too long for a number: a name"
     refused: list[tuple[list[str | None], list[str] | None, str]] = [
         (["0", "a"], None, r"sample 1: label 'a' is a name, and other labels are integers"),
-        (["0", "1", "2"], ["a", "b"], r"sample 2: label '2' is no class number \(0..1, or -1 for none\)"),
+        (["0", "1", "2"], ["a", "b"], r"sample 2: label '2' is not a class number \(0..1, or -1 for none\)"),
         (["b", "a"], ["a"], r"sample 0: label 'b' is none of the 1 classes given"),
     ]
     for texts, classes, message in refused:

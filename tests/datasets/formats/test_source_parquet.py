@@ -125,9 +125,9 @@ def test_columns_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a.parquet: several columns could hold the images: 'a', 'b'. Pass image="):
         ParquetSource(path)
     assert ParquetSource(path, image="b").read(0) == b"b"
-    with pytest.raises(ValueError, match=r"image='n' is no column of encoded images .* Those are 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"image='n' is not a column of encoded images .* Those are 'a', 'b'"):
         ParquetSource(path, image="n")
-    with pytest.raises(ValueError, match=r"label='b' is no column of integers or of text. Those are 'n'"):
+    with pytest.raises(ValueError, match=r"label='b' is not a column of integers or of text. Those are 'n'"):
         ParquetSource(path, image="a", label="b")
     none = put(tmp_path / "b.parquet", {"n": [1]})
     with pytest.raises(ValueError, match=r"b.parquet: no column holds encoded images"):
@@ -176,11 +176,11 @@ def test_labels_that_are_refused(tmp_path: Path) -> None:
     def file(labels: Any) -> Path:
         return put(tmp_path / "a.parquet", {"image": images([b"a"] * len(labels)), "label": labels}, FEATURES)
 
-    with pytest.raises(ValueError, match=r"a.parquet, row 1: label 3 is no class number \(0..2, or -1 for none\)"):
+    with pytest.raises(ValueError, match=r"a.parquet, row 1: label 3 is not a class number \(0..2, or -1 for none\)"):
         ParquetSource(file([2, 3]))
-    with pytest.raises(ValueError, match=r"a.parquet, row 0: label -2 is no class number"):
+    with pytest.raises(ValueError, match=r"a.parquet, row 0: label -2 is not a class number"):
         ParquetSource(file([-2]))
-    with pytest.raises(ValueError, match=r"a.parquet: column 'label' holds numbers that are no class numbers"):
+    with pytest.raises(ValueError, match=r"a.parquet: column 'label' holds numbers that are not class numbers"):
         ParquetSource(file(pa.array([2**63], pa.uint64())))
     with pytest.raises(ValueError, match=r"row 0: label 'dog' is none of the 3 classes given \('ant', 'bee', 'cat'\)"):
         ParquetSource(file(["dog"]))
@@ -250,7 +250,7 @@ def test_cache_keeps_the_last_group_whatever_its_size() -> None:
 def test_files_that_are_no_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"version https://git-lfs")
-    with pytest.raises(ValueError, match=r"a.parquet: it is no Parquet file: it begins with b'vers'"):
+    with pytest.raises(ValueError, match=r"a.parquet: it is not a Parquet file: it begins with b'vers'"):
         open_source(path)
     whole = standard(tmp_path / "b.parquet").read_bytes()
     path.write_bytes(whole[:-100])

@@ -62,7 +62,7 @@ def test_members_that_are_no_files(tmp_path: Path, kind: bytes, what: str) -> No
 
 def test_duplicates(tmp_path: Path) -> None:
     twice = put(tmp_path / "a.tar", [("1.jpg", b"a"), ("1.jpg", b"b")])
-    with pytest.raises(ValueError, match="a.tar: its member '1.jpg' is there twice. Pack it anew"):
+    with pytest.raises(ValueError, match="a.tar: its member '1.jpg' is there twice. Pack it again"):
         TarSource(twice)
     apart = put(tmp_path / "b.tar", [("d/1.jpg", b"a"), ("d/2.jpg", b"b"), ("d/1.png", b"c")])
     with pytest.raises(ValueError, match="b.tar: key 'd/1' is there twice, with others between.*--sort=name"):
@@ -117,14 +117,14 @@ def test_joined_by_cat(tmp_path: Path) -> None:
         ([("1.cls", b""), ("1.jpg", b"")], "its member '1.cls' is empty, and holds a label"),
         ([("1.cls", b"\xff\xfe"), ("1.jpg", b"")], "its member '1.cls' is not UTF-8"),
         ([("1.cls", b"7" * 5000), ("1.jpg", b"")], "its member '1.cls' has 5000 bytes, and at most 4096 are read"),
-        ([("1.json", b"{"), ("1.jpg", b"")], "its member '1.json' is no JSON"),
-        ([("1.json", b"[" * 100000), ("1.jpg", b"")], "its member '1.json' is no JSON"),
+        ([("1.json", b"{"), ("1.jpg", b"")], "its member '1.json' is not JSON"),
+        ([("1.json", b"[" * 100000), ("1.jpg", b"")], "its member '1.json' is not JSON"),
         (
             [("1.json", b'{"label": 1.5}'), ("1.jpg", b"")],
             "gives label=1.5, and a class is an integer or a name",
         ),
-        ([("1.cls", b"-2"), ("1.jpg", b"")], "1.jpg: label '-2' is no class number"),
-        ([("1.cls", b"99999999"), ("1.jpg", b"")], "1.jpg: label '99999999' is no class number"),
+        ([("1.cls", b"-2"), ("1.jpg", b"")], "1.jpg: label '-2' is not a class number"),
+        ([("1.cls", b"99999999"), ("1.jpg", b"")], "1.jpg: label '99999999' is not a class number"),
         ([("1.cls", b"1"), ("1.jpg", b""), ("2.cls", b"cat"), ("2.jpg", b"")], "2.jpg: label 'cat' is a name, and"),
         ([("1.txt", b""), ("2.npy", b"")], r"no image in '.*a.tar'.*found 2 samples of other members \('npy', 'txt'\)"),
         ([], "no image in .* found no samples at all"),
@@ -153,7 +153,7 @@ def test_files_that_are_no_tar(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=rf"a.tar is compressed, .*: {program} --keep .*a.tar"):
             TarSource(tmp_path / "a.tar")
     os.mkfifo(tmp_path / "pipe.tar")
-    with pytest.raises(ValueError, match="pipe.tar is no regular file"):
+    with pytest.raises(ValueError, match="pipe.tar is not a regular file"):
         TarSource(tmp_path / "pipe.tar")
     with pytest.raises(ValueError, match="paths is empty"):
         TarSource([])

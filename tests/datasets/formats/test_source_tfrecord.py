@@ -139,7 +139,7 @@ def test_labels_of_several_numbers(tmp_path: Path) -> None:
     [
         ("x", of_ints(1, 2, 3), r"record 1: its label is 3 numbers, and the first one 2: labels are of one length"),
         ("x", of_floats(), r"record 1: its label is 0 numbers, and the first one 2"),
-        ("x", of_ints(1), r"record 1: its label is no list of numbers, and the first one is such a list"),
+        ("x", of_ints(1), r"record 1: its label is not a list of numbers, and the first label is one"),
         (["x"], of_ints(1), r"record 0: its feature 'x' holds 2 numbers, and of several features each is one number"),
         (["y"], of_ints(1, 2), r"record 0: it has no feature 'y', but 'image', 'x'"),
         (["image"], of_ints(1, 2), r"record 0: its feature 'image' holds bytes, and of several features each"),
@@ -202,7 +202,7 @@ GOOD = example(image=of_bytes(b"good"), label=of_ints(1))
         (b"\x0a" + b"\xff" * 9 + b"\x01", "a length leads out of it"),
         (b"\xff" * 11, "a number in it has no end"),
         (b"\x0b", "unknown kind 3"),
-        (b"plain text, no message", "it is no tf.train.Example"),
+        (b"plain text, no message", "it is not a tf.train.Example"),
         (b"", "no feature"),
     ],
 )
@@ -256,7 +256,7 @@ def test_every_changed_byte_is_found(tmp_path: Path) -> None:
         data = bytearray(whole)
         data[at] ^= 0x41
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"checksum|Pass|no tf.train.Example|length|number|feature|list"):
+        with pytest.raises(ValueError, match=r"checksum|Pass|not a tf.train.Example|length|number|feature|list"):
             read_all(path)
 
 
@@ -264,7 +264,7 @@ def test_a_compressed_file_and_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(b"\x1f\x8b" + bytes(30))
     with pytest.raises(ValueError, match="gunzip --keep"):
         TFRecordSource(tmp_path / "a.gz")
-    with pytest.raises(ValueError, match="it is no TFRecord file"):
+    with pytest.raises(ValueError, match="it is not a TFRecord file"):
         TFRecordSource(__file__)
     with pytest.raises(ValueError, match="does not exist"):
         TFRecordSource(tmp_path / "none.tfrecord")

@@ -40,7 +40,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 def test_names_of_splits_among_folders_are_refused(tmp_path: Path, files: list[str], said: str) -> None:
     put(tmp_path, *files)
     for make in (FolderSource, open_source, lambda path: Loader(path, recipes.none(), batch_size=1)):
-        with pytest.raises(ValueError, match=rf'holds {said}.* no classes.*split="\w+".*, or one of their folders'):
+        with pytest.raises(ValueError, match=rf'holds {said}.* not classes.*split="\w+".*, or one of their folders'):
             make(tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_classes_that_differ_from_the_training_sets_are_told(tmp_path: Path, lin
     record = lines.records[-1]
     assert record.levelno == logging.WARNING
     assert (
-        f"its labels are not those of '{train}' beside it, which has 3 classes: there 'bee' too; "
+        f"its labels are not those of '{train}' next to it, which has 3 classes: there 'bee' too; "
         "pass classes=[...] of the training set" in record.getMessage()
     )
     open_source(tmp_path / "val", classes=["ant", "bee", "cat"])

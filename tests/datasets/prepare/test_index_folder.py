@@ -177,7 +177,7 @@ def test_a_damaged_index_changes_no_batch(folder: Path, at: float, bit: int) -> 
 def test_one_that_cannot_be_used_is_said_once_with_the_remedy(folder: Path, change: Any, reason: str) -> None:
     index_folder(folder)
     (folder / INDEX_NAME).write_bytes(change(index_of(folder)))
-    with pytest.warns(UserWarning, match=rf"is not used: {reason}. `augpipe index .*` makes it anew") as warned:
+    with pytest.warns(UserWarning, match=rf"is not used: {reason}. `augpipe index .*` makes it again") as warned:
         source = FolderSource(folder)
     assert len(warned) == 1 and not source.knows_sizes and source.row_index(0) == b""
 

@@ -77,7 +77,7 @@ def test_a_run_that_ended_early_is_resumed(folder: Path, monkeypatch: pytest.Mon
     assert ended.exit_code == 130 and ended.stdout == ""
     assert "stopped. What is done stays: run the same command with --resume to finish it." in ended.stderr
     message = said("photos", "out", code=2)
-    assert message == "out holds an unfinished data set. Pass --resume to finish it, or remove it to start anew."
+    assert message == "out holds an unfinished data set. Pass --resume to finish it, or remove it to start again."
     monkeypatch.setattr(local_engine, "LocalEngine", lambda num_workers: InlineEngine())
     assert invoke("photos", "out", "--resume").exit_code == 0
 

@@ -255,7 +255,7 @@ def test_settings_say_what_is_wrong() -> None:
     assert parse_scales("512, 256") == ("512", "256") and settings(scales=("512", "full", "64")).scales[0] == "64"
     assert [parse_bytes(text) for text in ("256MB", "1.5 kb", "64MiB", "7")] == [256_000_000, 1500, 64 << 20, 7]
     for text in ("", "MB", "-3MB", "3 bananas", "1e9"):
-        with pytest.raises(ValueError, match="is no number of bytes. Write it as 256MB"):
+        with pytest.raises(ValueError, match="is not a number of bytes. Write it as 256MB"):
             parse_bytes(text)
     for scales, reason in (
         (("0",), "scale '0' is none"),

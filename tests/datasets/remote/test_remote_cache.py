@@ -126,7 +126,7 @@ def test_a_damaged_entry_is_none(tmp_path: Path, damage: str) -> None:
     }
     path.write_bytes(damaged[damage])
     assert cache.get("a") is None
-    assert not path.exists(), "and it is asked for anew"
+    assert not path.exists(), "and it is asked for again"
     assert cache.get("b") == b"y" * 100
 
 
@@ -245,5 +245,5 @@ def test_the_environment_says_how_much_is_kept(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("AUGPIPE_REMOTE_CACHE", str(tmp_path))
     assert (RemoteSettings().cache_bytes, RemoteSettings().cache_folder) == (3 * 10**9, str(tmp_path))
     monkeypatch.setenv(BYTES_VARIABLE, "much")
-    with pytest.raises(ValueError, match="AUGPIPE_REMOTE_CACHE_BYTES: 'much' is no number of bytes"):
+    with pytest.raises(ValueError, match="AUGPIPE_REMOTE_CACHE_BYTES: 'much' is not a number of bytes"):
         RemoteSettings()

@@ -125,7 +125,7 @@ def test_tar_files(server: Server, root: Path, pattern: str) -> None:
     assert source.name(3) == f"{server.url('web/01.tar')}/{NAMES[3]}.jpg"
     before = len(server.requests)
     assert_same(pickle.loads(pickle.dumps(source)), local)
-    assert len(server.requests) == before, "a copy asks for nothing anew"
+    assert len(server.requests) == before, "a copy asks for nothing again"
 
 
 def test_parquet_files(server: Server, root: Path) -> None:

@@ -60,7 +60,7 @@ def test_any_changed_byte_of_the_header_is_found_when_it_is_opened(path: Path) -
     whole = path.read_bytes()
     for at in range(HEADER_BYTES):
         flip(path, at)
-        with pytest.raises(ValueError, match=r"000000\.idx .*(damaged|no index|has version)"):
+        with pytest.raises(ValueError, match=r"000000\.idx .*(damaged|not a shard|has version)"):
             ShardIndex.open(path)
         path.write_bytes(whole)
 
@@ -69,7 +69,7 @@ def test_any_changed_byte_of_the_header_is_found_when_it_is_opened(path: Path) -
 def test_a_truncated_index_is_refused(path: Path, num_bytes: int) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:num_bytes])
-    with pytest.raises(ValueError, match=r"000000\.idx (has|ends within|is no index)"):
+    with pytest.raises(ValueError, match=r"000000\.idx (has|ends within|is not a shard's index)"):
         ShardIndex.open(path)
     path.write_bytes(whole + b"x")
     with pytest.raises(ValueError, match="bytes, and its header speaks of"):
@@ -79,8 +79,8 @@ def test_a_truncated_index_is_refused(path: Path, num_bytes: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 3}, "has version 3, and this augpipe reads version 2. Make the data set anew: augpipe prepare"),
-        ({"version": 1}, "has version 1, and this augpipe reads version 2. Make the data set anew: augpipe prepare"),
+        ({"version": 3}, "has version 3, and this augpipe reads version 2. Make the data set again: augpipe prepare"),
+        ({"version": 1}, "has version 1, and this augpipe reads version 2. Make the data set again: augpipe prepare"),
         ({"record_bytes": 0}, "claims records of 0 bytes"),
         ({"num_samples": 2**60}, "its header speaks of"),
         ({"num_samples": NUM + 1}, "its header speaks of"),
@@ -144,14 +144,14 @@ def test_the_head_alone_can_be_opened(path: Path) -> None:
 def test_keys_that_are_none_are_refused(path: Path, name: str) -> None:
     forge_keys(path, [key(0), name, *map(key, range(2, NUM))])
     index = ShardIndex.open(path)
-    with pytest.raises(ValueError, match="the index is damaged: .* is no key"):
+    with pytest.raises(ValueError, match="the index is damaged: .* is not a key"):
         index.key(1)
     assert index.key(2) == key(2)
 
 
 def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.idx").write_bytes(b"\x89PNG\r\n\x1a\n" * 20)
-    with pytest.raises(ValueError, match="is no index of a shard: it begins with b'.x89PNG"):
+    with pytest.raises(ValueError, match="is not a shard's index: it begins with b'.x89PNG"):
         ShardIndex.open(tmp_path / "x.idx")
     with pytest.raises(FileNotFoundError):
         ShardIndex.open(tmp_path / "missing.idx")
@@ -160,7 +160,7 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
 @pytest.mark.timeout(20)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.idx")
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         ShardIndex.open(tmp_path / "x.idx")
 
 

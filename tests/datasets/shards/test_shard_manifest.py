@@ -177,7 +177,7 @@ def test_an_earlier_version_is_told_how_to_be_made_anew(tmp_path: Path) -> None:
     data["version"] = 1
     del data["scales"][0]["shards"][0]["head_bytes"]
     (tmp_path / "manifest.json").write_text(json.dumps(data))
-    remedy = r"Make the data set anew of what it was made of: augpipe prepare SOURCE OUT --scales 256$"
+    remedy = r"Make the data set again from its source: augpipe prepare SOURCE OUT --scales 256$"
     with pytest.raises(ValueError, match=rf"manifest\.json is of version 1, and this augpipe .* version 2\. {remedy}"):
         Manifest.load(tmp_path)
     assert locate(str(tmp_path)) is not None
@@ -204,7 +204,7 @@ def test_what_is_no_json_of_ours_is_refused(tmp_path: Path, text: bytes) -> None
 @pytest.mark.timeout(20)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         Manifest.load(tmp_path)
     assert locate(str(tmp_path)) is None
 
@@ -213,7 +213,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_an_absurdly_long_one_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "manifest.json", "wb") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(ValueError, match="has more than 268435456 bytes: it is no manifest of ours"):
+    with pytest.raises(ValueError, match="has more than 268435456 bytes: it is not our manifest"):
         Manifest.load(tmp_path)
 
 

@@ -118,7 +118,7 @@ def test_the_bytes_depend_on_the_samples_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["third.tar", "000000.zip", "1.tar", "000000.tar ", "000000.tar\n"])
 def test_a_shard_has_a_number(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is no name of a shard: NUMBER.tar is, with six digits"):
+    with pytest.raises(ValueError, match="is not a shard's name. Write a number of six digits"):
         ShardWriter(tmp_path / name)
     assert os.listdir(tmp_path) == []
 
@@ -267,11 +267,11 @@ def test_what_a_killed_writer_leaves_is_no_shard_and_can_be_removed(tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"key": "a.b"}, "key='a.b' is no key: 1 to 80 ASCII letters"),
-        ({"key": "../a"}, "is no key"),
-        ({"key": ""}, "is no key"),
-        ({"key": "a\n"}, "is no key"),
-        ({"key": "a" * (MAX_KEY_BYTES + 1)}, "is no key"),
+        ({"key": "a.b"}, "key='a.b' is not a key: 1 to 80 ASCII letters"),
+        ({"key": "../a"}, "is not a key"),
+        ({"key": ""}, "is not a key"),
+        ({"key": "a\n"}, "is not a key"),
+        ({"key": "a" * (MAX_KEY_BYTES + 1)}, "is not a key"),
         ({"key": key(0)}, "is in the shard already"),
         ({"image": b"\x89PN"}, "not a picture: it begins with"),
         ({"image": b""}, r"the file is empty \(0 bytes\)"),

@@ -144,11 +144,11 @@ def test_a_missing_file_and_what_stands_in_its_place_are_named(out: Path, name: 
     assert fault.path == name and fault.reason.startswith("is missing")
     os.mkfifo(path)
     (fault,) = verify(out)
-    assert fault.path == name and "is no regular file" in fault.reason
+    assert fault.path == name and "is not a regular file" in fault.reason
     path.unlink()
     path.mkdir()
     (fault,) = verify(out)
-    assert fault.path == name and "is no regular file" in fault.reason
+    assert fault.path == name and "is not a regular file" in fault.reason
 
 
 def test_a_damaged_index_is_told_from_a_damaged_tar(out: Path) -> None:

@@ -40,7 +40,7 @@ def test_an_unknown_name_and_block() -> None:
     with pytest.raises(ValueError, match="codec='int8' is unknown. Choose one of 'fp32', 'bf16', 'dynamic-tree'"):
         codec("int8")
     for block in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match="is no number of values: give a positive whole number, or None"):
+        with pytest.raises(ValueError, match="is not a number of values: give a positive whole number, or None"):
             codec("linear", block=block)
 
 

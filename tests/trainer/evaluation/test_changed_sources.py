@@ -182,7 +182,7 @@ def test_a_run_of_before_says_that_nothing_is_known(
     found = evaluate_runs(old)
     assert len(found.names) == NUM_HELD_OUT
     (line,) = said(caplog)
-    assert f"{old} does not say what it was trained on" in line
+    assert f"{old} has no record of its training data" in line
 
 
 @pytest.mark.parametrize("damage", ["data.json", "held-out.txt.gz"])

@@ -172,7 +172,7 @@ def test_mistakes_with_runs(trained: tuple[Path, Result], photos: Path, tmp_path
     out, _ = trained
     fails("runs is empty", [])
     fails("nowhere does not exist", tmp_path / "nowhere")
-    fails("is no training run: it has no config.toml", photos)
+    fails("is not a training run: it has no config.toml", photos)
     (tmp_path / "begun").mkdir()
     shutil.copy(out / "config.toml", tmp_path / "begun")
     fails("begun has no checkpoint yet", tmp_path / "begun")

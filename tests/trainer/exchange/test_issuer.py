@@ -134,7 +134,7 @@ def test_a_closed_issuer_takes_no_more(issuer: Issuer) -> None:
     issuer.close()
     last.wait()
     issuer.close()
-    with pytest.raises(RuntimeError, match="one is closed: build the strategy anew"):
+    with pytest.raises(RuntimeError, match="one is closed: build the strategy again"):
         issuer.submit("more", work, GROUP, 2.0)
 
 

@@ -126,7 +126,7 @@ def test_closed_threads_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     bucket: Any = Bucket()
     with started(monkeypatch) as (threads, _, _):
         threads.close()
-        with pytest.raises(RuntimeError, match="test is closed: build the strategy anew"):
+        with pytest.raises(RuntimeError, match="test is closed: build the strategy again"):
             threads.begin("reduce", bucket)
 
 

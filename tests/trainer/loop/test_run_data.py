@@ -96,5 +96,5 @@ def test_a_run_of_before_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogC
     (tmp_path / "run/data.json").unlink()
     caplog.set_level("INFO")
     assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
-    assert "does not say what it was trained on" in caplog.text
+    assert "has no record of its training data" in caplog.text
     assert (tmp_path / "run/data.json").exists()

@@ -303,7 +303,7 @@ def test_only_the_last_layer_trains(finished: Path, photos: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"data": {"recipe": "none"}}, r"data\.recipe='none' is no recipe for training"),
+        ({"data": {"recipe": "none"}}, r"data\.recipe='none' is not a recipe for training"),
         ({"device": "cuda:7"}, r"cuda:7"),
         (
             {"model": {"name": "mullapudi-mlp", "options": {}}},
@@ -335,7 +335,7 @@ def test_train_and_report_as_commands(photos: Path, tmp_path: Path) -> None:
     assert "Training run run &lt;1&gt;" in page and "lr = 0.01" in page and "data:image/png;base64," in page
     assert "evaluation, best" in page
     ended = CliRunner().invoke(app, ["report", str(photos)])
-    assert ended.exit_code == 2 and "is no training run: it has no metrics.csv" in ended.output
+    assert ended.exit_code == 2 and "is not a training run: it has no metrics.csv" in ended.output
 
 
 @pytest.mark.parametrize("given", [None, ":16:8"])

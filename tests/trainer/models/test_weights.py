@@ -204,7 +204,7 @@ def test_damaged_files_are_refused_and_change_nothing(path: Path) -> None:
     for content in (b"", b"\x00" * 100, b"hello, world", whole[:2000], whole[:50_000], whole[: len(whole) // 2]):
         path.write_bytes(content)
         with pytest.raises(
-            ValueError, match=re.escape(f"{path} is no file of torch.save, or is damaged or cut short.")
+            ValueError, match=re.escape(f"{path} is not a file of torch.save, or is damaged or cut short.")
         ):
             load_weights(model, path)
     assert_same(model, before)

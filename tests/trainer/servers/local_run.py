@@ -214,7 +214,7 @@ class TurnsPeer:
             result = await result
         await wait_turns(self._turns())
         if self._host.incarnation != incarnation:
-            raise PeerLost("begun anew meanwhile")
+            raise PeerLost("restarted meanwhile")
         return result
 
 

@@ -16,8 +16,8 @@ def config(**tables: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("servers", "said"),
     [
-        ({"push_every": 2, "fetch_every": 3}, "fetch_every=3 is no multiple of push_every=2. Weights are fetched"),
-        ({"push_every": 2}, "fetch_every=1 is no multiple of push_every=2"),
+        ({"push_every": 2, "fetch_every": 3}, "fetch_every=3 is not a multiple of push_every=2. Weights are fetched"),
+        ({"push_every": 2}, "fetch_every=1 is not a multiple of push_every=2"),
         ({"mode": "sync", "fetch_every": 2}, 'push_every=1 and fetch_every=2 are for mode="async". Leave them out.'),
         ({"mode": "mixed", "push_every": 2, "fetch_every": 2}, 'push_every=2 and fetch_every=2 are for mode="async"'),
         ({"mode": "async", "backup": 1}, 'backup=1 is for mode="sync": otherwise each push counts. Leave it out.'),

@@ -383,7 +383,7 @@ def test_a_server_that_never_comes_back_ends_the_run_with_its_checkpoint(tmp_pat
     kill = Kill(what="server", number=1, at_s=3.5, anew_after_s=None)
     run, _ = make_run(tmp_path, kills=[kill], lease_timeout_s=20.0)
     with pytest.raises(
-        RunFailed, match=r"server 1 is lost, and was not begun anew in 20 s\. The last checkpoint is .*step-0"
+        RunFailed, match=r"server 1 is lost, and was not restarted in 20 s\. The last checkpoint is .*step-0"
     ):
         play(run)
 

@@ -191,7 +191,7 @@ def test_a_config_with_split_layers() -> None:
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (("parallel.model=3",), "ranks=4 is no multiple of parallel.model=3, among which layers are split."),
+        (("parallel.model=3",), "ranks=4 is not a multiple of parallel.model=3, among which layers are split."),
         (("parallel.model=2", "parallel.activations=linear"), "codec linear: the card .* has no rates of it"),
     ],
 )
