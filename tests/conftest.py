@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.examples import EVERY_RUNS
 from tests.messages import MessagesPlugin
 
 # started in the background, as by nohup, pytest would ignore Ctrl-C, and so would the commands that tests interrupt
@@ -33,10 +34,10 @@ _AUDIT = Path(__file__).parent / "unpickling"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_AUDIT), *filter(None, [os.environ.get("PYTHONPATH")])])
 runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
-settings.register_profile("augpipe", deadline=None, max_examples=50)  # the first example may compile a kernel
+settings.register_profile("augpipe", deadline=None, max_examples=EVERY_RUNS)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
 PROFILE = "ci" if os.environ.get("CI") else "augpipe"
-settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=500)
+settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=10 * EVERY_RUNS)
 settings.load_profile(PROFILE)
 
 
@@ -143,8 +144,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (slow if is_slow else quick).append(item)
     for item in slow:
         item.add_marker(pytest.mark.slow)
-    for item in slow if is_deep(config) else ():
-        if item.path.is_relative_to(ROOT / "property"):
+    for item in slow + quick if is_deep(config) else ():
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker(pytest.mark.deep)  # with ten times as many examples
     if IS_SIMULATED:
         mark_thinned(items)
