@@ -12,15 +12,13 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from threading import current_thread
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
 from tests.examples import EVERY_RUNS
 from tests.messages import MessagesPlugin
+from tests.simulated_blocks import make_blocks_quick
 
 # started in the background, as by nohup, pytest would ignore Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,6 +41,8 @@ settings.load_profile(PROFILE)
 
 ROOT = Path(__file__).parent
 IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+if IS_SIMULATED:
+    make_blocks_quick()
 SIMULATOR_ROOMS = ("contracts", "simulator")
 SLOW = (
     "distributed/",
@@ -158,40 +158,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _simulated_blocks_wait_asleep() -> Iterator[None]:
-    """The simulator starts a thread for each of a block's, and asks all the time whether they live: we wait a little.
-
-    Those of an image's kernels never wait for each other, but for those that look at a finished image, and so run one
-    after another on the thread that launches them. One that did would fail there: only the simulator's threads have a
-    `syncthreads`.
-    """
-    with pytest.MonkeyPatch.context() as patched:
-        if IS_SIMULATED:
-            from numba.cuda.simulator.kernel import BlockManager, BlockThread, Dim3
-
-            is_alive, run = BlockThread.is_alive, BlockManager.run
-
-            def is_alive_soon(self: BlockThread) -> bool:
-                if not self.syncthreads_blocked:
-                    self.join(0.001)
-                return is_alive(self)
-
-            def run_block(self: BlockManager, grid_point: tuple[int, ...], *arguments: object) -> None:
-                module = self._f.__module__
-                if not module.startswith("augpipe.gpu_ops.image.") or module.endswith(".program"):
-                    return run(self, grid_point, *arguments)
-                thread: Any = current_thread()
-                thread.blockIdx = Dim3(*grid_point)
-                for block_point in np.ndindex(*self._block_dim):
-                    thread.threadIdx = Dim3(*block_point)
-                    self._f(*arguments)
-
-            patched.setattr(BlockThread, "is_alive", is_alive_soon)
-            patched.setattr(BlockManager, "run", run_block)
-        yield
 
 
 @pytest.fixture(autouse=True)
