@@ -237,7 +237,7 @@ def averaged(
     for i in range(3):
         options = {"constant_values": fill[i]} if mode == "constant" else {}
         padded = np.pad(pixels[:, :, i], padding, mode=mode, **options)  # type: ignore[call-overload]
-        channels.append(np.sum((weight_y @ padded) * weight_x, axis=1).reshape(x.shape))
+        channels.append(np.einsum("pw,pw->p", weight_y @ padded, weight_x).reshape(x.shape))
     return np.stack(channels, axis=2)
 
 
