@@ -14,7 +14,7 @@ TEST_PROCESSES ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 PIP = -m pip --disable-pip-version-check --no-input
-INSTALL = $(PIP) install -qq -c constraints.txt
+INSTALL = $(PIP) install -qq --no-compile -c constraints.txt
 
 # The tests with the marks $(1), unless PYTEST_ARGS has an -m of its own.
 RUN_TESTS = if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then \
@@ -154,4 +154,6 @@ torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
 		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
+	@# pip would compile one file after another, for 45 s; some are for other Pythons, and are left
+	@$(@D)/bin/python -m compileall -qq -j 0 $(@D)/lib || true
 	@touch "$@"

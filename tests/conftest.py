@@ -4,6 +4,7 @@ numba's CUDA simulator is chosen when numba is imported, so its tests are a sess
 NUMBA_ENABLE_CUDASIM=1 pytest runs `SIMULATOR_ROOMS` and nothing else.
 """
 
+import gc
 import logging
 import os
 import runpy
@@ -11,14 +12,13 @@ import signal
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from threading import current_thread
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.examples import EVERY_RUNS
 from tests.messages import MessagesPlugin
+from tests.simulated_blocks import make_blocks_quick
 
 # started in the background, as by nohup, pytest would ignore Ctrl-C, and so would the commands that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,15 +32,17 @@ _AUDIT = Path(__file__).parent / "unpickling"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(_AUDIT), *filter(None, [os.environ.get("PYTHONPATH")])])
 runpy.run_path(str(_AUDIT / "sitecustomize.py"))
 
-settings.register_profile("augpipe", deadline=None, max_examples=50)  # the first example may compile a kernel
+settings.register_profile("augpipe", deadline=None, max_examples=EVERY_RUNS)  # the first example may compile a kernel
 settings.register_profile("ci", parent=settings.get_profile("augpipe"), derandomize=True)  # a commit passes or fails
 PROFILE = "ci" if os.environ.get("CI") else "augpipe"
-settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=500)
+settings.register_profile("deep", parent=settings.get_profile(PROFILE), max_examples=10 * EVERY_RUNS)
 settings.load_profile(PROFILE)
 
 
 ROOT = Path(__file__).parent
 IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+if IS_SIMULATED:
+    make_blocks_quick()
 SIMULATOR_ROOMS = ("contracts", "simulator")
 SLOW = (
     "distributed/",
@@ -115,6 +117,18 @@ def mark_thinned(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.deep)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the modules and tests that are collected out of every later search for garbage: it would take 0.5 s."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # -m chooses by the marks that are set here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose and order the session's tests; skip those marked `gpu` where there is no device.
@@ -130,8 +144,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (slow if is_slow else quick).append(item)
     for item in slow:
         item.add_marker(pytest.mark.slow)
-    for item in slow if is_deep(config) else ():
-        if item.path.is_relative_to(ROOT / "property"):
+    for item in slow + quick if is_deep(config) else ():
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker(pytest.mark.deep)  # with ten times as many examples
     if IS_SIMULATED:
         mark_thinned(items)
@@ -144,40 +158,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _simulated_blocks_wait_asleep() -> Iterator[None]:
-    """The simulator starts a thread for each of a block's, and asks all the time whether they live: we wait a little.
-
-    Those of an image's kernels never wait for each other, but for those that look at a finished image, and so run one
-    after another on the thread that launches them. One that did would fail there: only the simulator's threads have a
-    `syncthreads`.
-    """
-    with pytest.MonkeyPatch.context() as patched:
-        if IS_SIMULATED:
-            from numba.cuda.simulator.kernel import BlockManager, BlockThread, Dim3
-
-            is_alive, run = BlockThread.is_alive, BlockManager.run
-
-            def is_alive_soon(self: BlockThread) -> bool:
-                if not self.syncthreads_blocked:
-                    self.join(0.001)
-                return is_alive(self)
-
-            def run_block(self: BlockManager, grid_point: tuple[int, ...], *arguments: object) -> None:
-                module = self._f.__module__
-                if not module.startswith("augpipe.gpu_ops.image.") or module.endswith(".program"):
-                    return run(self, grid_point, *arguments)
-                thread: Any = current_thread()
-                thread.blockIdx = Dim3(*grid_point)
-                for block_point in np.ndindex(*self._block_dim):
-                    thread.threadIdx = Dim3(*block_point)
-                    self._f(*arguments)
-
-            patched.setattr(BlockThread, "is_alive", is_alive_soon)
-            patched.setattr(BlockManager, "run", run_block)
-        yield
 
 
 @pytest.fixture(autouse=True)

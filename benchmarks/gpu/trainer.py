@@ -58,7 +58,7 @@ def run_config(run: Run, out: str, num_steps: int, case: dict[str, Any], **more:
     total = 0 if run.is_simulated else torch.cuda.mem_get_info()[1]
     batch_size = run.pick(256 if total > 40 * GIB else 64, 2)
     data = {"source": str(run.many(run.pick(11_000, 50), "ab")), "batch_size": batch_size}
-    tiny: dict[str, Any] = {"data": {"size": 16, "scales": (18,)}, "model": {"name": "resnet-18"}, "optim": {}}
+    tiny: dict[str, Any] = {"data": {"size": 16, "scales": (18,)}, "model": {"name": "small-cnn"}, "optim": {}}
     chosen = run.pick(case, tiny)
     tables: dict[str, Any] = {
         "out": str(run.work / "runs" / out),

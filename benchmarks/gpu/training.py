@@ -44,7 +44,8 @@ class Trainer:
     """The step of a run of the trainer that has made one, and a batch that stays on the device."""
 
     def __init__(self, run: Run) -> None:
-        config, watch = run_config(run, "waits", 1, RESNET_50), Watch(1)
+        for_few_pixels = run.pick({}, {"model": {"name": "resnet-18"}})
+        config, watch = run_config(run, "waits", 1, RESNET_50, **for_few_pixels), Watch(1)
         with watch.watching():
             train(config)
         (self._step,) = watch.steps

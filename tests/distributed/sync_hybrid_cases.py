@@ -88,7 +88,9 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(40, 37), nn.BatchNorm1d(37, affine=False), nn.Linear(37, 50), nn.Linear(50, 31))
 
 
+@cache
 def drawn(shape: torch.Size, *key: int) -> Tensor:
+    """Drawn once, as every strategy and optimizer is given the same; not to be written to."""
     seed = 0
     for number in key:
         seed = 1009 * seed + number + 1
@@ -115,6 +117,7 @@ def scaler_of(amp: bool) -> torch.amp.GradScaler:
     return torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3, enabled=amp)
 
 
+@cache
 def by_hand(
     mesh: Mesh, world_size: int, optimizer: str, *, clip: float | None, amp: bool, accumulate: int
 ) -> tuple[dict[str, Tensor], list[float]]:

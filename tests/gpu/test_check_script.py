@@ -11,8 +11,6 @@ import pytest
 
 from augpipe import ops, policies
 from augpipe.trainer.codecs import names as codecs
-from tests.parity.by_pillow import BY_PILLOW
-from tests.parity.table import CASES, TABLE_CASES
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu" / "check.py"
 TIMEOUT_S = 200
@@ -174,7 +172,6 @@ def test_parity_renders_every_op_and_policy(simulated: dict[str, Any]) -> None:
     assert coverage["policy"]["covered"] == sorted(policies.__all__) and coverage["policy"]["missing"] == []
     rendered = parity["measured"]["ops"]["recipes_of_each_op"]
     assert set(rendered) == {name for name in OPS if name not in ("mix_up", "cut_mix")} and min(rendered.values()) > 0
-    assert parity["measured"]["ops"]["recipes"] >= len(CASES) + len(TABLE_CASES) + len(BY_PILLOW)
     assert {"every kernel ran: fused, finish", "every kernel ran: mix"} <= set(parity["checks"])
     assert parity["status"] == "done" and all(found["passed"] for found in parity["checks"].values())
 

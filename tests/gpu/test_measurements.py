@@ -16,6 +16,8 @@ from PIL import Image
 from augpipe import policies
 from augpipe.trainer.codecs import Codec, codec, names
 from augpipe.trainer.loop.step import Step
+from tests.parity.by_pillow import BY_PILLOW
+from tests.parity.table import CASES, TABLE_CASES
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +205,19 @@ def test_a_run_of_the_trainer_is_watched_and_repeats(run: Any) -> None:
     assert kept.measured[f"{name}: a step in the profiler"]["operators"] > 100
     assert kept.measured["evaluation"]["images"] == 10
     assert len(kept.checks) == 4 and all(kept.checks.values())
+
+
+def test_parity_renders_every_case_of_the_tests(tmp_path: Path) -> None:
+    """With every border on a device; in the simulator those that an op needs to be seen."""
+    parity, on_device = (
+        section("parity"),
+        section("common").Run(photographs=tmp_path, origin="", work=tmp_path, is_simulated=False),
+    )
+    of_cases, on_levels = parity._cases(on_device), parity._on_levels()
+    names = {(recipe.name, recipe.border) for recipe in of_cases}
+    assert names >= {(name, border) for name in TABLE_CASES for border in parity.BORDERS}
+    assert {name for name, _ in names} == {*CASES, *TABLE_CASES}
+    assert len(on_levels) >= len(BY_PILLOW)
 
 
 ROWS = {

@@ -232,12 +232,12 @@ def averaged(
     mode = NUMPY_MODES[border]
     padding = ((before_y, after_y), (before_x, after_x))
     channels = []
+    weight_x = normalised(weights, x.ravel() + before_x, before_x + pixels.shape[1] + after_x, support[0])
+    weight_y = normalised(weights, y.ravel() + before_y, before_y + pixels.shape[0] + after_y, support[1])
     for i in range(3):
         options = {"constant_values": fill[i]} if mode == "constant" else {}
         padded = np.pad(pixels[:, :, i], padding, mode=mode, **options)  # type: ignore[call-overload]
-        weight_x = normalised(weights, x.ravel() + before_x, padded.shape[1], support[0])
-        weight_y = normalised(weights, y.ravel() + before_y, padded.shape[0], support[1])
-        channels.append(np.sum((weight_y @ padded) * weight_x, axis=1).reshape(x.shape))
+        channels.append(np.einsum("pw,pw->p", weight_y @ padded, weight_x).reshape(x.shape))
     return np.stack(channels, axis=2)
 
 

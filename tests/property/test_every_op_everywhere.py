@@ -22,6 +22,7 @@ from tests.augpipe.loader.loader_sources import (
     truncated,
     views_of,
 )
+from tests.examples import examples
 from tests.parity import strategies
 
 NUM = 11
@@ -82,7 +83,7 @@ def loader(recipe: Recipe, sampler: Any, dtype: str, **options: Any) -> Loader:
     return made
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     recipe=recipes(),
     sampler=st.sampled_from(SAMPLERS),
@@ -124,6 +125,7 @@ def test_every_recipe_is_the_same_everywhere(
     event(f"sampler: {type(sampler).__name__}")
 
 
+@pytest.mark.deep  # of the strategy, which new ops join by themselves
 def test_all_ops_are_drawn() -> None:
     """The strategy above leaves no kind of op out, at any depth; it is asked until it has drawn them all."""
     kinds = {getattr(ops, name) for name in ops.__all__} - {ops.Op, ops.MixUp, ops.CutMix}

@@ -1,10 +1,11 @@
 """Geometry that undoes itself, commutes, or leaves even images even: whatever the angle, the factor and the size."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, ops, plan
+from tests.examples import examples
 from tests.parity.images import noise
 from tests.parity.strategies import BORDERS, recipes
 
@@ -28,7 +29,7 @@ def angles(recipe: Recipe, num: int, size: tuple[int, int]) -> list[list[float]]
     return [[float(row[name]["degrees"]) for name in drawn.dtype.names if name.startswith("rotate")] for row in drawn]
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(recipe=recipes(), sizes=st.lists(SIZES, min_size=2, max_size=7), data=st.data())
 def test_the_same_alone_and_in_any_batch(recipe: Recipe, sizes: list[tuple[int, int]], data: st.DataObject) -> None:
     """Plans and pixels, on one thread and on several, to the bit."""

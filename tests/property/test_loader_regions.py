@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import simplejpeg
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, given
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View
@@ -14,6 +14,7 @@ from augpipe.recipes import deep_image
 from tests.augpipe.loader.jpeg_loaders import SIDES, Decodes, jpeg_files, make, whole
 from tests.augpipe.loader.loader_sources import arrays
 from tests.contracts.backends import assert_same
+from tests.examples import examples
 from tests.parity import strategies
 
 FILES = jpeg_files(32)
@@ -38,7 +39,7 @@ def decodes() -> Any:
         yield Decodes(monkeypatch)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 @given(recipe=recipes_of_views(), seed=st.integers(0, 2**64 - 1))
 def test_every_recipe(recipe: Recipe, seed: int, decodes: Decodes) -> None:
     usable = [i for i, reason in enumerate(refusals(recipe, SIDES * 4)) if reason is None]
@@ -55,7 +56,7 @@ def test_every_recipe(recipe: Recipe, seed: int, decodes: Decodes) -> None:
     event(f"views: {len(found[0].plan.views)}")
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(recipe=strategies.recipes(), which=st.integers(0, 31), seed=st.integers(0, 2**64 - 1))
 def test_recipes_without_a_crop(recipe: Recipe, which: int, seed: int) -> None:
     """They keep the whole image, or what a stretch leaves of it."""

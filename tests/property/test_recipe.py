@@ -3,11 +3,12 @@
 import tomllib
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, View, ops, plan
 from augpipe.recipes.recipe import Border
+from tests.examples import examples
 from tests.parity.images import noise
 from tests.parity.schema import problems
 from tests.parity.strategies import (
@@ -59,7 +60,7 @@ def test_every_op_comes_back_from_toml_and_json_and_fits_the_schema(op: ops.Op) 
     assert isinstance(op.draws_text, str)
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(recipe=recipes(projective=False), height=LENGTHS, width=LENGTHS, sample_id=IDS, seed=st.integers(0, 2**64 - 1))
 def test_any_recipe_on_any_image_gives_the_oracle_s_pixels(
     recipe: Recipe, height: int, width: int, sample_id: int, seed: int
@@ -67,7 +68,7 @@ def test_any_recipe_on_any_image_gives_the_oracle_s_pixels(
     assert_oracle_agrees(recipe, height, width, sample_id, seed)
 
 
-@settings(max_examples=100)
+@examples(40)
 @given(
     border=st.sampled_from(BORDERS),
     before=st.one_of(AFFINE, LENSES),
@@ -99,7 +100,7 @@ def assert_oracle_agrees(recipe: Recipe, height: int, width: int, sample_id: int
     assert error.max() < 0.05
 
 
-@settings(max_examples=200)
+@examples(60)
 @given(recipe=recipes(normalised=False), height=LENGTHS, width=LENGTHS, sample_id=IDS)
 def test_levels_stay_levels(recipe: Recipe, height: int, width: int, sample_id: int) -> None:
     """Before normalisation no value leaves 0..255, and none is missing."""
@@ -111,7 +112,7 @@ def test_levels_stay_levels(recipe: Recipe, height: int, width: int, sample_id: 
     assert np.array_equal(levels, np.floor(image + np.float32(0.5)).astype(np.uint8))
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(lens=LENSES, sample_id=IDS)
 def test_no_lens_folds_the_image(lens: ops.Op, sample_id: int) -> None:
     """Within the frame the look-up keeps its orientation: its Jacobian's determinant is positive."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe.datasets.shards.index import ShardIndex
@@ -20,6 +20,7 @@ from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.decoding.row_index import FileSum, pack, unpack
 from augpipe.gpu_ops.jpeg.workspace import NO_POINTS
 from tests.datasets.shards.shard_sets import NUM, NUM_SHARDS, PER_SHARD, build, flip, jpeg, row_index
+from tests.examples import examples
 
 JPEGS = [jpeg(i) for i in range(NUM)]
 
@@ -51,7 +52,7 @@ samples = st.lists(
 
 
 @given(shards=st.lists(samples, min_size=1, max_size=4))
-@settings(max_examples=15)
+@examples(15)
 def test_what_is_written_is_read_back(shards: list[list[tuple[bytes, bytes, bytes, int, int, int, str]]]) -> None:
     with tempfile.TemporaryDirectory() as text:
         out = Path(text)
@@ -87,7 +88,7 @@ def test_every_name_gives_a_key(position: int, name: str) -> None:
 
 
 @given(shard=st.integers(0, NUM_SHARDS - 1), place=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
-@settings(max_examples=40)
+@examples(40)
 def test_a_changed_byte_of_a_tar_names_its_sample(sound: Path, shard: int, place: float, mask: int) -> None:
     index = ShardIndex.open(sound / f"32/{shard:06}.idx")
     starts = [index[i].offset - 512 for i in range(PER_SHARD)]
@@ -103,7 +104,7 @@ def test_a_changed_byte_of_a_tar_names_its_sample(sound: Path, shard: int, place
 
 
 @given(place=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255), data=st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_a_changed_byte_of_an_index_gives_the_sample_or_an_error(
     sound: Path, place: float, mask: int, data: st.DataObject
 ) -> None:

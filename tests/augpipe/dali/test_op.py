@@ -388,39 +388,3 @@ def test_a_program_may_end_with_batches_in_the_making() -> None:
     )
     ended = run_python(code)
     assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, "ended", "")
-
-
-SIMULATED = """
-from contextlib import nullcontext
-import numpy as np
-from nvidia.dali import fn
-from augpipe import Augment
-from augpipe.cuda.device_name import require_device
-from augpipe.cuda.cuda_render import DeviceRenderer
-from augpipe.dali.device_op import DeviceAugment
-from augpipe.dali.samples import SampleNumbers
-from augpipe.planning.output_format import OutputFormat
-from augpipe.recipes import deep_image
-from tests.augpipe.dali.dali_graphs import PHOTOS, pipeline_of, results_of
-
-recipe = deep_image(4, (24, 30))
-form = OutputFormat(dtype="float32", layout="NHWC", framework="torch")
-renderer = DeviceRenderer(require_device("cuda"), recipe, form)
-operator = DeviceAugment(recipe, 3, SampleNumbers(has_ids=True, epoch=2), renderer, nullcontext)
-
-def define():
-    images = fn.external_source(source=lambda: PHOTOS[:2])
-    ids = fn.external_source(source=lambda: [np.int64(7), np.int64(8)])
-    noted = fn.python_function(ids, function=operator.note, batch_processing=True)
-    return fn.dl_tensor_python_function(images, noted, function=operator, batch_processing=True)
-
-(found,) = results_of(pipeline_of(define, exec_pipelined=False), 1)
-wanted = Augment(recipe, 3, layout="NHWC")(PHOTOS[:2], sample_ids=[7, 8], epoch=2)
-np.testing.assert_allclose(np.stack(found), wanted, rtol=0, atol=1e-4)
-print(len(found))
-"""
-
-
-def test_the_gpu_operator_works_with_the_real_renderer_and_simulated_kernels() -> None:
-    ended = run_python(SIMULATED, NUMBA_ENABLE_CUDASIM="1")
-    assert ended.stdout.strip() == "2", ended.stderr

@@ -4,9 +4,11 @@ import io
 import random
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +16,29 @@ from PIL import Image
 
 Bytes = npt.NDArray[np.uint8]
 ORIENTATION_TAG = 0x0112
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def made_once(make: Callable[P, T]) -> Callable[P, T]:
+    """The same files for the same arguments, in a list or dict of the caller's own."""
+    kept: Callable[..., T] = cache(make)
+
+    @wraps(make)
+    def copied(*args: P.args, **kwargs: P.kwargs) -> T:
+        return copy(kept(*args, **kwargs))
+
+    return copied
 
 
 def scene(height: int, width: int, seed: int = 0) -> Bytes:
     """(height, width, 3) uint8: smooth shades and a little noise, different in every direction and channel."""
     rng = np.random.default_rng(seed)
-    y, x = np.mgrid[0:height, 0:width] / max(height, width)
-    waves = [128 + 90 * np.sin(9 * x * (c + 1) + seed) * np.cos(5 * y + c) + 30 * (x - y) for c in range(3)]
-    return np.clip(np.stack(waves, axis=-1) + rng.normal(0, 4, (height, width, 3)), 0, 255).astype(np.uint8)
+    y, x = (np.arange(length).reshape(shape) / max(height, width) for length, shape in ((height, (-1, 1)), (width, -1)))
+    levels = rng.normal(0, 4, (height, width, 3))
+    for c in range(3):
+        levels[..., c] += 128 + 90 * np.sin(9 * x * (c + 1) + seed) * np.cos(5 * y + c) + 30 * (x - y)
+    return np.clip(levels, 0, 255, out=levels).astype(np.uint8)
 
 
 def encoded(image: Image.Image | Bytes, kind: str, **options: Any) -> bytes:
@@ -37,6 +54,7 @@ def exif(orientation: int) -> Image.Exif:
     return notes
 
 
+@made_once
 def jpeg_kinds(height: int = 45, width: int = 61) -> dict[str, bytes]:
     """A JPEG of every kind that libjpeg-turbo decodes."""
     image = Image.fromarray(scene(height, width))
@@ -55,6 +73,7 @@ def jpeg_kinds(height: int = 45, width: int = 61) -> dict[str, bytes]:
     }
 
 
+@made_once
 def other_kinds(height: int = 45, width: int = 61) -> dict[str, bytes]:
     """Images that Pillow decodes, of every format and mode that it writes; the key begins with the format."""
     image = Image.fromarray(scene(height, width))
@@ -174,6 +193,7 @@ def bomb_png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + png_chunk(b"IDAT", zlib.compress(bytes(10_000))) + png_chunk(b"IEND", b"")
 
 
+@made_once
 def bad_files() -> dict[str, tuple[bytes, str]]:
     """Files that no reader should take: name -> (bytes, a pattern of the reason that is told)."""
     photo = encoded(scene(120, 160), "JPEG", quality=90)
@@ -194,6 +214,7 @@ def bad_files() -> dict[str, tuple[bytes, str]]:
     }
 
 
+@made_once
 def odd_files() -> dict[str, tuple[bytes, tuple[int, int]]]:
     """Files that must be read, name -> (bytes, upright height and width): odd kinds, sizes, and wrong extensions."""
     image = Image.fromarray(scene(40, 60))

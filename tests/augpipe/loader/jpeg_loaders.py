@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -43,9 +44,12 @@ def of_kind(image: npt.NDArray[np.uint8], kind: str, **options: Any) -> bytes:
 
 def jpeg_files(num: int, sides: Sequence[tuple[int, int]] = tuple(SIDES)) -> list[bytes]:
     """`num` files of each kind and size in turn; no two alike."""
-    sizes = [sides[i % len(sides)] for i in range(num)]
-    kinds = [KINDS[(i + i // len(sides)) % len(KINDS)] for i in range(num)]
-    return [of_kind(scene(*size, i), kind, quality=88) for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))]
+    return [_jpeg_file(i, *sides[i % len(sides)], KINDS[(i + i // len(sides)) % len(KINDS)]) for i in range(num)]
+
+
+@cache
+def _jpeg_file(number: int, height: int, width: int, kind: str) -> bytes:
+    return of_kind(scene(height, width, number), kind, quality=88)
 
 
 def turned(data: bytes, orientation: int) -> bytes:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,12 @@ class MemorySource:
 
 def jpegs(num: int, *, first: int = 0) -> list[bytes]:
     """`num` small JPEGs, no two neighbours of one size; some are large enough to be decoded at a DCT scale."""
-    return [
-        encoded(scene(40 + 7 * (seed % 9), 45 + 11 * (seed % 7), seed), "JPEG", quality=85)
-        for seed in range(first, first + num)
-    ]
+    return [_jpeg(seed) for seed in range(first, first + num)]
+
+
+@cache
+def _jpeg(seed: int) -> bytes:
+    return encoded(scene(40 + 7 * (seed % 9), 45 + 11 * (seed % 7), seed), "JPEG", quality=85)
 
 
 def truncated(seed: int = 0) -> bytes:

@@ -4,8 +4,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,21 +21,34 @@ from benchmarks.gpu import sanitizer  # noqa: E402
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 EVERY_RUNS = (9, 0)
 """The one that every run compiles for; the others are `make test-deep`'s."""
-
-
-def deep_unless_every_runs(cc: tuple[int, int]) -> tuple[pytest.MarkDecorator, ...]:
-    return () if cc == EVERY_RUNS else (pytest.mark.deep,)
-
-
-ON_EACH = [pytest.param(cc, marks=deep_unless_every_runs(cc), id=f"sm_{cc[0]}{cc[1]}") for cc in CAPABILITIES]
+HELD_AS = ("float32", "float16", "bfloat16", "uint8")
 LARGEST_NUM_REGISTERS = 80
 LARGEST_FOR_ONE_BLOCK = 128
 """With which a multiprocessor still holds a block of the kernel of filters."""
+
+
+def is_every_runs(spec: kernels.KernelSpec) -> bool:
+    """Of each kind, every number type and both layouts, but not every pair of them, which is `make test-deep`'s."""
+    return spec.held_as is None or spec.filters or HELD_AS.index(spec.held_as) % 2 != spec.planar
+
+
+def on_each(specs: Iterable[kernels.KernelSpec], capabilities: Iterable[tuple[int, int]] = CAPABILITIES) -> list[Any]:
+    """(spec, cc) cases."""
+    return [
+        pytest.param(
+            spec,
+            cc,
+            marks=() if cc == EVERY_RUNS and is_every_runs(spec) else pytest.mark.deep,
+            id=f"sm_{cc[0]}{cc[1]}-{spec.name}",
+        )
+        for cc in capabilities
+        for spec in specs
+    ]
+
+
 ONE_PASS = [spec for spec in kernels.KERNELS if not (spec.finishes or spec.filters or spec.mixes)]
 FINISHING = [spec for spec in kernels.KERNELS if spec.finishes or spec.filters]
 MIXING = [spec for spec in kernels.KERNELS if spec.mixes]
-
-
 WORKS_TOGETHER = re.compile(r"\.shared\b|\bbar(rier)?\.|\batom\.shared")
 """In PTX: a kernel whose threads work together through shared memory, or wait for each other."""
 compile_once = cache(kernels.compile_ptx_of)
@@ -48,8 +64,7 @@ def compiled(spec: kernels.KernelSpec, cc: tuple[int, int]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", ONE_PASS, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("cc", ON_EACH)
+@pytest.mark.parametrize(("spec", "cc"), on_each(ONE_PASS))
 def test_every_kernel_of_one_pass_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
     ptx = compiled(spec, cc)
     assert ".f64" not in ptx  # consumer cards do float64 at 1/64 of the rate
@@ -69,13 +84,7 @@ def test_every_kernel_of_one_pass_compiles(spec: kernels.KernelSpec, cc: tuple[i
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "cc"),
-    [
-        pytest.param(spec, cc, marks=deep_unless_every_runs(cc))
-        for spec in FINISHING
-        for cc in CAPABILITIES
-        if cc == EVERY_RUNS or spec == FINISHING[0]
-    ],
-    ids=lambda value: value.name if isinstance(value, kernels.KernelSpec) else f"sm_{value[0]}{value[1]}",
+    [*on_each(FINISHING, [EVERY_RUNS]), *on_each(FINISHING[:1], [cc for cc in CAPABILITIES if cc != EVERY_RUNS])],
 )
 def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
     taken, reason = kernels.resources(compiled(spec, cc), cc)
@@ -87,8 +96,7 @@ def test_every_kernel_behind_it_compiles(spec: kernels.KernelSpec, cc: tuple[int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", MIXING, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("cc", ON_EACH)
+@pytest.mark.parametrize(("spec", "cc"), on_each(MIXING))
 def test_every_kernel_that_mixes_compiles(spec: kernels.KernelSpec, cc: tuple[int, int]) -> None:
     ptx = compiled(spec, cc)
     assert ".f64" not in ptx
@@ -114,18 +122,29 @@ def test_the_list_holds_every_kernel() -> None:
     }
 
 
+def kinds_that_work_together(found: dict[str, str]) -> list[str]:
+    """The kinds, by the names that the sanitizer's tools have for them, of the kernels whose threads do."""
+    return [kind_of(name) for name, text in found.items() if WORKS_TOGETHER.search(text)]
+
+
+def kind_of(name: str) -> str:
+    return "codecs" if name in launch.CODEC_KERNELS else name.split()[0]
+
+
 @pytest.mark.slow
-def test_racecheck_looks_at_every_kernel_whose_threads_work_together() -> None:
+def test_racecheck_looks_at_kernels_whose_threads_work_together() -> None:
+    """Those are the ones that finish and that filter."""
+    found = {spec.name: compile_once(spec, EVERY_RUNS) for spec in kernels.KERNELS if is_every_runs(spec)}
+    assert Counter(kinds_that_work_together(found)) == {"finish": 4, "filter": 2}
+    assert {"finish", "filter"} <= set(sanitizer.TOOLS["racecheck"]) & set(sanitizer.TOOLS["synccheck"])
+    assert {kind_of(name) for name in (*found, *launch.CODEC_KERNELS)} == set(sanitizer.TOOLS["memcheck"])
+
+
+@pytest.mark.deep
+def test_they_are_those_of_every_number_type_and_layout_and_no_codecs() -> None:
     found = {spec.name: compile_once(spec, EVERY_RUNS) for spec in kernels.KERNELS}
-    kinds = {name: name.split()[0] for name in found}
     found |= {name: launch.compile_ptx_of(name, EVERY_RUNS) for name in launch.CODEC_KERNELS}
-    kinds |= dict.fromkeys(launch.CODEC_KERNELS, "codecs")
-    together = {name for name, text in found.items() if WORKS_TOGETHER.search(text)}
-    assert len(together) == 10, (
-        together
-    )  # those that finish, in each number type and layout, and filter, in each layout
-    assert {kinds[name] for name in together} <= set(sanitizer.TOOLS["racecheck"]) & set(sanitizer.TOOLS["synccheck"])
-    assert set(kinds.values()) == set(sanitizer.TOOLS["memcheck"])
+    assert Counter(kinds_that_work_together(found)) == {"finish": 8, "filter": 2}
 
 
 FAKE_PTXAS = """#!/bin/sh

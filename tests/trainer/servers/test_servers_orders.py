@@ -5,11 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe.sampling import epoch_order
 from augpipe.trainer.servers.order_log import Event, Kind, read_order
+from tests.examples import examples
 from tests.trainer.servers.local_run import NUM_SAMPLES, LocalRun, Setting, plain_network
 
 RUNS = st.builds(
@@ -27,7 +28,7 @@ RUNS = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(setting=RUNS, seed=st.integers(0, 2**32 - 1))
 def test_what_holds_of_every_order(setting: Setting, seed: int) -> None:
     with TemporaryDirectory() as folder:
