@@ -14,7 +14,8 @@ TEST_PROCESSES ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 PIP = -m pip --disable-pip-version-check --no-input
-INSTALL = $(PIP) install -qq -c constraints.txt
+# Not compiled to byte code: Python does that for the few modules that are imported, and pip for all of torch's.
+INSTALL = $(PIP) install -qq --no-compile -c constraints.txt
 
 # The tests with the marks $(1), unless PYTEST_ARGS has an -m of its own.
 RUN_TESTS = if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then \
@@ -134,7 +135,10 @@ endef
 export MISSING
 
 # .venv/.demo is the part of .venv/.installed that the demo uses: `make test` adds the rest to the same environment.
-torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
+# Kernels are compiled while pip unpacks torch, which comes alone: its pin decides which build is taken.
+torch = { $(@D)/bin/python $(INSTALL) --no-build-isolation -e . && \
+		{ $(@D)/bin/augpipe warm --quiet > /dev/null 2>&1 & } && \
+		$(@D)/bin/python $(INSTALL) torch==2.13.0; } &&
 .venv/.demo: extras = torch,plots
 .venv/.demo: size = , 1.3 GB
 .venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning
@@ -149,7 +153,7 @@ torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Installing into $(@D) (once$(size); some minutes where torch has to be downloaded)"
 	@$(PYTHON) -m venv "$(@D)"
-	@# torch comes first and alone: its pin decides which build is taken; the docs do without it
+	@# the docs do without torch
 	@{ $(@D)/bin/python $(INSTALL) --upgrade pip setuptools && \
 		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
