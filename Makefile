@@ -14,6 +14,7 @@ TEST_PROCESSES ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 PIP = -m pip --disable-pip-version-check --no-input
+# pip would compile one module after another: Python does that for those that are imported, or compileall on all cores.
 INSTALL = $(PIP) install -qq --no-compile -c constraints.txt
 
 # The tests with the marks $(1), unless PYTEST_ARGS has an -m of its own.
@@ -134,7 +135,10 @@ endef
 export MISSING
 
 # .venv/.demo is the part of .venv/.installed that the demo uses: `make test` adds the rest to the same environment.
-torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
+# Kernels are compiled while pip unpacks torch, which comes alone: its pin decides which build is taken.
+torch = { $(@D)/bin/python $(INSTALL) --no-build-isolation -e . && \
+		{ $(@D)/bin/augpipe warm --quiet > /dev/null 2>&1 & } && \
+		$(@D)/bin/python $(INSTALL) torch==2.13.0; } &&
 .venv/.demo: extras = torch,plots
 .venv/.demo: size = , 1.3 GB
 .venv/.installed: extras = dev,torch,dali,cudatools,parquet,plots,ray,remote,stats,weights,lightning,yolo
@@ -149,11 +153,11 @@ torch = $(@D)/bin/python $(INSTALL) torch==2.13.0 &&
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Installing into $(@D) (once$(size); some minutes where torch has to be downloaded)"
 	@$(PYTHON) -m venv "$(@D)"
-	@# torch comes first and alone: its pin decides which build is taken; the docs do without it
+	@# the docs do without torch
 	@{ $(@D)/bin/python $(INSTALL) --upgrade pip setuptools && \
 		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
 		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
-	@# pip would compile one file after another, for 45 s; some are for other Pythons, and are left
-	@$(@D)/bin/python -m compileall -qq -j 0 $(@D)/lib || true
+	@# the demo imports few modules; some are for other Pythons, and are left
+	@[ "$(@F)" = .demo ] || $(@D)/bin/python -m compileall -qq -j 0 $(@D)/lib || true
 	@touch "$@"
