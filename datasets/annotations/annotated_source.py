@@ -22,7 +22,7 @@ from augpipe.validation.plural import count
 _START_BYTES = 1 << 16
 """In which a header is looked for before the whole file is read."""
 _UNKNOWN, _UNUSABLE = 0, 9
-"""Beside EXIF's 1..8: an image that was not looked at, and one that cannot be used."""
+"""Next to EXIF's 1..8: an image that was not looked at, and one that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,7 +201,7 @@ class _Reader:
         rings = []
         for ring in segmentation:
             if not isinstance(ring, list) or len(ring) % 2:
-                raise ValueError("a polygon of it is no list of x and y in turn")
+                raise ValueError("a polygon of it is not a list of x and y in turn")
             if len(ring) < 6:
                 reason = "of fewer than three corners (the object keeps its box)"
                 self._faults.leave_out(self._where(number), reason, "outline")
@@ -280,7 +280,7 @@ class _Reader:
         for category in categories:
             found: Any = category.get("keypoints") or ()
             if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
-                raise ValueError(f"{self._path}: category {category['id']} has keypoints that are no list of names.")
+                raise ValueError(f"{self._path}: category {category['id']} has keypoints that are not a list of names.")
             shorter, longer = sorted((names, tuple(found)), key=len)
             if longer[: len(shorter)] != shorter:
                 raise ValueError(

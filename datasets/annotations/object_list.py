@@ -138,7 +138,7 @@ class ObjectList:
         return ~which
 
     def _finite(self, boxes: Floats, points: Floats32, corners: Ints, rings: Ints, keypoints: Floats32 | None) -> Bools:
-        """Refuse what is no number or no place: which objects stay."""
+        """Refuse what is not a number or not a place: which objects stay."""
         refuse = self._faults.refuse
         kept = self._say(~np.all(np.abs(boxes) < MAX_COORDINATE, axis=1), refuse, "its box is not finite, or is huge")
         wrong = np.flatnonzero(~np.all(np.abs(points) < MAX_COORDINATE, axis=1))

@@ -49,7 +49,7 @@ def open_with_annotations(images: str, annotations: str, options: Options) -> So
 
 
 def open_annotated_folder(path: str, options: Options) -> Source | None:
-    """The source of a folder in which annotations lie beside or below the images; None where there are none.
+    """The source of a folder in which annotations lie next to or below the images; None where there are none.
 
     Raises:
         ImportError: PyYAML is needed and not installed.

@@ -56,7 +56,7 @@ def by_stem(paths: Sequence[str], suffix: str = "") -> dict[str, str]:
             continue
         other = found.setdefault(stem[: len(stem) - len(suffix)], path)
         if other != path:
-            raise ValueError(f"{shown(other)} and {shown(path)} have the same name but for its end. Move one away.")
+            raise ValueError(f"{shown(other)} and {shown(path)} have the same name except for its end. Move one away.")
     return found
 
 
@@ -69,7 +69,7 @@ def read_small(path: str) -> bytes:
     """
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{shown(path)} is no plain file.")
+        raise ValueError(f"{shown(path)} is not a plain file.")
     if status.st_size > _MAX_BYTES:
         raise ValueError(f"{shown(path)} has more than {_MAX_BYTES >> 20} MB. Is it a file of annotations?")
     return read_file(path)
@@ -87,5 +87,5 @@ def read_lines(path: str) -> list[str]:
     except UnicodeDecodeError:
         raise ValueError(f"{shown(path)} is not UTF-8.") from None
     if "\0" in text:
-        raise ValueError(f"{shown(path)} holds a byte 0, and is no text.")
+        raise ValueError(f"{shown(path)} holds a byte 0, and is not text.")
     return [line for line in text.splitlines() if line.strip()]

@@ -63,7 +63,9 @@ def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> l
     for label in labels:
         if label % 1 or not 0 <= label < len(source.category_ids):
             most = len(source.category_ids) - 1
-            raise ValueError(f"{name}: label {label} is no number of object_classes (0..{most}). Is one a background?")
+            raise ValueError(
+                f"{name}: label {label} is not a number of object_classes (0..{most}). Is one a background?"
+            )
     orientation, size = source.turned(sample_id)
     boxes = stored_boxes(arrays["boxes"].reshape(num, 4).astype(np.float64), orientation, size)
     boxes[:, 2:] -= boxes[:, :2]

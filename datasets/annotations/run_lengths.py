@@ -50,7 +50,7 @@ def read_counts(mask: Any, size: tuple[int, int] | None) -> tuple[Ints, int]:
 
 def _numbers(counts: Any) -> Ints:
     if not isinstance(counts, list | tuple) or not all(type(run) is int and abs(run) < 1 << 40 for run in counts):
-        raise ValueError("the counts of its mask are no list of whole numbers")
+        raise ValueError("the counts of its mask are not a list of whole numbers")
     return np.array(counts, np.int64)
 
 
@@ -64,7 +64,7 @@ def _letters(text: str | bytes) -> Ints:
     if len(groups) == 0:
         return np.empty(0, np.int64)
     if groups.min() < 0 or groups.max() > 63 or groups[-1] & 32:
-        raise ValueError("the counts of its mask are no text of run lengths")
+        raise ValueError("the counts of its mask are not a text of run lengths")
     is_last = (groups & 32) == 0
     firsts = np.concatenate([[0], np.flatnonzero(is_last)[:-1] + 1])
     lengths = np.diff([*firsts, len(groups)])

@@ -166,7 +166,7 @@ def test_folders_without_pairs_are_refused_and_single_files_counted(tmp_path: Pa
     with pytest.raises(ValueError, match="no image in .*images .* has a map in .*Names must be alike"):
         LabelMapSource(root / "images", root / "masks", map_suffix="_x")
     put_map(root / "masks/a.tif", some_labels("a"))
-    with pytest.raises(ValueError, match="a.png and a.tif have the same name but for its end"):
+    with pytest.raises(ValueError, match="a.png and a.tif have the same name except for its end"):
         LabelMapSource(root / "images", root / "masks")
     with pytest.raises(ValueError, match="there is no folder .*nowhere"):
         LabelMapSource(root / "images", root / "nowhere")

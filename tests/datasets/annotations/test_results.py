@@ -89,8 +89,8 @@ def test_objects_of_a_turned_image_come_back(tmp_path: Path, orientation: int) -
     ("change", "reason"),
     [
         ({"scores": None}, "its detections have no scores"),
-        ({"labels": [2]}, r"c.jpg: label 2 is no number of object_classes \(0..1\)"),
-        ({"labels": [-1]}, "label -1 is no number of object_classes"),
+        ({"labels": [2]}, r"c.jpg: label 2 is not a number of object_classes \(0..1\)"),
+        ({"labels": [-1]}, "label -1 is not a number of object_classes"),
         ({"boxes": [[0, 0, 1, 1]] * 2}, "c.jpg: 1 score, and boxes of length 2"),
         ({"masks": np.zeros((1, 5, 20))}, r"a mask has the shape \(5, 20\), and the photograph \(20, 20\)"),
     ],

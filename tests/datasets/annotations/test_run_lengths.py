@@ -77,11 +77,11 @@ def test_long_runs_take_no_memory() -> None:
         ({"size": [4, 4], "counts": [10]}, "the runs of its mask have 10 pixels together, and its size is 4x4"),
         ({"size": [4, 4], "counts": [10, -2, 8]}, "its mask has a run of -2 pixels"),
         ({"size": [4, 4], "counts": [1 << 39] * 3}, "the runs of its mask have 1,649,267,441,664 pixels"),
-        ({"size": [4, 4], "counts": [16.0]}, "the counts of its mask are no list of whole numbers"),
-        ({"size": [4, 4], "counts": 16}, "the counts of its mask are no list of whole numbers"),
-        ({"size": [4, 4], "counts": "!"}, "the counts of its mask are no text of run lengths"),
-        ({"size": [4, 4], "counts": "é"}, "the counts of its mask are no text of run lengths"),
-        ({"size": [4, 4], "counts": "P"}, "the counts of its mask are no text of run lengths"),  # ends within a number
+        ({"size": [4, 4], "counts": [16.0]}, "the counts of its mask are not a list of whole numbers"),
+        ({"size": [4, 4], "counts": 16}, "the counts of its mask are not a list of whole numbers"),
+        ({"size": [4, 4], "counts": "!"}, "the counts of its mask are not a text of run lengths"),
+        ({"size": [4, 4], "counts": "é"}, "the counts of its mask are not a text of run lengths"),
+        ({"size": [4, 4], "counts": "P"}, "the counts of its mask are not a text of run lengths"),  # cut short
         ({"size": [4, 4], "counts": "P" * 9 + "0"}, "a run of its mask is too long"),
         ({"size": [4, 4], "counts": ""}, "have 0 pixels together"),
     ],
