@@ -16,32 +16,38 @@ BEYOND_PX = 0.5
 """How far a box may reach outside its image: files round, and what is shown is cut at the image's edge."""
 
 
-def problems_of(objects: Targets, sizes: Float, *, clips: bool) -> dict[int, str]:
+def problems_of(objects: Targets, sizes: Float, *, clips: bool, num_classes: int) -> dict[int, str]:
     """Number of an image -> what is wrong with the first of its objects that cannot be, for images with such ones.
 
     Args:
         objects: of B images.
         sizes: (B, 2) width and height of the images, in pixels.
         clips: whether boxes may reach outside their image, as they are cut at its edge.
+        num_classes: classes of objects; 0 where they are not known.
     """
     image = np.repeat(np.arange(len(objects.counts)), objects.counts)
     starts = np.cumsum(objects.counts) - objects.counts
     ids = objects.fields.get("id")
     found: dict[int, tuple[int, str]] = {}
-    for is_wrong, problem in _rules(objects, sizes[image], clips=clips):
+    for is_wrong, problem in _rules(objects, sizes[image], clips=clips, num_classes=num_classes):
         for number in np.flatnonzero(is_wrong).tolist():
             place = int(image[number])
             if place not in found or number < found[place][0]:
                 known_as = "" if ids is None else f" (id {ids[number]})"
                 box = "" if objects.boxes is None else "({:g}, {:g}) to ({:g}, {:g})".format(*objects.boxes[number])
-                text = f"object {number - starts[place]}{known_as}: {problem.format(box=box)}"
+                label = "" if objects.labels is None else objects.labels[number]
+                text = f"object {number - starts[place]}{known_as}: {problem.format(box=box, label=label)}"
                 found[place] = number, text
     return {place: text for place, (_, text) in sorted(found.items())}
 
 
-def _rules(objects: Targets, sizes: Float, *, clips: bool) -> Iterator[tuple[Flags, str]]:
+def _rules(objects: Targets, sizes: Float, *, clips: bool, num_classes: int) -> Iterator[tuple[Flags, str]]:
     """(N,) which objects break a rule, and what is said of them."""
-    boxes, polygons, keypoints = objects.boxes, objects.polygons, objects.keypoints
+    boxes, polygons, keypoints, labels = objects.boxes, objects.polygons, objects.keypoints, objects.labels
+    if labels is not None:
+        yield labels < 0, "its label {label} is negative. Classes are numbered from 0"
+        if num_classes:
+            yield labels >= num_classes, f"its label {{label}} is not one of the classes 0..{num_classes - 1}"
     if boxes is not None:
         yield ~np.isfinite(boxes).all(axis=1), "the box from {box} is not finite"
         yield (boxes[:, 2:] < boxes[:, :2]).any(axis=1), "the box from {box} has a negative size"

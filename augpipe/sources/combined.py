@@ -187,11 +187,12 @@ class Concat:
 
     def targets_of(self, sample_ids: Ints) -> Targets | None:
         """The objects of these samples; None where only label maps are known."""
-        if not len(sample_ids):
-            return as_target_source(self._sources[0]).targets_of(sample_ids)
+        asked = {number: (where, inner) for number, where, inner in self._by_source(sample_ids)}
+        none = np.empty(0, np.intp), np.empty(0, np.int64)
         parts = []
-        for number, where, inner in self._by_source(sample_ids):
-            objects = as_target_source(self._sources[number]).targets_of(inner)
+        for number, source in enumerate(self._sources):  # all, so that each batch has what any of them knows
+            where, inner = asked.get(number, none)
+            objects = as_target_source(source).targets_of(inner)
             if objects is None:
                 return None
             parts.append((where, objects))
@@ -282,5 +283,7 @@ def _target_kind(source: Source) -> tuple[Any, ...]:
     objects = source.targets_of(np.empty(0, np.int64))
     names = ("labels", "boxes", "keypoints")
     known = [] if objects is None else [name for name in names if getattr(objects, name) is not None]
+    if objects is not None and objects.keypoints is not None:
+        known.append(f"{objects.keypoints.shape[1]} points each")
     swaps = [tuple(pair) for pair in source.keypoint_swaps]
     return True, bool(source.has_label_maps), list(source.object_classes), swaps, known

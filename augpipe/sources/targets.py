@@ -37,7 +37,13 @@ class Targets:
     """Name -> (N,) values, an array or a list, such as `iscrowd` or `id`; the same names for all images."""
 
     def __post_init__(self) -> None:
-        total = int(self.counts.sum())
+        counts = np.asarray(self.counts)
+        if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+            raise ValueError(f"counts={counts!r:.60} must be (B,) whole numbers: how many objects each image has.")
+        object.__setattr__(self, "counts", counts.astype(np.int64))
+        total = int(counts.sum())
+        for name in _RESERVED & self.fields.keys():
+            raise ValueError(f"a field is called {name}, as what a batch holds itself. Give it another name.")
         known = {"labels": self.labels, "boxes": self.boxes, "polygons": self.polygons, "keypoints": self.keypoints}
         for name, values in {**known, **self.fields}.items():
             if values is not None and len(values) != total:
@@ -45,6 +51,28 @@ class Targets:
                     f"targets have {count(total, 'object')} by their counts, and {name} is of length {len(values)}. "
                     "Give one entry for each object, image by image."
                 )
+        for name, (kinds, shape) in _ARRAYS.items():
+            values = getattr(self, name)
+            array = np.asarray(values) if values is not None else np.empty((0,) * len(shape))
+            fits = array.ndim == len(shape) and all(
+                side in (None, found) for side, found in zip(shape, array.shape, strict=True)
+            )
+            if values is not None and (not fits or (total and array.dtype.kind not in kinds)):
+                wanted = f"({', '.join('N' if side is None else str(side) for side in shape)})"
+                raise ValueError(
+                    f"{name} has shape {array.shape} and dtype {array.dtype}. Give an array of shape {wanted}"
+                    f"{', of whole numbers' if kinds == 'iu' else ''}."
+                )
+
+
+_ARRAYS: dict[str, tuple[str, tuple[int | None, ...]]] = {
+    "labels": ("iu", (None,)),
+    "boxes": ("iuf", (None, 4)),
+    "keypoints": ("iuf", (None, None, 3)),
+}
+"""Name -> kinds of numbers, and the shape, None for any length."""
+_RESERVED = frozenset("boxes labels polygons keypoints masks mask image_id lengths batch_idx cls bboxes".split())
+"""What a batch's targets hold under these names is not a field of the source."""
 
 
 class TargetSource(Source, Protocol):
@@ -114,8 +142,15 @@ def _names_of_fields(parts: Sequence[Targets]) -> list[str]:
 
 
 def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.intp]) -> Any:
-    """An array where all have one, else a list, with None for the objects of a source without the field."""
-    values = [objects.fields.get(name, [None] * int(objects.counts.sum())) for objects in parts]
+    """An array where all have one, else a list, with None for the objects of a source without the field.
+
+    Without `iscrowd` none is a crowd.
+    """
+    values = []
+    for objects in parts:
+        num = int(objects.counts.sum())
+        missing: Any = np.zeros(num, np.int64) if name == "iscrowd" else [None] * num
+        values.append(objects.fields.get(name, missing))
     if all(isinstance(some, np.ndarray) for some in values):
         return np.concatenate(values)[order]
     flat = [value for some in values for value in some]

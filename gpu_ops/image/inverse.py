@@ -69,6 +69,8 @@ def unbend(points, item, lenses, found, is_found):
         if radius > seen:  # from where it would be without tangential terms, however far away
             scale = (reach + (radius - seen) / slope_beyond(k1, k2, k3, reach)) / radius
             u, v = u * scale, v * scale
+        elif radius > reach:  # a lens that shows less of the image than the frame has is not beyond its reach
+            u, v = u * reach / radius, v * reach / radius
         bent_u, bent_v = forward(u, v, k1, k2, k3, p1, p2, reach)
         missed = np.hypot(bent_u - wanted_u, bent_v - wanted_v)
         for _ in range(MOST_STEPS):

@@ -111,7 +111,7 @@ def refused(rank: int, world_size: int) -> None:
         dist.barrier()
         with pytest.raises(ValueError, match=r"parallel\.model=3 does not divide the run's 4 ranks: .*1, 2, 4\."):
             run(config(folder / "three", photos, parallel={"model": 3}))
-        with pytest.raises(ValueError, match="no fully connected layer"):
+        with pytest.raises(ValueError, match="is not a fully connected layer"):
             run(config(folder / "none", photos, parallel={"model": 2, "layers": ["nothing*"]}))
         dist.barrier()
         with pytest.raises(SyncError, match=r"parallel\.model is 2 on rank 0 and 1 on rank 3"):

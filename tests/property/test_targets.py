@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
@@ -78,8 +78,24 @@ def rings_of(*polygons: Float) -> Rings:
     return Rings(points=np.concatenate(polygons), starts=starts, item=np.zeros(len(polygons), np.int64))
 
 
+FAR_OUT = Recipe(
+    antialias=False,
+    ops=[
+        ops.Resize(size=224),
+        ops.RandomCrop(size=1, p=0.0),
+        ops.MultiResolutionCrop(size=1, scales=(2,), p=0.0),
+        ops.Flip(),
+        ops.Stretch(horizontal=(0.5, 1.5), vertical=(1.0, 1.25), step=0.25),
+        ops.LensDistortion(max_strength=0.26, degrees=65),
+        ops.Translate(horizontal=(-9.0, 9.0), vertical=(0.0, 3.0), unit="px", step=1.0),
+    ],
+)
+"""An output of one pixel, moved by nine times its size: the lens is looked through far from its centre."""
+
+
 @settings(max_examples=FEW)
 @given(recipe=st.one_of(recipes(), large_recipes()), seed=SEEDS)
+@example(recipe=FAR_OUT, seed=94)
 def test_points_there_and_back(recipe: Recipe, seed: int) -> None:
     drawn, look, inverse = drawn_for(recipe, seed)
     height, width = look.x.shape

@@ -20,7 +20,7 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
     """(N, 4) output boxes left, top, right, bottom, and (N,) the share of each that is shown; zeros where none is.
 
     Each is the least box around the part of the mapped outline that lies within the frame. What the recipe's border
-    covers of the image is not shown.
+    covers of the image is not shown. Of a box without area, nothing is shown.
 
     Args:
         inverse: the map.
@@ -42,7 +42,11 @@ def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int) -> tu
     outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
     whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
     limits = frames(inverse)[item]
-    return outlines.bounds_within(limits), shares_of(within(outlines, limits).areas(), whole.areas())
+    bounds, shares = outlines.bounds_within(limits), shares_of(within(outlines, limits).areas(), whole.areas())
+    # what is cut to a line at an edge would have an area again once it is turned
+    is_line = ~(cut[:, 2:] > cut[:, :2]).all(axis=1)
+    bounds[is_line], shares[is_line] = 0.0, 0.0
+    return bounds, shares
 
 
 def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
@@ -53,6 +57,7 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
     everywhere = np.tile([-1e30, -1e30, 1e30, 1e30], (len(boxes), 1))
     whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).bounds_within(everywhere)
     cut = np.clip(whole, 0.0, np.tile(inverse.sizes[item], 2))
+    cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
     return cut, shares_of(box_areas(cut), box_areas(whole))
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from augpipe.planning.targets.boxes import box_areas
 from augpipe.validation.models import Checked, told
@@ -48,6 +48,15 @@ class TargetOptions(Checked):
     """Whether a `Loader` also gives the outline of each object, cut at the frame."""
     masks: bool = False
     """Whether a `Loader` also gives a mask of each object, made of its outline; an object without one has no pixels."""
+
+    @field_validator("keypoint_swaps")
+    @classmethod
+    def _are_pairs_apart(cls, swaps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        points = [point for pair in swaps for point in pair]
+        for point in points:
+            if points.count(point) > 1:
+                raise ValueError(f"keypoint_swaps={[list(pair) for pair in swaps]}: point {point} is in it twice.")
+        return swaps
 
     @property
     def drops(self) -> bool:

@@ -22,8 +22,13 @@ def map_points(
         visibility: (N, K), COCO's: 0 is not labelled, 1 labelled and hidden, 2 visible. Points of 0 stay as they are.
         item: (N,) whose plan record each object belongs to.
         swaps: pairs of points, as (left eye, right eye), that trade places where the image is mirrored.
+
+    Raises:
+        ValueError: a pair names a point that there is not.
     """
     num, each = visibility.shape
+    if swaps and num and (last := max(map(max, swaps))) >= each:
+        raise ValueError(f"keypoint_swaps names point {last}, and objects have the {each} points 0..{each - 1}.")
     mapped, is_shown = inverse.to_output(points.reshape(-1, 2), np.repeat(item, each))
     found = np.where(visibility[:, :, None] > 0, mapped.reshape(num, each, 2), points)
     seen = np.where(is_shown.reshape(num, each), visibility, 0)

@@ -183,7 +183,9 @@ def test_the_stated_accuracy_must_be_beaten(
 ) -> None:
     pytest.importorskip("matplotlib")
     pretend_to_train(monkeypatch, 0.9, demo_train.STATED_ACCURACY)  # the last epoch counts, and equal is not better
-    with pytest.raises(Failure, match=r"^40\.0% of the held-out .* states more than 40% \(by chance: 20%\)") as failure:
+    with pytest.raises(
+        Failure, match=r"^40\.0% of the held-out .* promises more than 40% \(by chance: 20%\)"
+    ) as failure:
         train()
     assert (explain(failure.value) or ("", 0))[1] == 1
     assert Path("run/curves.png").exists(), "to look for the cause"

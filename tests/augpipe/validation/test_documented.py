@@ -116,10 +116,10 @@ def test_a_value_without_a_name_is_answered_with_what_to_write(make: Any, writte
 
 def test_inspect_says_what_the_fields_of_a_recipe_mean() -> None:
     said = CliRunner().invoke(app, ["inspect", "evaluation", "--fields"]).stdout
-    assert re.search(r"field +value +what it means", said)
+    assert re.search(r"field +value +meaning", said)
     assert re.search(r"scale +256 +The short side that the image is resized to, in pixels", said)
     assert re.search(r"std +\(0.229, 0.224, 0.225\) +Per channel, or one number for all", said)
-    assert "what it means" not in CliRunner().invoke(app, ["inspect", "evaluation"]).stdout
+    assert "meaning" not in CliRunner().invoke(app, ["inspect", "evaluation"]).stdout
 
 
 def test_pydantics_own_classes_are_left_alone() -> None:

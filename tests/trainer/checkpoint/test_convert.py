@@ -82,7 +82,7 @@ def test_a_checkpoint_of_version_1_becomes_one_of_today(old: Path, tmp_path: Pat
 
 def test_a_pickle_is_read_by_those_who_ask_for_it_only(old: Path, tmp_path: Path) -> None:
     for arguments, message in (
-        ((old, tmp_path / "new"), "whoever wrote it can run code on this machine. Add --trust-pickle if you trust"),
+        ((old, tmp_path / "new"), "its author can run code on this machine. Add --trust-pickle if you trust"),
         ((old, tmp_path / "a.pt"), "is of version 1, and this augpipe reads 2. It may be whole: move"),
         ((old, tmp_path / "new", "--ema"), "--ema is for weights alone, and OUT="),
     ):
