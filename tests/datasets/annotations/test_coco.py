@@ -3,6 +3,7 @@
 import json
 import logging
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -238,18 +239,32 @@ def test_an_image_of_another_size_is_a_damaged_sample(tmp_path: Path) -> None:
     path = put_coco(tmp_path, [{}, {"image_id": 20}])
     put_image(tmp_path / "a.jpg", (24, 32))
     source = CocoSource(path)
-    found = everything(source)
-    assert found.counts.tolist() == [0, 1, 0] and found.fields["id"].tolist() == [101]
+    assert source.targets_of(np.array([0, 1])).fields["id"].tolist() == [101]
+    with pytest.raises(ValueError, match=r"a.jpg has 32x24 pixels"):
+        everything(source)
     for _ in range(2):
         with pytest.raises(ValueError, match=r"a.jpg has 32x24 pixels, and .*coco.json was made for an image of 64x48"):
             source.read(2)
 
 
-def test_an_image_that_is_gone_or_damaged_has_no_objects(tmp_path: Path) -> None:
+def test_an_image_of_any_number_of_pixels_has_its_objects(tmp_path: Path) -> None:
+    images = [{"id": 30, "file_name": "a.jpg", "height": 9_500, "width": 10_000}]
+    path = put_coco(tmp_path, [{"bbox": [4_000, 4_000, 2_000, 2_000]}], images=images)
+    content = bytearray((tmp_path / "a.jpg").read_bytes())
+    frame = content.index(b"\xff\xc0")
+    content[frame + 5 : frame + 9] = struct.pack(">HH", 9_500, 10_000)
+    (tmp_path / "a.jpg").write_bytes(content)
+    found = everything(CocoSource(path))
+    assert found.boxes is not None and found.boxes.tolist() == [[4_000, 4_000, 6_000, 6_000]]
+
+
+def test_an_image_that_is_gone_has_no_objects_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     source = CocoSource(put_coco(tmp_path, [{}, {"image_id": 20}]))
     (tmp_path / "a.jpg").unlink()
     (tmp_path / "b.jpg").write_bytes(b"no image")
-    assert everything(source).counts.tolist() == [0, 0, 0]
+    assert source.targets_of(np.array([0, 2])).counts.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="b.jpg: not a picture"):
+        everything(source)
     with pytest.raises(FileNotFoundError):
         source.read(2)
     assert source.read(1) == b"no image"  # the loader's decoder says what is wrong with it
