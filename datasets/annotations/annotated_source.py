@@ -21,6 +21,7 @@ from augpipe.validation.plural import count
 
 _START_BYTES = 1 << 16
 """In which a header is looked for before the whole file is read."""
+_PNG = b"\x89PNG"
 _UNKNOWN = 0
 """Next to EXIF's 1..8: an image whose header was not read yet."""
 
@@ -41,6 +42,8 @@ class Annotations:
     """(N, 2) heights and widths that the file tells, 0 where it does not; None where it tells none."""
     in_parts: bool = False
     """Whether coordinates are parts of the image's width and height, instead of pixels."""
+    notes: Sequence[str] = ()
+    """What the reader has taken for granted, for the log line."""
     are_stored: bool = True
     """Whether they count in the pixels as stored, where an orientation of EXIF leaves both ways open."""
     faults: Faults
@@ -68,7 +71,7 @@ class AnnotatedSource(FileSource):
         self.faults = known.faults
         """What is wrong with the annotations, as far as it was not raised."""
         self.left_out = known.faults.left_out
-        self.notes = known.faults.mended
+        self.notes = [*known.faults.mended, *known.notes]
 
     @property
     def has_targets(self) -> bool:
@@ -245,6 +248,8 @@ def _header_of(path: str) -> Header:
     """
     with open(path, "rb") as file:
         content = file.read(_START_BYTES)
+        if content.startswith(_PNG) and not (b"eXIf" in content or b"IEND" in content):
+            content += file.read()  # an orientation may stand behind the pixels
         try:
             return probe(content, max_pixels=NO_LIMIT)
         except ValueError:

@@ -10,10 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from augpipe.datasets.annotations.coco import CocoSource, swaps_by_name
 from augpipe.datasets.open import open_source
 from tests.datasets.annotations.annotated_sets import (
+    ORIENTATION,
     coco_content,
     everything,
     filled,
@@ -86,11 +88,24 @@ def test_key_points_and_their_swaps(tmp_path: Path) -> None:
         (["eye left", "tail", "eye right"], [(0, 2)]),
         (["left_wrist", "right_ankle"], []),
         (["cleft", "bright", "all"], []),
+        (["nose", "lefteye", "righteye"], [(1, 2)]),
+        (["LEye", "REye", "LShoulder", "RShoulder"], [(0, 1), (2, 3)]),
+        (["leftover", "lear", "rear"], []),
         (["eye.l", "eye.r", "left_front_paw", "right_front_paw"], [(0, 1), (2, 3)]),
     ],
 )
 def test_left_and_right_are_found_in_names(names: list[str], swaps: list[tuple[int, int]]) -> None:
     assert swaps_by_name(names) == tuple(swaps)
+
+
+def test_sides_without_a_pair_are_told(tmp_path: Path) -> None:
+    def notes(*names: str) -> list[str]:
+        categories = [{"id": 7, "name": "dog", "keypoints": names}]
+        return list(CocoSource(put_coco(tmp_path, [{}], categories=categories)).notes)
+
+    expected = "no key points trade places in a mirrored image, though some are of one side ('left_wrist')"
+    assert notes("nose", "left_wrist") == [expected]
+    assert notes("left_wrist", "right_wrist") == notes("nose", "tail") == []
 
 
 def test_ids_of_images_may_be_texts(tmp_path: Path) -> None:
@@ -271,6 +286,21 @@ def test_an_image_that_is_gone_has_no_objects_and_a_damaged_one_is_named(tmp_pat
 
 
 # --- EXIF
+
+
+def test_orientation_behind_the_pixels_of_a_png(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (200, 300, 3), np.uint8)
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    content = (tmp_path / "a.png").read_bytes()
+    start = content.index(b"eXIf") - 4
+    stop = start + 12 + int.from_bytes(content[start : start + 4], "big")
+    (tmp_path / "a.png").write_bytes(content[:start] + content[stop:-12] + content[start:stop] + content[-12:])
+    images = [{"id": 30, "file_name": "a.png", "height": 200, "width": 300}]
+    path = put_coco(tmp_path, [{"bbox": [10, 20, 30, 40]}], images=images)
+    found = everything(CocoSource(path))
+    assert found.boxes is not None and found.boxes.tolist() == [[200 - 60, 10, 200 - 20, 40]]
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
