@@ -67,8 +67,8 @@ class YoloSource(AnnotatedSource):
             raise ValueError(f"no photograph in {shown(text)}. Give the folder of the images, or the YAML file.")
         files = [_labels_of(image, text, labels) for image in images]
         faults = Faults(on_error)
-        labels = _labels(settings, classes)
-        reader = _Lines(files, settings, labels, faults)
+        label_of = _labels(settings, classes)
+        reader = _Lines(files, settings, label_of, faults)
         names = tuple(classes) if classes is not None else settings.names or reader.numbers()
         known = Annotations(
             where=shown(text),
