@@ -60,7 +60,7 @@ _EIGHT_BIT_MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", 
 _SIXTEEN_BIT_MODES = frozenset(["I;16", "I;16L", "I;16B", "I;16N"])
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """One channel of more than 8 bits: TIFF keeps 12-bit numbers as they are, and may count from white."""
-_PNG_BITS_AT = 24
+PNG_BITS_AT = 24
 """Where a PNG says how many bits a channel has (specification, section 11.2.1)."""
 _GIF_EXTENSION, _GIF_IMAGE, _GIF_END = 0x21, 0x2C, 0x3B
 
@@ -98,7 +98,7 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
 def has_more_than_8_bits(image: ImageFile.ImageFile, data: bytes | memoryview) -> bool:
     """Whether a channel of a file that is open holds more than the 8 bits that `decode_stored` keeps."""
     if image.format == "PNG":
-        return data[_PNG_BITS_AT] > 8
+        return data[PNG_BITS_AT] > 8
     if not isinstance(image, TiffImagePlugin.TiffImageFile):
         return False
     return any(isinstance(bits, int) and bits > 8 for bits in image.tag_v2.get(_TIFF_BITS, ()))

@@ -8,21 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.annotations.faults import Faults
-from augpipe.datasets.annotations.label_maps import MapFiles
+from augpipe.datasets.annotations.label_maps import NO_LIMIT, MapFiles
 from augpipe.datasets.annotations.object_table import Ints, ObjectTable
 from augpipe.datasets.annotations.stored_pixels import upright_boxes, upright_points
 from augpipe.datasets.files.image_files import FileSource, read_file
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
-from augpipe.decoding import MAX_PIXELS, probe
+from augpipe.decoding import Header, probe
 from augpipe.decoding.orientation import swaps_sides
 from augpipe.sources.targets import LabelMap, Targets
 from augpipe.validation.plural import count
 
 _START_BYTES = 1 << 16
 """In which a header is looked for before the whole file is read."""
-_UNKNOWN, _UNUSABLE = 0, 9
-"""Next to EXIF's 1..8: an image that was not looked at, and one that cannot be used."""
+_PNG = b"\x89PNG"
+_UNKNOWN = 0
+"""Next to EXIF's 1..8: an image whose header was not read yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class Annotations:
     """(N, 2) heights and widths that the file tells, 0 where it does not; None where it tells none."""
     in_parts: bool = False
     """Whether coordinates are parts of the image's width and height, instead of pixels."""
+    notes: Sequence[str] = ()
+    """What the reader has taken for granted, for the log line."""
     are_stored: bool = True
     """Whether they count in the pixels as stored, where an orientation of EXIF leaves both ways open."""
     faults: Faults
@@ -68,7 +71,7 @@ class AnnotatedSource(FileSource):
         self.faults = known.faults
         """What is wrong with the annotations, as far as it was not raised."""
         self.left_out = known.faults.left_out
-        self.notes = known.faults.mended
+        self.notes = [*known.faults.mended, *known.notes]
 
     @property
     def has_targets(self) -> bool:
@@ -113,14 +116,21 @@ class AnnotatedSource(FileSource):
             ValueError: its annotations are of an image of another size; names both.
         """
         content = read_file(self.path(sample_id))
-        if self._orientations[sample_id] in (_UNKNOWN, _UNUSABLE):
-            self._look_at(sample_id, content)
+        if self._orientations[sample_id] == _UNKNOWN:
+            try:
+                header = probe(content, max_pixels=NO_LIMIT)
+            except ValueError:
+                return content  # the loader's decoder says what is wrong with it
+            self._note_size(sample_id, header)
         return content
 
     def targets_of(self, sample_ids: Ints) -> Targets | None:
         """The objects of these images, in this order; None where there are label maps only.
 
-        An image that cannot be read has none: `read` says why.
+        An image whose file is missing or cannot be read has none: `read` says why.
+
+        Raises:
+            ValueError: an image cannot be decoded, or its annotations are of another size; names it.
         """
         for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
             check_sample_id(int(sample_id), len(self))
@@ -153,12 +163,7 @@ class AnnotatedSource(FileSource):
             OSError: the image cannot be read.
             ValueError: its annotations are of another size, or it cannot be decoded.
         """
-        if not self._is_usable(sample_id):
-            content = self.read(sample_id)
-            try:
-                probe(content, max_pixels=MAX_PIXELS)
-            except ValueError as error:
-                raise ValueError(f"{self.name(sample_id)}: {error}") from error
+        self._find_size(sample_id)
         height, width = self._sizes[sample_id].tolist()
         return int(self._orientations[sample_id]), (height, width)
 
@@ -169,27 +174,34 @@ class AnnotatedSource(FileSource):
         return f"{type(self).__name__}({self._where!r}: {count(len(self), 'photograph')}{objects}{maps}{classes})"
 
     def _is_usable(self, sample_id: int) -> bool:
-        """Whether the image's size is known, once its header was read."""
-        if self._orientations[sample_id] == _UNKNOWN:
-            try:
-                with open(self.path(sample_id), "rb") as file:
-                    if not self._look_at(sample_id, file.read(_START_BYTES)):
-                        file.seek(0)
-                        self._look_at(sample_id, file.read())
-            except (OSError, ValueError):
-                return False
-        return bool(self._orientations[sample_id] not in (_UNKNOWN, _UNUSABLE))
+        """Whether the image's file can be read; its size is known then."""
+        try:
+            self._find_size(sample_id)
+        except OSError:
+            return False
+        return True
 
-    def _look_at(self, sample_id: int, content: bytes) -> bool:
-        """Note the image's size, and by which orientation its targets are turned; False where it cannot be decoded.
+    def _find_size(self, sample_id: int) -> None:
+        """Read the image's header, unless that was done before.
+
+        Raises:
+            OSError: the image cannot be read.
+            ValueError: it cannot be decoded, or its annotations are of another size; names it.
+        """
+        if self._orientations[sample_id] != _UNKNOWN:
+            return
+        try:
+            header = _header_of(self.path(sample_id))
+        except ValueError as error:
+            raise ValueError(f"{self.name(sample_id)}: {error}") from error
+        self._note_size(sample_id, header)
+
+    def _note_size(self, sample_id: int, header: Header) -> None:
+        """Note the image's size, and by which orientation its targets are turned.
 
         Raises:
             ValueError: the annotations are of an image of another size.
         """
-        try:
-            header = probe(content, max_pixels=MAX_PIXELS)
-        except ValueError:
-            return False
         orientation, upright = header.orientation, (header.height, header.width)
         stored = upright[::-1] if swaps_sides(orientation) else upright
         told = (0, 0) if self._known.sizes is None else tuple(self._known.sizes[sample_id].tolist())
@@ -198,14 +210,12 @@ class AnnotatedSource(FileSource):
         elif told in (upright, stored):
             is_stored = told == stored
         else:
-            self._orientations[sample_id] = _UNUSABLE
             raise ValueError(
                 f"{self.name(sample_id)} has {upright[1]}x{upright[0]} pixels, and {self._where} was made for an image "
                 f"of {told[1]}x{told[0]}. Give the images that were annotated, or annotations of these."
             )
         self._sizes[sample_id] = upright
         self._orientations[sample_id] = orientation if is_stored else 1  # last: other threads ask for it first
-        return True
 
     def _in_upright_pixels(self, found: Targets, sample_ids: Ints) -> Targets:
         orientations = self._orientations[sample_ids]
@@ -227,6 +237,23 @@ class AnnotatedSource(FileSource):
                 for own in rings[start:stop]:
                     own[:] = [upright_points(ring * scale, turn, size) for ring in own]
         return replace(found, polygons=rings)
+
+
+def _header_of(path: str) -> Header:
+    """What the file's header says, whatever the number of pixels: the loader has a limit of its own.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the reason, without the file's name.
+    """
+    with open(path, "rb") as file:
+        content = file.read(_START_BYTES)
+        if content.startswith(_PNG) and not (b"eXIf" in content or b"IEND" in content):
+            content += file.read()  # an orientation may stand behind the pixels
+        try:
+            return probe(content, max_pixels=NO_LIMIT)
+        except ValueError:
+            return probe(content + file.read(), max_pixels=NO_LIMIT)
 
 
 def _stored(size: tuple[int, int], orientation: int) -> tuple[int, int]:

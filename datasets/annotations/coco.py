@@ -23,7 +23,7 @@ from augpipe.sources.targets import Targets
 Object = Mapping[str, Any]
 _FIELDS = {"id": np.int64, "iscrowd": np.int64, "area": np.float64}
 _MAX_ID = 1 << 62
-_SIDE = re.compile(r"(?<![a-z])(left|right|l|r)(?![a-z])")
+_SIDE = re.compile(r"(?<![a-z])(left|right|[lr](?![a-z]))")
 _OTHER_SIDE = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
@@ -77,6 +77,7 @@ class CocoSource(AnnotatedSource):
                 classes=reader.classes,
                 keypoint_names=reader.keypoint_names,
                 keypoint_swaps=swaps_by_name(reader.keypoint_names),
+                notes=_lost_sides(reader.keypoint_names),
                 sizes=reader.sizes,
                 faults=faults,
             ),
@@ -329,7 +330,10 @@ def _area(box: Sequence[float] | None, rings: Sequence[Any]) -> float:
 
 
 def swaps_by_name(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Pairs of key points that trade places in a mirrored image, such as left_eye and right_eye, by their numbers."""
+    """Pairs of key points that trade places in a mirrored image, such as left_eye and right_eye, by their numbers.
+
+    Words may be joined: lefteye and righteye, or LEye and REye, are a pair too.
+    """
     place = {_plain(name): number for number, name in enumerate(names)}
     pairs = set()
     for name, number in place.items():
@@ -339,6 +343,15 @@ def swaps_by_name(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(pairs))
 
 
+def _lost_sides(names: Sequence[str]) -> list[str]:
+    """A note where names tell left from right, and none of them make a pair."""
+    sided = [name for name in names if _SIDE.search(_plain(name))]
+    if not sided or swaps_by_name(names):
+        return []
+    return [f"no key points trade places in a mirrored image, though some are of one side ({listed(sided)})"]
+
+
 def _plain(name: str) -> str:
-    """In small letters, and words apart: LeftEye and left-eye are `left_eye`."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    """In small letters, and words apart: LeftEye and left-eye are `left_eye`, and LEye is `l_eye`."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", words.lower())

@@ -1,5 +1,6 @@
 """Files with a label of each pixel: which belongs to which image, and how one is read."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,15 +11,17 @@ from PIL import Image
 from augpipe.datasets.annotations.stored_pixels import upright_map
 from augpipe.datasets.files.image_files import read_file
 from augpipe.datasets.metadata.names import NameTable, printable
-from augpipe.decoding import MAX_PIXELS
 from augpipe.decoding.orientation import swaps_sides
-from augpipe.decoding.pillow import PILLOW_ERRORS, open_pillow
+from augpipe.decoding.pillow import PILLOW_ERRORS, PNG_BITS_AT, open_pillow
 from augpipe.decoding.probe import format_of
 from augpipe.sources.targets import LabelMap
 
 Encoding = Literal["labels", "ids", "colours"]
 """labels: gray levels, palette numbers, or the colours as they are. ids: R + 256 G + 65536 B, as of COCO's and
 Cityscapes' panoptic files. colours: a class for each colour of a list."""
+NO_LIMIT = sys.maxsize
+"""Pixels of an image whose header is read: the loader has its own limit, and label maps have their image's size."""
+_COLOUR_MODES = ("RGB", "RGBA", "RGBX")
 _LABEL_MODES = ("P", "L", "1", "I", "I;16", "I;16B", "I;16L")
 
 
@@ -58,15 +61,21 @@ class MapFiles:
         kind = format_of(content)
         if kind == "JPEG":
             raise ValueError("labels in a JPEG are not those that were drawn. Write them as PNG.")
-        opened, _ = open_pillow(content, kind, MAX_PIXELS)
+        opened, _ = open_pillow(content, kind, NO_LIMIT)
         image: Image.Image = opened
         if (image.height, image.width) not in sizes:
             expected = f"{sizes[0][1]}x{sizes[0][0]}"
             raise ValueError(f"it has {image.width}x{image.height} pixels, and its image {expected}.")
+        if image.mode not in (*_LABEL_MODES, *_COLOUR_MODES, "LA"):
+            raise ValueError(
+                f"its mode {image.mode!r} is not one of label maps. Write it as PNG: gray, with a palette, or in RGB."
+            )
         try:
             if image.mode == "LA":
                 image = image.getchannel("L")
             levels = np.asarray(image if image.mode in _LABEL_MODES else image.convert("RGB"))
+            if image.mode == "L" and kind == "PNG" and content[PNG_BITS_AT] in (2, 4):
+                levels = levels // (255 // (2 ** content[PNG_BITS_AT] - 1))  # Pillow stretches them to 0..255
         except PILLOW_ERRORS as error:
             raise ValueError(f"damaged {opened.format}: {error}") from error
         if levels.dtype == np.bool_:

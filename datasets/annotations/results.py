@@ -9,6 +9,7 @@ import numpy.typing as npt
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.run_lengths import encode
 from augpipe.datasets.annotations.stored_pixels import stored_boxes, stored_map, stored_points
+from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.sources import Subset
 from augpipe.validation.plural import count
 
@@ -31,10 +32,14 @@ def coco_results(
             you like masks (N, H, W), of which what is at least 0.5 is inside, and keypoints (N, K, 3).
 
     Raises:
-        ValueError: something is missing, of another shape, or not a class; names the image.
+        IndexError: a sample id is not one of the source's.
+        ValueError: something is missing, of another shape, not finite, or not a class, or a box's right edge is left
+            of its left one; names the image.
         OSError: an image whose orientation is asked for cannot be read.
     """
     ids = [int(sample_id) for sample_id in sample_ids]
+    for sample_id in ids:
+        check_sample_id(sample_id, len(source))
     while isinstance(source, Subset):
         ids, source = source.ids[ids].tolist(), source.whole  # type: ignore[assignment]
     if not isinstance(source, CocoSource):
@@ -59,6 +64,7 @@ def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> l
             raise ValueError(f"{name}: {count(num, 'score')}, and {key} of length {len(array)}. Give one each.")
     if not num:
         return []
+    _check_numbers(name, arrays)
     labels = arrays["labels"].tolist()
     for label in labels:
         if label % 1 or not 0 <= label < len(source.category_ids):
@@ -89,6 +95,25 @@ def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> l
         for row, own in zip(rows, points.reshape(num, -1).tolist(), strict=True):
             row["keypoints"] = [round(value, 3) for value in own]
     return rows
+
+
+def _check_numbers(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Refuse what JSON has no number for, and boxes inside out.
+
+    Raises:
+        ValueError: names the image and the first such detection.
+    """
+    num = len(arrays["scores"])
+    for key in ("boxes", "scores", "keypoints"):
+        values = arrays[key].reshape(num, -1) if key in arrays else np.zeros((num, 1))
+        for place in np.flatnonzero(~np.isfinite(values).all(axis=1)).tolist():
+            raise ValueError(f"{name}: {key}[{place}] is {values[place].tolist()}, and must be finite.")
+    boxes = arrays["boxes"].reshape(num, 4)
+    for place in np.flatnonzero((boxes[:, 2:] < boxes[:, :2]).any(axis=1)).tolist():
+        raise ValueError(
+            f"{name}: boxes[{place}] is {boxes[place].tolist()}, and must be left, top, right, bottom. "
+            "Is it left, top, width, height?"
+        )
 
 
 def _array(values: Any) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -28,7 +29,7 @@ class VocSource(AnnotatedSource):
     XML files next to them, and two folders, `VocSource(images, annotations)`. Objects have the fields `difficult`,
     `truncated` and `occluded`. VOC counts pixels from 1, and `xmax` is the last pixel inside, so the left edge is
     `xmin - 1` and the right one `xmax`. If any coordinate of the set is 0, it counts from 0, and `xmin` and `xmax` are
-    the edges themselves.
+    the edges themselves. `notes` and the log line say which was found; `first_pixel` decides.
 
     Where an image has an orientation (EXIF), the file's `size` says whether coordinates count in the stored or the
     upright pixels; where it fits both, in the stored ones.
@@ -40,6 +41,7 @@ class VocSource(AnnotatedSource):
         classes: the classes and their order; the names found, sorted, if left out. Objects of other classes are left
             out and counted.
         label_maps: whether to read `SegmentationClass` instead of boxes; the lists are those of segmentation.
+        first_pixel: 1 or 0, the number of the first pixel; found by the coordinates if left out.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
@@ -55,8 +57,11 @@ class VocSource(AnnotatedSource):
         split: str | None = None,
         classes: Sequence[str] | None = None,
         label_maps: bool = False,
+        first_pixel: Literal[0, 1] | None = None,
         on_error: OnError = "raise",
     ) -> None:
+        if first_pixel not in (0, 1, None):
+            raise ValueError(f"first_pixel={first_pixel!r:.40}, and pixels count from 0 or from 1. Choose one.")
         root = os.fspath(path)
         images = os.path.join(root, "JPEGImages")
         images = images if os.path.isdir(images) else root
@@ -75,7 +80,7 @@ class VocSource(AnnotatedSource):
         else:
             xml = by_stem(files_below(folder, lambda name: name.lower().endswith(".xml")))
             stems = _paired(root, files, xml, listed_names, faults)
-            known = _read_all(folder, {stem: xml[stem] for stem in stems}, classes, faults)
+            known = _read_all(folder, {stem: xml[stem] for stem in stems}, classes, first_pixel, faults)
         super().__init__(images, names_of([files[stem] for stem in stems]), known)
 
 
@@ -118,7 +123,13 @@ def _paired(
     return paired
 
 
-def _read_all(folder: str, files: Mapping[str, str], classes: Sequence[str] | None, faults: Faults) -> Annotations:
+def _read_all(
+    folder: str,
+    files: Mapping[str, str],
+    classes: Sequence[str] | None,
+    first_pixel: Literal[0, 1] | None,
+    faults: Faults,
+) -> Annotations:
     paths = [os.path.join(folder, file) for file in files.values()]
     sizes = np.zeros((len(paths), 2), np.int32)
     rows: list[tuple[int, int, str, list[float], list[int]]] = []
@@ -133,7 +144,13 @@ def _read_all(folder: str, files: Mapping[str, str], classes: Sequence[str] | No
     found = sorted({name for _, _, name, _, _ in rows}, key=os.fsencode)
     names = found if classes is None else list(classes)
     labels = {name: label for label, name in enumerate(names)}
-    first = 0.0 if any(min(box) == 0 for _, _, _, box, _ in rows) else 1.0
+    notes = []
+    first = first_pixel
+    if first is None:
+        zero = next((number for _, number, _, box, _ in rows if min(box) == 0), None)
+        first = 1 if zero is None else 0
+        why = "no coordinate is 0" if zero is None else f"a coordinate is 0: {_where(paths, zero)}"
+        notes = [f"boxes count pixels from {first} ({why})"] if rows else []
     objects = ObjectList(faults, lambda number: _where(paths, number), fields=dict.fromkeys(_FLAGS, np.int64))
     for sample, number, name, (left, top, right, bottom), flags in rows:
         if name in labels:
@@ -142,7 +159,12 @@ def _read_all(folder: str, files: Mapping[str, str], classes: Sequence[str] | No
             faults.leave_out(_where(paths, number), "of classes that are not among those given")
     limits = np.where(sizes > 0, sizes, np.inf)[:, ::-1]
     return Annotations(
-        where=shown(folder), objects=objects.table(len(paths), limits), classes=tuple(names), sizes=sizes, faults=faults
+        where=shown(folder),
+        objects=objects.table(len(paths), limits),
+        classes=tuple(names),
+        sizes=sizes,
+        notes=notes,
+        faults=faults,
     )
 
 

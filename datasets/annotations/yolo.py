@@ -35,7 +35,8 @@ class YoloSource(AnnotatedSource):
             is `labels` in the path of its labels, or which is given with `labels`.
         labels: the folder of the text files, where it is another one.
         split: "train", "val" or "test" of the YAML file; needed where it has several.
-        classes: the names by number, instead of the YAML file's.
+        classes: names of the YAML file's: only their objects, numbered in this order. Without a YAML file, the names
+            by number.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
@@ -66,7 +67,8 @@ class YoloSource(AnnotatedSource):
             raise ValueError(f"no photograph in {shown(text)}. Give the folder of the images, or the YAML file.")
         files = [_labels_of(image, text, labels) for image in images]
         faults = Faults(on_error)
-        reader = _Lines(files, settings, len(classes) if classes is not None else None, faults)
+        label_of = _labels(settings, classes)
+        reader = _Lines(files, settings, label_of, faults)
         names = tuple(classes) if classes is not None else settings.names or reader.numbers()
         known = Annotations(
             where=shown(text),
@@ -84,6 +86,23 @@ class YoloSource(AnnotatedSource):
             self.notes = [*self.notes, f"{count(missing, 'image')} without a file of labels, so without objects"]
 
 
+def _labels(settings: YoloSettings, classes: Sequence[str] | None) -> Sequence[int]:
+    """For each class number of the files its label, -1 where it is left out; empty where any number is taken.
+
+    Raises:
+        ValueError: a name is not one of the YAML file's.
+    """
+    if classes is None or not settings.names:
+        return range(len(classes if classes is not None else settings.names))
+    for name in classes:
+        if settings.names.count(name) != 1:
+            how = "no class" if name not in settings.names else "several classes"
+            raise ValueError(
+                f"classes names {name!r}, and {shown(settings.path)} has {how} of this name ({listed(settings.names)})."
+            )
+    return [classes.index(name) if name in classes else -1 for name in settings.names]
+
+
 def _labels_of(image: str, folder: str, labels: str | os.PathLike[str] | None) -> str:
     """The file of labels of an image: in the folder given, else the last part `images` of its path is `labels`."""
     stem = os.path.splitext(image)[0] + ".txt"
@@ -96,9 +115,9 @@ def _labels_of(image: str, folder: str, labels: str | os.PathLike[str] | None) -
 class _Lines:
     """Reads all files of labels into `objects`."""
 
-    def __init__(self, files: Sequence[str], settings: YoloSettings, num_classes: int | None, faults: Faults) -> None:
+    def __init__(self, files: Sequence[str], settings: YoloSettings, labels: Sequence[int], faults: Faults) -> None:
         self._files, self._faults = files, faults
-        self._num_classes = num_classes if num_classes is not None else len(settings.names) or None
+        self._labels = labels
         self._keypoints, self._dimensions = settings.keypoint_shape
         self._largest = -1
         self.num_files = 0
@@ -124,7 +143,10 @@ class _Lines:
         return f"{shown(self._files[number // _LINES])}, line {number % _LINES + 1}"
 
     def _add(self, sample: int, number: int, line: str) -> None:
-        label, values = self._numbers(line)
+        number_of_class, values = self._numbers(line)
+        label = self._labels[number_of_class] if self._labels else number_of_class
+        if label < 0:
+            return
         size = self._keypoints * self._dimensions
         if self._keypoints and len(values) == 4 + size:
             points = np.array(values[4:]).reshape(self._keypoints, self._dimensions)
@@ -144,8 +166,8 @@ class _Lines:
             first, *values = map(float, line.split())
         except ValueError:
             raise ValueError(f"{line.strip()[:60]!r} is not a line of numbers") from None
-        if not (first >= 0 and first % 1 == 0) or first >= (self._num_classes or 1 << 20):
-            known = f"the {self._num_classes} classes" if self._num_classes else "classes, which are 0, 1, ..."
+        if not (first >= 0 and first % 1 == 0) or first >= (len(self._labels) or 1 << 20):
+            known = f"the {len(self._labels)} classes" if self._labels else "classes, which are 0, 1, ..."
             raise ValueError(f"{first:g} is none of {known}")
         self._largest = max(self._largest, int(first))
         if not all(-_MOST < value < _MOST + 1 for value in values):

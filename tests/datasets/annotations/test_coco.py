@@ -3,16 +3,19 @@
 import json
 import logging
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from augpipe.datasets.annotations.coco import CocoSource, swaps_by_name
 from augpipe.datasets.open import open_source
 from tests.datasets.annotations.annotated_sets import (
+    ORIENTATION,
     coco_content,
     everything,
     filled,
@@ -85,11 +88,24 @@ def test_key_points_and_their_swaps(tmp_path: Path) -> None:
         (["eye left", "tail", "eye right"], [(0, 2)]),
         (["left_wrist", "right_ankle"], []),
         (["cleft", "bright", "all"], []),
+        (["nose", "lefteye", "righteye"], [(1, 2)]),
+        (["LEye", "REye", "LShoulder", "RShoulder"], [(0, 1), (2, 3)]),
+        (["leftover", "lear", "rear"], []),
         (["eye.l", "eye.r", "left_front_paw", "right_front_paw"], [(0, 1), (2, 3)]),
     ],
 )
 def test_left_and_right_are_found_in_names(names: list[str], swaps: list[tuple[int, int]]) -> None:
     assert swaps_by_name(names) == tuple(swaps)
+
+
+def test_sides_without_a_pair_are_told(tmp_path: Path) -> None:
+    def notes(*names: str) -> list[str]:
+        categories = [{"id": 7, "name": "dog", "keypoints": names}]
+        return list(CocoSource(put_coco(tmp_path, [{}], categories=categories)).notes)
+
+    expected = "no key points trade places in a mirrored image, though some are of one side ('left_wrist')"
+    assert notes("nose", "left_wrist") == [expected]
+    assert notes("left_wrist", "right_wrist") == notes("nose", "tail") == []
 
 
 def test_ids_of_images_may_be_texts(tmp_path: Path) -> None:
@@ -238,24 +254,53 @@ def test_an_image_of_another_size_is_a_damaged_sample(tmp_path: Path) -> None:
     path = put_coco(tmp_path, [{}, {"image_id": 20}])
     put_image(tmp_path / "a.jpg", (24, 32))
     source = CocoSource(path)
-    found = everything(source)
-    assert found.counts.tolist() == [0, 1, 0] and found.fields["id"].tolist() == [101]
+    assert source.targets_of(np.array([0, 1])).fields["id"].tolist() == [101]
+    with pytest.raises(ValueError, match=r"a.jpg has 32x24 pixels"):
+        everything(source)
     for _ in range(2):
         with pytest.raises(ValueError, match=r"a.jpg has 32x24 pixels, and .*coco.json was made for an image of 64x48"):
             source.read(2)
 
 
-def test_an_image_that_is_gone_or_damaged_has_no_objects(tmp_path: Path) -> None:
+def test_an_image_of_any_number_of_pixels_has_its_objects(tmp_path: Path) -> None:
+    images = [{"id": 30, "file_name": "a.jpg", "height": 9_500, "width": 10_000}]
+    path = put_coco(tmp_path, [{"bbox": [4_000, 4_000, 2_000, 2_000]}], images=images)
+    content = bytearray((tmp_path / "a.jpg").read_bytes())
+    frame = content.index(b"\xff\xc0")
+    content[frame + 5 : frame + 9] = struct.pack(">HH", 9_500, 10_000)
+    (tmp_path / "a.jpg").write_bytes(content)
+    found = everything(CocoSource(path))
+    assert found.boxes is not None and found.boxes.tolist() == [[4_000, 4_000, 6_000, 6_000]]
+
+
+def test_an_image_that_is_gone_has_no_objects_and_a_damaged_one_is_named(tmp_path: Path) -> None:
     source = CocoSource(put_coco(tmp_path, [{}, {"image_id": 20}]))
     (tmp_path / "a.jpg").unlink()
     (tmp_path / "b.jpg").write_bytes(b"no image")
-    assert everything(source).counts.tolist() == [0, 0, 0]
+    assert source.targets_of(np.array([0, 2])).counts.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="b.jpg: not a picture"):
+        everything(source)
     with pytest.raises(FileNotFoundError):
         source.read(2)
     assert source.read(1) == b"no image"  # the loader's decoder says what is wrong with it
 
 
 # --- EXIF
+
+
+def test_orientation_behind_the_pixels_of_a_png(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (200, 300, 3), np.uint8)
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    content = (tmp_path / "a.png").read_bytes()
+    start = content.index(b"eXIf") - 4
+    stop = start + 12 + int.from_bytes(content[start : start + 4], "big")
+    (tmp_path / "a.png").write_bytes(content[:start] + content[stop:-12] + content[start:stop] + content[-12:])
+    images = [{"id": 30, "file_name": "a.png", "height": 200, "width": 300}]
+    path = put_coco(tmp_path, [{"bbox": [10, 20, 30, 40]}], images=images)
+    found = everything(CocoSource(path))
+    assert found.boxes is not None and found.boxes.tolist() == [[200 - 60, 10, 200 - 20, 40]]
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -1,6 +1,8 @@
 """Folders of images and label maps: which belong together, what files hold, and sizes that do not fit."""
 
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +134,33 @@ def test_what_maps_may_hold(tmp_path: Path) -> None:
         read(encoding="colours")
     with pytest.raises(ValueError, match="encoding='x'"):
         read(encoding="x")
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_gray_levels_of_few_bits(tmp_path: Path, bits: int) -> None:
+    labels = (np.arange(64).reshape(8, 8) % 2**bits).astype(np.uint8)
+    packed = np.packbits(np.unpackbits(labels[:, :, None], axis=2)[:, :, -bits:].reshape(8, -1), axis=1)
+    rows = b"".join(b"\0" + row.tobytes() for row in packed)
+    header = struct.pack(">IIBBBBB", 8, 8, bits, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    content = b"\x89PNG\r\n\x1a\n"
+    for kind, data in chunks:
+        content += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    put_images(tmp_path / "images", {"a": (8, 8)})
+    (tmp_path / "maps").mkdir()
+    (tmp_path / "maps/a.png").write_bytes(content)
+    source = LabelMapSource(tmp_path / "images", tmp_path / "maps")
+    np.testing.assert_array_equal(source.label_map(0), labels, strict=True)
+
+
+@pytest.mark.parametrize("mode", ["F", "CMYK"])
+def test_modes_that_no_map_has_are_refused_by_name(tmp_path: Path, mode: str) -> None:
+    put_images(tmp_path / "images", {"a": (8, 8)})
+    (tmp_path / "maps").mkdir()
+    Image.new(mode, (8, 8)).save(tmp_path / "maps/a.tif")
+    source = LabelMapSource(tmp_path / "images", tmp_path / "maps")
+    with pytest.raises(ValueError, match=f"a.tif: its mode '{mode}' is not one of label maps"):
+        source.label_map(0)
 
 
 def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ def test_objects_of_a_turned_image_come_back(tmp_path: Path, orientation: int) -
         ({"labels": [2]}, r"c.jpg: label 2 is not a number of object_classes \(0..1\)"),
         ({"labels": [-1]}, "label -1 is not a number of object_classes"),
         ({"boxes": [[0, 0, 1, 1]] * 2}, "c.jpg: 1 score, and boxes of length 2"),
+        ({"boxes": [[1, np.nan, 4, 8]]}, r"c.jpg: boxes\[0\] is \[1.0, nan, 4.0, 8.0\], and must be finite"),
+        ({"scores": [np.inf]}, r"c.jpg: scores\[0\] is \[inf\], and must be finite"),
+        ({"boxes": [[5, 2, 4, 8]]}, r"c.jpg: boxes\[0\] is \[5, 2, 4, 8\], and must be left, top, right, bottom"),
         ({"masks": np.zeros((1, 5, 20))}, r"a mask has the shape \(5, 20\), and the photograph \(20, 20\)"),
     ],
 )
@@ -106,6 +109,8 @@ def test_wrong_sources_are_refused(tmp_path: Path) -> None:
     source = CocoSource(put_coco(tmp_path, [{}]))
     with pytest.raises(ValueError, match="2 sample ids and detections of 1 image are given"):
         coco_results(source, [0, 1], [{}])
+    with pytest.raises(IndexError, match="sample_id=-1 is out of range"):
+        coco_results(Subset(source, [2, 1]), [-1], [{}])
     (tmp_path / "coco.json").unlink()
     with pytest.raises(ValueError, match="source is a FolderSource, and only a CocoSource knows the ids"):
         coco_results(open_source(tmp_path), [0], [{}])  # type: ignore[arg-type]

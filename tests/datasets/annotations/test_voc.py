@@ -47,6 +47,8 @@ def test_images_with_xml_next_to_them(tmp_path: Path) -> None:
         "truncated": [0],
         "occluded": [0],
     }
+    assert source.notes == ["boxes count pixels from 1 (no coordinate is 0)"]
+    assert boxes_of(everything(VocSource(tmp_path, first_pixel=0))) == [[1, 2, 64, 48]]
     assert source.left_out == [
         f"1 image without an annotation (the first: {tmp_path}/c.jpg)",
         f"1 annotation without an image (the first: {tmp_path}/d.xml)",
@@ -64,6 +66,11 @@ def test_a_zero_anywhere_means_that_pixels_count_from_zero(tmp_path: Path) -> No
         0,
         1,
     ]  # type: ignore[union-attr]
+    assert source.notes == [f"boxes count pixels from 0 (a coordinate is 0: {tmp_path}/xml/a.xml, object 0)"]
+    given = VocSource(tmp_path / "images", tmp_path / "xml", first_pixel=1)
+    assert boxes_of(everything(given))[1:] == [[3.5, 1, 20, 30], [3, 3, 8, 8]] and not given.notes[1:]
+    with pytest.raises(ValueError, match="first_pixel=2, and pixels count from 0 or from 1"):
+        VocSource(tmp_path / "images", tmp_path / "xml", first_pixel=2)  # type: ignore[arg-type]
     only = VocSource(tmp_path / "images", tmp_path / "xml", classes=["cat"])
     assert len(boxes_of(everything(only))) == 1
     assert only.left_out[-1].startswith("2 objects of classes that are not among those given (the first: ")

@@ -40,6 +40,18 @@ def test_boxes_are_parts_of_the_image(tmp_path: Path) -> None:
     assert named.object_classes == ("cat", "dog", "bird")
 
 
+def test_classes_are_chosen_by_the_names_of_a_yaml_file(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    lines = {"a": "0 0.5 0.5 0.5 0.5\n1 0.5 0.5 0.5 0.5\n2 0.5 0.5 0.5 0.5"}
+    put_labels(tmp_path, lines, "train: images\nnames: [cat, dog, bird]\n")
+    for path in ("data.yaml", "images"):
+        source = YoloSource(tmp_path / path, classes=["bird", "cat"])
+        labels = everything(source).labels
+        assert source.object_classes == ("bird", "cat") and labels is not None and labels.tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"classes names 'cow', and .*data.yaml has no class of this name \('cat', "):
+        YoloSource(tmp_path / "data.yaml", classes=["cow"])
+
+
 def test_outlines_and_boxes_in_one_file(tmp_path: Path) -> None:
     found = everything(
         open_source(put_labels(tmp_path, {"a": f"{LINE}\n0 0 0 0.5 0 0.5 0.5\n1 .1 .1 .2 .1 .2 .2 .1 .2"}))
