@@ -37,7 +37,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: demo
-demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo) ## Photographs to a trained network, in about two minutes (into demo/); installs only what it uses
+demo: $(if $(wildcard .venv/.installed),.venv/.installed,.venv/.demo) ## Photographs to a trained network, in two to five minutes (into demo/); installs only what it uses
 	@.venv/bin/augpipe demo --out "$(DEMO_OUT)"
 
 .PHONY: test

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """See it all at work: draw sample images, preview what deep_image does to them, load two epochs, measure, train.
 
-    Takes about two minutes on two cores; run again, it keeps the images.
+    Takes two to five minutes on two cores; run again, it keeps the images.
     """
     from augpipe import recipes
     from augpipe.cli import bench, sample
