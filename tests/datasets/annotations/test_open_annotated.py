@@ -192,3 +192,14 @@ def test_verify_reads_label_maps_and_other_kinds(tmp_path: Path) -> None:
     assert code == 1 and "a.txt, line 2: 'x' is not a line of numbers" in text
     code, text = run("verify", put_images(tmp_path / "plain"))
     assert code != 0 and "manifest" in text
+
+
+@pytest.mark.parametrize("text", ["lr: 0.1\n", "path: .\ntrain: train\nnames: [cat, dog]\n"], ids=["own", "yolo"])
+def test_a_yaml_file_alone_does_not_make_class_folders_a_yolo_set(tmp_path: Path, text: str) -> None:
+    # settings of one's own, and the layout of YOLO's classification: neither has a file of labels
+    for place in ("cat", "dog"):
+        put_image(tmp_path / place / "0.jpg", (20, 30))
+    (tmp_path / "data.yaml").write_text(text)
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    source = open_source(tmp_path)
+    assert isinstance(source, FolderSource) and source.classes == ("cat", "dog")
