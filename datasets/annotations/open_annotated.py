@@ -21,6 +21,8 @@ _MAPS = (("images", "masks"), ("images", "annotations"), ("images", "labels"), (
 """Folders of images and of label maps that lie side by side."""
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
 _START_BYTES = 4096
+_NAMES = re.compile(rb"^['\"]?names['\"]?\s*:", re.MULTILINE)
+_YAML_BYTES = 1 << 20
 
 
 def open_with_annotations(images: str, annotations: str, options: Options) -> Source:
@@ -58,7 +60,7 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
     """
     names = set(os.listdir(path))
     for name in ("data.yaml", "dataset.yaml"):
-        if name in names:
+        if name in names and _may_be_yolo(path, name):
             return made(YoloSource, os.path.join(path, name), options=options)
     if {"JPEGImages", "Annotations"} <= names:
         return made(VocSource, path, options=options)
@@ -94,6 +96,22 @@ def open_to_check(path: str) -> AnnotatedSource | None:
         return YoloSource(path, on_error="skip")
     source = open_annotated_folder(path, options) if os.path.isdir(path) else None
     return source if isinstance(source, AnnotatedSource) else None
+
+
+def _may_be_yolo(path: str, name: str) -> bool:
+    """Whether a YAML file names classes, and the images below it, if there are any, have files of labels.
+
+    Settings of one's own have the name too, and class folders may come with a YAML file for YOLO's classification.
+    """
+    with open(os.path.join(path, name), "rb") as file:
+        if _NAMES.search(file.read(_YAML_BYTES)) is None:
+            return False
+    stems: dict[bool, set[str]] = {True: set(), False: set()}
+    for file_name in map(os.path.basename, walk(path)):
+        stem, extension = os.path.splitext(file_name)
+        if is_image_name(file_name) or extension.lower() == ".txt":
+            stems[is_image_name(file_name)].add(stem)
+    return not stems[True] or not stems[True].isdisjoint(stems[False])
 
 
 def _coco_files(path: str, names: Sequence[str]) -> list[str]:
