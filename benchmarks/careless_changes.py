@@ -51,7 +51,7 @@ SWAPPED |= {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.And: ("and", "or"), as
 NO_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp, ast.Set, ast.Dict)
 
 Place = tuple[str, int, int, int, str]
-"""Operator, line, first and last column in bytes, and what stands there instead."""
+"""Operator, line, first and last column in bytes, and the text to put there."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ def verify(
 
 
 def _verify_annotations(source: "AnnotatedSource", json: bool) -> None:
-    from augpipe.datasets.annotations.check import check_annotations
+    from augpipe.datasets.annotations.annotated_source import check_annotations
 
     with progress_bar() as bar:
         task = bar.add_task("checking images", total=len(source))

@@ -8,7 +8,7 @@ from augpipe.recipes.view import View
 from augpipe.validation.models import changed
 
 Parts = Callable[[Recipe, int], list[tuple[str, Recipe]]]
-"""Of a recipe and the number of a view: for each column (its heading, a recipe of parts of that view)."""
+"""Takes a recipe and the number of a view, and gives a heading and a recipe of some of its ops for each column."""
 
 
 def without_normalize(recipe: Recipe) -> Recipe:

@@ -45,7 +45,7 @@ class CocoSource(AnnotatedSource):
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
-        ValueError: the file is no such file, or an image or object in it cannot be used; names it.
+        ValueError: the file is not such a file, or an image or object in it cannot be used; names it.
         OSError: the file cannot be read.
     """
 
@@ -316,7 +316,7 @@ def _edges(box: Any) -> tuple[float, float, float, float] | None:
 
 
 def _area(box: Sequence[float] | None, rings: Sequence[Any]) -> float:
-    """Of the outline, or the box, where the file has none."""
+    """The area of the outline, or of the box, where the file gives no area."""
     if not rings:
         assert box is not None
         return (box[2] - box[0]) * (box[3] - box[1])

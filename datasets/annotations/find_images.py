@@ -34,7 +34,7 @@ def find_root(path: str, images: str | None, names: Sequence[str]) -> str:
 def _places(path: str, images: str | None) -> Iterator[str]:
     below = os.path.dirname(path) or os.curdir
     above = os.path.dirname(os.path.abspath(path))
-    # instances_val2017.json and lvis_v1_val.json lie beside the folder val2017/
+    # instances_val2017.json and lvis_v1_val.json lie next to the folder val2017/
     parts = os.path.splitext(os.path.basename(path))[0].split("_")
     splits = [part for part in dict.fromkeys((parts[-1], *parts)) if part not in ("", "instances")]
     roots = [images] if images is not None else [below, os.path.dirname(above)]

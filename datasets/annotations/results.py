@@ -37,20 +37,18 @@ def coco_results(
             of its left one; names the image.
         OSError: an image whose orientation is asked for cannot be read.
     """
-    ids = [int(sample_id) for sample_id in sample_ids]
+    ids, whole = [int(sample_id) for sample_id in sample_ids], source
     for sample_id in ids:
         check_sample_id(sample_id, len(source))
-    while isinstance(source, Subset):
-        ids, source = source.ids[ids].tolist(), source.whole  # type: ignore[assignment]
-    if not isinstance(source, CocoSource):
-        raise ValueError(f"source is a {type(source).__name__}, and only a CocoSource knows the ids of COCO's files.")
+    while isinstance(whole, Subset):
+        ids, whole = whole.ids[ids].tolist(), whole.whole
+    if not isinstance(whole, CocoSource):
+        raise ValueError(f"source is a {type(whole).__name__}, and only a CocoSource knows the ids of COCO's files.")
     if len(ids) != len(detections):
         raise ValueError(
             f"{count(len(ids), 'sample id')} and detections of {count(len(detections), 'image')} are given."
         )
-    return [
-        row for sample_id, found in zip(ids, detections, strict=True) for row in _of_image(source, sample_id, found)
-    ]
+    return [row for sample_id, found in zip(ids, detections, strict=True) for row in _of_image(whole, sample_id, found)]
 
 
 def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> list[dict[str, Any]]:

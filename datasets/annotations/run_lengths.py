@@ -26,7 +26,7 @@ def read_counts(mask: Any, size: tuple[int, int] | None) -> tuple[Ints, int]:
         size: height and width of its image; None where they are not known.
 
     Raises:
-        ValueError: it is no such mask, is of another size, or its runs do not fill it; the reason alone.
+        ValueError: it is not such a mask, is of another size, or its runs do not fill it; the reason alone.
     """
     if not isinstance(mask, Mapping) or "counts" not in mask:
         raise ValueError('its mask has no counts. Write {"size": [height, width], "counts": ...}')

@@ -176,7 +176,7 @@ def _parsed(path: str) -> ElementTree.Element:
     """The root of a file that declares no types and entities: those can blow up a small file.
 
     Raises:
-        ValueError: it is no such file; names it.
+        ValueError: it is not such a file; names it.
     """
     raw = read_small(path)
     if b"<!DOCTYPE" in raw or b"<!ENTITY" in raw or b"\0" in raw:  # with a 0 byte it is UTF-16, and may hide them

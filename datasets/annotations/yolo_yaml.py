@@ -64,7 +64,7 @@ def read_settings(path: str) -> YoloSettings:
 
     Raises:
         ImportError: PyYAML is not installed.
-        ValueError: it is no such file; names it.
+        ValueError: it is not such a file; names it.
         OSError: it cannot be read.
     """
     try:

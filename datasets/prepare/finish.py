@@ -23,7 +23,7 @@ _MOST_SHOWN = 50
 
 
 def finish(folder: str, plan: RunPlan, source: Source) -> Manifest:
-    """Write what stands next to the shards; the manifest comes last, so that a data set with a manifest is whole.
+    """Write the files next to the shards; the manifest comes last, so that a data set with a manifest is whole.
 
     Raises:
         ValueError: no image could be used; rejects.csv says why.

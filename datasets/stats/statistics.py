@@ -76,7 +76,7 @@ class Statistics:
     label_numbers: tuple[LabelNumbers, ...] = ()
     """Of each number, where labels are several numbers an image."""
     objects: ObjectStatistics | None = None
-    """Of the images' objects, where the source knows them."""
+    """What is known of the images' objects; None where the source knows nothing of them."""
 
     @cached_property
     def class_sizes(self) -> dict[str, int]:

@@ -107,7 +107,7 @@ BREAKS = {
         ("These public names have no entry in the reference: augpipe.", "augpipe.nn."),
     ),
 }
-"""What is broken -> file, text, what stands there instead, and what the build then says."""
+"""What is broken -> file, text, its replacement, and what the build then says."""
 
 
 @pytest.mark.deep

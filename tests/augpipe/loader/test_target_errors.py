@@ -118,9 +118,9 @@ def test_what_the_source_does_not_know_is_refused(source: ObjectSource) -> None:
             Augment(CROPPED)(image=source.contents[0], bboxes=[], bbox_format="coco", targets=options)
 
 
-def test_a_source_that_counts_wrong_is_named() -> None:
+def test_a_source_that_counts_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     source = object_source(3)
-    source.targets_of = lambda ids: Targets(counts=np.zeros(len(ids) + 1, np.int64))  # type: ignore[method-assign]
+    monkeypatch.setattr(source, "targets_of", lambda ids: Targets(counts=np.zeros(len(ids) + 1, np.int64)))
     with pytest.raises(ValueError, match="targets_of gave counts of"):
         [*loader_of(source)]
 

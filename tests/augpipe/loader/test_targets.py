@@ -198,11 +198,14 @@ def test_left_out_objects_are_named_with_the_reason(source: ObjectSource) -> Non
     ]
 
 
-def test_ids_of_images_and_objects_may_be_the_source_s_own(source: ObjectSource) -> None:
+def test_ids_of_images_and_objects_may_be_the_source_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own = object_source(5)
     for one in own.objects:
         one.fields["object_ids"] = [f"object {number}" for number in one.fields["id"]]
-    own.columns_of = lambda ids: {"image_id": [f"image {i}" for i in ids.tolist()]}  # type: ignore[attr-defined]
+    named = [f"image {number}" for number in range(5)]
+    monkeypatch.setattr(
+        own, "columns_of", lambda ids: {"image_id": [named[number] for number in ids.tolist()]}, raising=False
+    )
     for form in FORMS:
         batch = next(iter(loader_of(own, targets=form, shuffle=False)))
         ids = [f"image {number}" for number in range(4)]
@@ -296,11 +299,11 @@ def test_boxes_of_a_batch_go_back_to_the_photograph(source: ObjectSource) -> Non
             batch.plan.to_source(points_, np.asarray(position_))
 
 
-def test_a_source_whose_images_lie_in_one_array_has_targets_too() -> None:
+def test_a_source_whose_images_lie_in_one_array_has_targets_too(monkeypatch: pytest.MonkeyPatch) -> None:
     images = arrays(6)
     source = object_source_of(images, maps=True)
     expected = [*loader_of(source)]
-    source.stack = np.stack(images)  # type: ignore[attr-defined]
+    monkeypatch.setattr(source, "stack", np.stack(images), raising=False)
     for batch, wanted, plain in zip(loader_of(source), expected, loader_of(source, targets="off"), strict=True):
         assert batch.images.equal(wanted.images) and batch.images.equal(plain.images)
         for target, other in zip(in_lists(batch), in_lists(wanted), strict=True):

@@ -15,6 +15,7 @@ import pytest
 
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource
 from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.faults import OnError
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.sources.targets import Targets
@@ -114,19 +115,22 @@ def with_changed_bytes(content: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
+ON_ERROR: tuple[OnError, ...] = ("raise", "skip")
+
+
 def coco_values(folder: Path, draw: random.Random) -> Callable[[], AnnotatedSource]:
     (folder / "coco.json").write_text(json.dumps(with_changed_values(a_coco_file(), draw)))
-    return lambda: CocoSource(folder / "coco.json", on_error=draw.choice(["raise", "skip"]))  # type: ignore[arg-type]
+    return lambda: CocoSource(folder / "coco.json", on_error=draw.choice(ON_ERROR))
 
 
 def coco_bytes(folder: Path, draw: random.Random) -> Callable[[], AnnotatedSource]:
     (folder / "coco.json").write_bytes(with_changed_bytes(json.dumps(a_coco_file()).encode(), draw))
-    return lambda: CocoSource(folder / "coco.json", on_error=draw.choice(["raise", "skip"]))  # type: ignore[arg-type]
+    return lambda: CocoSource(folder / "coco.json", on_error=draw.choice(ON_ERROR))
 
 
 def voc_bytes(folder: Path, draw: random.Random) -> Callable[[], AnnotatedSource]:
     (folder / "a.xml").write_bytes(with_changed_bytes(VOC.encode(), draw))
-    return lambda: VocSource(folder, on_error=draw.choice(["raise", "skip"]))  # type: ignore[arg-type]
+    return lambda: VocSource(folder, on_error=draw.choice(ON_ERROR))
 
 
 def yolo_bytes(folder: Path, draw: random.Random) -> Callable[[], AnnotatedSource]:
@@ -139,10 +143,10 @@ def yolo_bytes(folder: Path, draw: random.Random) -> Callable[[], AnnotatedSourc
     (put[0] / "a.txt").write_bytes(YOLO.encode() if is_yaml else with_changed_bytes(YOLO.encode(), draw))
     if not is_yaml:
         (folder / "data.yaml").unlink(missing_ok=True)
-        return lambda: YoloSource(put[1], on_error=draw.choice(["raise", "skip"]))  # type: ignore[arg-type]
+        return lambda: YoloSource(put[1], on_error=draw.choice(ON_ERROR))
     pytest.importorskip("yaml")
     (folder / "data.yaml").write_bytes(with_changed_bytes(YAML.encode(), draw))
-    return lambda: YoloSource(folder / "data.yaml", on_error=draw.choice(["raise", "skip"]))  # type: ignore[arg-type]
+    return lambda: YoloSource(folder / "data.yaml", on_error=draw.choice(ON_ERROR))
 
 
 def check(found: Targets | None, source: AnnotatedSource) -> None:
