@@ -25,7 +25,7 @@ UNLABELLED: Colour = (244, 244, 242)
 """The tint of labels that training ignores."""
 IGNORED = 255
 GOLDEN = 0.61803398875
-"""The step from one class to the next on the circle of hues, in turns: neighbours differ, many classes stay distinct."""
+"""The step from one class to the next on the circle of hues: neighbours differ, and many classes stay distinct."""
 
 
 def colour_of(number: int) -> Colour:

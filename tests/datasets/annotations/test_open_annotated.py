@@ -203,3 +203,14 @@ def test_a_yaml_file_alone_does_not_make_class_folders_a_yolo_set(tmp_path: Path
     (tmp_path / "requirements.txt").write_text("torch\n")
     source = open_source(tmp_path)
     assert isinstance(source, FolderSource) and source.classes == ("cat", "dog")
+
+
+def test_a_yaml_file_may_name_images_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    put_images(tmp_path / "data/images")
+    (tmp_path / "data/labels").mkdir()
+    (tmp_path / "data/labels/a.txt").write_text("0 0.5 0.5 1 1")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/data.yaml").write_text("path: ../data\ntrain: images\nnames: [cat]\n")
+    source = open_source(tmp_path / "configs")
+    assert isinstance(source, YoloSource) and source.num_objects == 1
