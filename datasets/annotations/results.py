@@ -11,6 +11,7 @@ from augpipe.datasets.annotations.run_lengths import encode
 from augpipe.datasets.annotations.stored_pixels import stored_boxes, stored_map, stored_points
 from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.sources import Subset
+from augpipe.sources.protocol import Source
 from augpipe.validation.plural import count
 
 _KNOWN = ("boxes", "scores", "labels", "masks", "keypoints")
@@ -37,7 +38,8 @@ def coco_results(
             of its left one; names the image.
         OSError: an image whose orientation is asked for cannot be read.
     """
-    ids, whole = [int(sample_id) for sample_id in sample_ids], source
+    whole: Source = source
+    ids = [int(sample_id) for sample_id in sample_ids]
     for sample_id in ids:
         check_sample_id(sample_id, len(source))
     while isinstance(whole, Subset):
