@@ -42,7 +42,6 @@ def one_ranks_overflow(rank: int, **sync: Any) -> None:
         dist.barrier()
         result = run(config(folder / "run", photos, max_steps=STEPS, optim={"lr": 0.05, "amp": "fp16"}, sync=sync))
         rows = read_rows(folder / "run" / "metrics.csv")
-        dist.barrier()  # before rank 0 removes the folder
     assert result.step == STEPS == len(seen)
     for values, *_ in seen:
         assert torch.isfinite(values).all()
@@ -59,11 +58,12 @@ def one_ranks_overflow(rank: int, **sync: Any) -> None:
 
 @contextmanager
 def shared_folder(rank: int) -> Iterator[Path]:
-    """Rank 0's, known to all."""
+    """Rank 0's, known to all; it goes when all have done with it."""
     with TemporaryDirectory() as made:
         name = [made]
         dist.broadcast_object_list(name, src=0)
         yield Path(name[0])
+        dist.barrier()
 
 
 @contextmanager

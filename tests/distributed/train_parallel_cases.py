@@ -84,7 +84,6 @@ def resumed_on_other_meshes(rank: int, world_size: int) -> None:
                 found.append([float(row["loss"]) for row in read_rows(out / "metrics.csv")])
             assert len(found[0]) == 4
             assert found[0] == pytest.approx(found[1], rel=1e-4), found
-        dist.barrier()  # before the folder goes
 
 
 def encoded(rank: int, world_size: int) -> None:
@@ -116,7 +115,6 @@ def refused(rank: int, world_size: int) -> None:
         dist.barrier()
         with pytest.raises(SyncError, match=r"parallel\.model is 2 on rank 0 and 1 on rank 3"):
             run(config(folder / "other", photos, parallel={"model": 1 if rank == 3 else 2}))
-        dist.barrier()
 
 
 CASES = ["as_without_splitting", "on_one_model_axis", "resumed_on_other_meshes", "encoded", "refused"]
