@@ -31,7 +31,7 @@ from augpipe.pipeline.items import Settings
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
 from augpipe.pipeline.target_choice import TargetsName, chosen_targets
-from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name
+from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name, import_torch
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import PIXELS, Recipe
 from augpipe.recipes.schedule import Schedule
@@ -259,6 +259,8 @@ class Loader(Generic[FrameworkName]):
         self._stamps: FileStamps | None = None
         self._process = os.getpid()
         self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
+        if framework == "torch":
+            import_torch()  # it takes a second or two, in which kernels compile
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
 

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload, overloads
+from augpipe.ops.bends import ElasticTransform, GridDistortion
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.recipe import Recipe
 
-FIRST = ("run_jobs", "_fill_draws", "_walk", "mix_images")
-"""What every batch of a loader needs, and by far the most of the time; the others compile where they are called."""
+FIRST = ("run_jobs", "mix_images")
+"""What renders any batch, and takes by far the most of the time; what is not named here compiles where it is called."""
+ORDERING = ("_fill_draws", "_walk")
+"""What says which sample comes when, and with which draws."""
 
 
 def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: bool) -> list[Overload]:
@@ -28,9 +31,11 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     variants = [rendered_as]
     if any(recipe.mixing for recipe in recipes):
         variants.append(f"{rendered_as}_mixing")
-    needed = [one for one in overloads(["render", "order"], variants) if one.function in FIRST]
-    groups = [needed]
-    if decodes:
-        groups.append(decoder_overloads(None if form.is_narrow else rendered_as))
-    background.start(groups)
-    return needed
+    ops = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
+    if any(isinstance(op, ElasticTransform | GridDistortion) for op in ops):
+        variants.append(f"{rendered_as}_bends")
+    first = [one for one in overloads(["render"], variants) if one.function in FIRST]
+    ordering = [one for one in overloads(["order"], variants) if one.function in ORDERING]
+    decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []
+    background.start([first, ordering + decoder])
+    return first + ordering

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
-from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
@@ -99,7 +99,7 @@ def render(
     first = first_parts(rows)
     takes_more, end = first is not rows, len(table) * jobs_per_image(height)
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
-    run_jobs(table, first, target, height, width, form.planar, 0, end)
+    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first))
     if takes_more:
         finished = target if form.is_narrow else out
         finish_levels(rows, target, finished, size, form.planar)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
@@ -51,7 +52,7 @@ class HostOutput:
     def _render_files(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> Sequence[Item]:
         """Decode and render in one compiled call what can be; the others."""
         form = self._settings.form
-        if form.is_narrow or any(rows.dtype != KERNEL_ROW for rows in batch.tables):
+        if form.is_narrow or any(rows.dtype != KERNEL_ROW or bends(rows) for rows in batch.tables):
             return items
         of_views = zip(batch.tables, batch.target, batch.sizes, strict=True)
         views = [View(rows, target, *size) for rows, target, size in of_views]

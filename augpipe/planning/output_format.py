@@ -1,6 +1,7 @@
 """How finished pixels are held: dtype, layout and framework, checked once and applied to every batch."""
 
 import gc
+import importlib.util
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args
@@ -71,8 +72,8 @@ class OutputFormat:
             raise ValueError('dtype="bfloat16" needs framework="torch": numpy has no such type. Or choose "float16".')
         if self.framework == "numpy" and self.layout == "channels_last":
             raise ValueError('layout="channels_last" is a torch memory format. With framework="numpy" choose "NHWC".')
-        if self.framework == "torch":
-            import_torch()
+        if self.framework == "torch" and "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+            import_torch()  # says what to do
 
     @property
     def planar(self) -> bool:

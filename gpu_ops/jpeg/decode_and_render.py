@@ -50,7 +50,7 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
 
     Args:
         jobs: (n, 11) int64, one a file; RESULT is written: TAKEN, LEFT or SMALL, as `decode_region` says.
-        views: (v, 4) int64.
+        views: (v, 4) int64; no row of theirs has a `field`.
         planar: see `run_jobs`.
         like: arrays of the types that files, tables and images are of.
         pixels: uint32 of each region in turn.
@@ -76,4 +76,4 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
             row = _array_like(rows_like, view[ROWS] + job[POSITION] * rows_like.itemsize, 1)
             image = _array_like(batch_like, view[BATCH] + job[POSITION] * num * batch_like.itemsize, num)
             num_jobs = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs)
+            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None)

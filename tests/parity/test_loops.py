@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
-from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, bends, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.images import Pixels, noise
@@ -53,7 +53,7 @@ def run(
     out = np.full(len(images) * size[0] * size[1] * 3, 77, dtype)
     ends = sorted({0, *(splits or []), len(images) * jobs_per_image(size[0])})
     for first, last in reversed(list(pairwise(ends))):
-        run_jobs(table, rows, out, *size, planar, first, last)
+        run_jobs(table, rows, out, *size, planar, first, last, bends(rows))
     return out
 
 
@@ -90,7 +90,7 @@ def test_jobs_cover_every_row(height: int, expected: int) -> None:
         image = packed(photograph)
         table[0, 0] = image.ctypes.data
         out = np.full(height * 9, -1.0, np.float32)
-        run_jobs(table, rows, out, height, 3, False, number, number + 1)
+        run_jobs(table, rows, out, height, 3, False, number, number + 1, bends(rows))
         written = out.reshape(height, 3, 3)
         mine = slice(number * ROWS_PER_JOB, min(height, (number + 1) * ROWS_PER_JOB))
         assert np.array_equal(written[mine], photograph[top : top + height, 3:6][mine])

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View, ops, plan, recipes
-from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import refusals
 from augpipe.planning.regions import source_regions
@@ -34,7 +34,7 @@ def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void],
     """The output from an (H, W, 4) array that begins at a pixel of the image; its rows may be strided."""
     out = np.empty(size[0] * size[1] * 3, np.float32)
     table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
-    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]))
+    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row))
     return out
 
 
