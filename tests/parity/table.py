@@ -703,6 +703,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "optical_distortion": (ops.OpticalDistortion(k=(-0.4, 0.4)),),
     "optical_distortion fisheye": (ops.OpticalDistortion(k=(-0.3, 0.3), mode="fisheye"),),
     "grid_distortion": (ops.GridDistortion(),),
+    "grid_distortion, fine": (ops.GridDistortion(num_steps=9, distort_limit=(-0.6, 0.6)),),
     "grid_distortion, further than the image": (
         ops.GridDistortion(num_steps=10, distort_limit=(-1.0, 1.0), normalized=False),
     ),

@@ -12,6 +12,7 @@ from augpipe import Augment, Plan, Recipe, View, ops, plan, recipes
 from augpipe.ops.random_words import stream_id
 from augpipe.planning.plan import refusals
 from augpipe.planning.plan_record import BORDERS, PLAN_FIELDS
+from tests.parity.table import CASES, recipes_of
 
 OTHERS = Recipe(
     border="reflect",
@@ -173,6 +174,17 @@ def test_a_sample_s_plan_is_its_own(ids: list[int], seed: int, epoch: int, data:
         one = data.draw(st.integers(0, len(ids) - 1))
         alone = plan(recipe, ids[one : one + 1], sizes=sizes[one : one + 1], seed=seed, epoch=epoch).rows
         assert alone.tobytes() == together[one : one + 1].tobytes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_op_plans_alone_as_in_a_batch(name: str) -> None:
+    """To the bit: numpy adds up an axis in an order that depends on how the arrays around it are laid out."""
+    sizes = [(120 + 7 * nth, 160 - 3 * nth) for nth in range(20)]
+    for recipe in recipes_of(name, "context"):
+        together = plan(recipe, range(20), sizes=sizes, seed=1).rows
+        for one in range(20):
+            alone = plan(recipe, [one], sizes=sizes[one : one + 1], seed=1).rows
+            assert alone.tobytes() == together[one : one + 1].tobytes(), one
 
 
 def test_seed_epoch_and_sample_id_each_change_the_draws() -> None:
