@@ -71,7 +71,8 @@ class GridDistortion(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         shown = 1.0 + drawn["shares"][:, :, : self.num_steps]
         if self.normalized:
-            shown = shown * (self.num_steps / np.maximum(shown.sum(axis=2, keepdims=True), 1e-9))
+            whole = np.cumsum(shown, axis=2)[:, :, -1:]  # a sum's order would depend on how many images there are
+            shown = shown * (self.num_steps / np.maximum(whole, 1e-9))
         cell = np.stack([frame.out_widths, frame.out_heights], axis=1)[:, :, None] / self.num_steps
         frame.bend_by_grid(np.cumsum(shown - 1.0, axis=2) * cell, self.changes(drawn))
 
