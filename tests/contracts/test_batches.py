@@ -71,7 +71,7 @@ def test_every_border(backend: Backend, border: Any) -> None:
     assert backend.assert_as_plain(backend.loader(JPEGS, recipe), plain(JPEGS, recipe)) == len(JPEGS)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "channels_last"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
 def test_one_channel_is_the_gray_level_of_three(backend: Backend, dtype: Any, layout: Any) -> None:

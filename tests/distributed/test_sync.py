@@ -37,6 +37,7 @@ NOT_SLOW = ("residual",)
 DEEP: dict[tuple[str, int], tuple[str, ...] | None] = {
     ("parallel", 4): None,
     ("parallel", 6): None,
+    ("parallel", 3): ("networks_are_built_without_a_whole_layer",),
     ("equal", 4): None,
     ("equal", 3): ("sgd", "rmsprop", "adamw"),
     ("codec", 2): ("bytes_by_formula", "mixed_dtypes_and_odd_sizes", "not_finite", "nan_in_one_slice"),

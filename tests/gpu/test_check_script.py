@@ -222,6 +222,7 @@ def test_a_missing_package_is_named_and_nothing_else_is_forgiven(tmp_path: Path)
     assert "not run: kernel/kornia: kornia is not installed" in said
 
 
+@pytest.mark.deep
 def test_evidence_leaves_nothing_out(tmp_path: Path) -> None:
     """Without --require it is not a failure: `simulated` has left out what needs a device."""
     arguments = "--simulate", *only("preflight", "kernel")
@@ -230,6 +231,7 @@ def test_evidence_leaves_nothing_out(tmp_path: Path) -> None:
     assert {found["status"] for found in report["sections"].values()} == {"done"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_kernel_wrong", [False, True])
 def test_preflight_drops_what_depends_on_a_finding(tmp_path: Path, is_kernel_wrong: bool) -> None:
     before = BROKEN_SECTIONS + WRONG_PREFLIGHT.replace("KERNEL", "os.abort()" if is_kernel_wrong else "well(findings)")
@@ -254,6 +256,7 @@ def test_preflight_drops_what_depends_on_a_finding(tmp_path: Path, is_kernel_wro
         assert f"not run: training/from DALI: {reason}" in said
 
 
+@pytest.mark.deep
 def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
     """All sections are stand-ins, of which one renders two ops and exchanges all but two codecs."""
     code, said, report = check(tmp_path / "out", "--simulate", "--require", before=BROKEN_SECTIONS + COVERING)
@@ -269,6 +272,7 @@ def test_what_was_not_covered_is_a_failure_named(tmp_path: Path) -> None:
     assert_other_call_is_named(said, IN_SECOND, "with --second")
 
 
+@pytest.mark.deep
 def test_the_second_call_and_one_section_promise_nothing(tmp_path: Path) -> None:
     arguments = "--simulate", "--require", "--second"
     code, said, report = check(tmp_path / "second", *arguments, before=BROKEN_SECTIONS + COVERING)

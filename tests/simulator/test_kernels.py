@@ -148,7 +148,7 @@ def cases() -> Iterator[Any]:
     places = {name: number for number, name in enumerate(CASES)}
     num_borders = Counter(name for name, _ in with_borders(BORDERS))
     for name, border in with_borders(BORDERS):
-        is_deep = num_borders[name] == len(BORDERS) and (places[name] + BORDERS.index(border)) % 2 == 0
+        is_deep = num_borders[name] == len(BORDERS) and (places[name] + BORDERS.index(border)) % 3 != 0
         yield pytest.param(name, border, marks=[pytest.mark.deep] * is_deep)
 
 
@@ -162,6 +162,7 @@ def test_each_op_and_chains_of_them(name: str, border: str) -> None:
             assert worst_level(values, on_cpu([image], rows, size), drawn) < LEVEL_TOLERANCE, drawn
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("border", ["context", "constant"])
 @pytest.mark.parametrize("name", TABLE_CASES)
 def test_programs_with_tables(name: str, border: str) -> None:
@@ -213,6 +214,7 @@ def test_number_types_and_layouts(border: str, dtype: str, planar: bool) -> None
     assert np.array_equal(values.view(np.uint16), rounded.view(np.uint16))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
 @pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 2), (5, 7), (19, 9), (18, 18)])
 def test_odd_sizes_and_several_tiles(size: tuple[int, int], dtype: str) -> None:
@@ -285,6 +287,7 @@ def test_a_region_stands_for_the_image(scale: int, channels: int) -> None:
         assert np.array_equal(part, on_device([held(image, channels)], rows, size))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("width", [1, 3, 8, 9])
 @pytest.mark.parametrize("scale", [150, 40, 12])

@@ -55,6 +55,7 @@ def run(source: Source, recipe: Recipe, batch_size: int, **options: Any) -> Any:
         return type(problem), str(problem)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("batch_size", [1, 5])
 @pytest.mark.parametrize("recipe", [PAPER, SEVERAL_VIEWS, WHOLE, SMALL], ids=lambda recipe: recipe.name)
@@ -86,6 +87,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("lie", SIZES)
 @pytest.mark.parametrize("batch_size", [1, 5])
 @pytest.mark.parametrize("recipe", [PAPER, WHOLE, SMALL], ids=lambda recipe: recipe.name)
