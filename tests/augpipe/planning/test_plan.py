@@ -187,6 +187,15 @@ def test_each_op_plans_alone_as_in_a_batch(name: str) -> None:
             assert alone.tobytes() == together[one : one + 1].tobytes(), one
 
 
+@pytest.mark.parametrize("num", [1, 3])
+def test_sample_ids_are_an_array_of_their_own(num: int) -> None:
+    """A record may take any number of bytes, and torch refuses an array with such steps, even of one number."""
+    recipe = Recipe(ops=[ops.CenterCrop(size=8), ops.ElasticTransform()])
+    drawn = plan(recipe, range(num), sizes=[(20, 20)] * num)
+    assert drawn.rows.itemsize % 8
+    assert drawn.sample_ids.strides == (8,)
+
+
 def test_seed_epoch_and_sample_id_each_change_the_draws() -> None:
     recipe = recipes.deep_image(64, (256,))
     angles = {
