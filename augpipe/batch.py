@@ -2,18 +2,25 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, get_args
+from typing import TYPE_CHECKING, Any, Generic, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeVar
 
-from augpipe.batch_targets import changed_tensors, targets_text
+from augpipe.batch_targets import changed_tensors, targets_of_one, targets_text
 from augpipe.mixed_labels import MixedLabels
 from augpipe.planning.output_format import DType, dtype_name
 from augpipe.planning.plan import Plan
+from augpipe.validation.arguments import as_whole
+from augpipe.validation.plural import count
 from augpipe.validation.written import array_text
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NUM_NAMED = 4
+"""Samples that the repr of a batch names."""
 Array = TypeVar("Array", default=Any)
 """What type checkers take images and labels for: a `torch.Tensor`, or an array where framework="numpy"."""
 
@@ -92,14 +99,51 @@ class Batch(Generic[Array]):
         yield self.images
         yield self.labels if self.targets is None else self.targets
 
+    def __getitem__(self, position: int) -> Self:
+        """A batch of one: `batch[3].show()`.
+
+        Raises:
+            ValueError: the position is not a whole number.
+            IndexError: there is no such image.
+        """
+        nth = as_whole("position", position)
+        if not -len(self) <= nth < len(self):
+            raise IndexError(f"batch[{nth}]: the batch has {count(len(self), 'image')}.")
+        nth %= len(self)
+        one = slice(nth, nth + 1)
+        are_of_views = isinstance(self.images, tuple) and len(self.dropped) > 0
+        return replace(
+            self,
+            images=_each(self.images, lambda images: images[one]),
+            labels=_each(self.labels, lambda labels: labels[one]),
+            sample_ids=self.sample_ids[one],
+            plan=self.plan[one],
+            columns={name: values[one] for name, values in self.columns.items()},
+            targets=targets_of_one(self.targets, nth),
+            dropped=tuple(each[one] for each in self.dropped) if are_of_views else self.dropped[one],
+        )
+
+    def line(self, position: int = 0) -> str:
+        """What names an image of the batch for ever, "seed 0, epoch 3, sample 17": `loader.replay` makes it again."""
+        row = self.plan.rows[position]
+        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}"
+
+    def show(self, *, rows: int = 4, cols: int = 5) -> "Image":
+        """`augpipe.show(batch)`: its images as a sheet, with what was drawn under each."""
+        from augpipe.preview.show import show
+
+        return show(self, rows=rows, cols=cols)
+
     def __repr__(self) -> str:
         views = self.images if isinstance(self.images, tuple) else (self.images,)
         epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
+        ids = ", ".join(map(str, self.sample_ids[:NUM_NAMED])) + (", ..." if len(self) > NUM_NAMED else "")
+        samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}" if len(self) else ""
         given: Any = self.labels
         is_mixed = isinstance(given, MixedLabels)
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)
         return (
-            f"Batch of {len(self)}, {epochs or 'empty'}, {self.plan.recipe.called}: "
+            f"Batch of {len(self)}, seed {self.plan.seed}, {epochs or 'empty'}{samples}, {self.plan.recipe.called}: "
             f"images {' and '.join(map(array_text, views))}, "
             + (f"labels {labels}" if self.targets is None else f"targets {targets_text(self.targets)}")
             + (f", columns {' and '.join(self.columns)}" if self.columns else "")

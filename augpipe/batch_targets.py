@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Place = Callable[[npt.NDArray[Any]], Any]
 """Makes of an array what the batch holds: itself, or a tensor where the images are."""
+OF_IMAGES = ("image_id", "mask")
+"""What flat targets say of images, and not of objects."""
 NO_LABEL = -1
 """The label of a place without an object in padded targets."""
 
@@ -143,6 +145,26 @@ def changed_tensors(targets: Any, change: Callable[[Any], Any]) -> Any:
     made = change(targets)
     # torchvision's own classes are lost in what it does not know, such as pin_memory
     return made if type(made) is type(targets) else sys.modules["torchvision.tv_tensors"].wrap(made, like=targets)
+
+
+def targets_of_one(targets: Any, position: int) -> Any:
+    """Targets of one image of a batch, in the form that they have."""
+    one = slice(position, position + 1)
+    if isinstance(targets, tuple):
+        return tuple(targets_of_one(each, position) for each in targets)
+    if not isinstance(targets, Mapping):
+        return targets if targets is None else targets[one]
+    if "batch_idx" not in targets:
+        return {name: values[one] for name, values in targets.items()}
+    is_own = targets["batch_idx"] == position
+    own = {name: values[one] if name in OF_IMAGES else _chosen(values, is_own) for name, values in targets.items()}
+    return own | {"batch_idx": own["batch_idx"] * 0}
+
+
+def _chosen(values: Any, are_chosen: Any) -> Any:
+    if isinstance(values, list):
+        return [value for value, is_chosen in zip(values, are_chosen.tolist(), strict=True) if is_chosen]
+    return values[are_chosen]
 
 
 def targets_text(targets: Any) -> str:

@@ -27,6 +27,7 @@ from augpipe.pipeline.batches import BatchMaker, make_ahead
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
+from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
@@ -424,6 +425,24 @@ class Loader(Generic[FrameworkName]):
         check = partial(check_unchanged, self.source)
         (batch,) = hand_out(made, f"sample {which}", self.skipped, check=check, skips_bad=self._skips_bad)
         return batch
+
+    def replay(self, line: str) -> Batch:
+        """The image that a line names, in a batch of one, as `sample` gives it.
+
+        Args:
+            line: "seed 0, epoch 3, sample 17", as `batch.line(position)` says it, or any text with such words.
+                Without a seed it is this loader's, and without an epoch its epoch.
+
+        Raises:
+            ValueError: the line does not name a sample, or it has another seed than the loader.
+            SampleError: the image cannot be used, and on_error is "raise".
+        """
+        named = ItemLine.read(line)
+        if named.sample is None:
+            raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
+        if named.seed not in (None, self.seed):
+            raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
+        return self.sample(named.sample, named.epoch)
 
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None

@@ -16,6 +16,7 @@ from augpipe.cli.inspect import inspect
 from augpipe.cli.prepare import prepare
 from augpipe.cli.preview import preview
 from augpipe.cli.recipe import recipe, schema
+from augpipe.cli.replay import replay
 from augpipe.cli.report import report
 from augpipe.cli.sample import sample
 from augpipe.cli.simulate import simulate
@@ -37,6 +38,7 @@ NAMES: dict[object, str] = {import_recipe: "import"}
 for command in (
     demo,
     preview,
+    replay,
     inspect,
     recipe,
     schema,

@@ -1,7 +1,7 @@
 """`augpipe preview`: a contact sheet of what a recipe does."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from augpipe.cli.common import (
 from augpipe.recipes.names import load_schedule
 from augpipe.validation.models import changed
 from augpipe.validation.plural import count
+
+if TYPE_CHECKING:
+    from augpipe.recipes.schedule import Schedule
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 
@@ -69,11 +72,8 @@ def preview(
     from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op
     from augpipe.preview import by_step, draw_sheet, over_epochs
-    from augpipe.preview.parts import without_ops
 
-    if without:
-        stages = [changed(stage, recipe=without_ops(stage.recipe, without)) for stage in chosen.stages]
-        chosen = changed(chosen, stages=stages)
+    chosen = drawn_without(chosen, without)
     opened = open_source(source)
     on_error = with_skip_bad(on_error, skip_bad)
     with telling_of_skip(opened, on_error):
@@ -88,3 +88,13 @@ def preview(
     draw_sheet(contents).save(path)
     num_shown = len({row.sample_id for row in contents.rows})
     print(f"{path}: {count(num_shown, 'photograph')}, recipe {chosen.name}")
+
+
+def drawn_without(schedule: "Schedule", names: list[str] | None) -> "Schedule":
+    """The schedule as if ops of these names never happened; all others draw as before."""
+    if not names:
+        return schedule
+    from augpipe.preview.parts import without_ops
+
+    stages = [changed(stage, recipe=without_ops(stage.recipe, names)) for stage in schedule.stages]
+    return changed(schedule, stages=stages)

@@ -53,7 +53,7 @@ class Plan:
     @property
     def sample_ids(self) -> npt.NDArray[np.int64]:
         """(B,) int64."""
-        return np.ascontiguousarray(self.rows["sample_id"])
+        return self.rows["sample_id"].copy()  # one number alone is contiguous for numpy, whatever its steps
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -151,12 +151,13 @@ def by_op(
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
+    epochs: Epochs | None = None,
 ) -> Contents:
     """Each op of the epoch's recipe alone on its crop, then all together, mixing too; drawn as in the whole recipe.
 
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
-    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples)
+    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs)
 
 
 def by_step(
@@ -168,9 +169,10 @@ def by_step(
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
+    epochs: Epochs | None = None,
 ) -> Contents:
     """The image after each op of the epoch's recipe, one more a column, and mixed in the last; as in `by_op`."""
-    return _by_parts(growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples)
+    return _by_parts(growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs)
 
 
 def _by_parts(
@@ -183,11 +185,12 @@ def _by_parts(
     epoch: int,
     on_error: Literal["raise", "skip"],
     samples: Sequence[int] | None,
+    epochs: Epochs | None,
 ) -> Contents:
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
     schedule = as_schedule(recipe)
     shown = without_normalize(schedule.at(epoch))
-    ordered = _epochs_of(source)
+    ordered = epochs or _epochs_of(source)
     chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
     whole, skipped = _first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in whole]

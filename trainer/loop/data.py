@@ -187,16 +187,7 @@ def training_loader(config: RunConfig, source: Source, world: World) -> Loader:
             "of all ranks takes. Set data.drop_last = false, or lower data.batch_size."
         )
     return Loader(
-        source,
-        training_schedule(data),
-        batch_size=data.batch_size,
-        seed=config.seed,
-        shuffle={"plain": True, "off": False, "sticky": "sticky"}[data.shuffle],  # type: ignore[arg-type]  # by value
-        sampler=training_sampler(data, source),
-        drop_last=data.drop_last,
-        cache=data.cache,
-        on_error=data.on_error,
-        **_common(config, world),
+        source, training_schedule(data), cache=data.cache, **order_of(config, source), **_common(config, world)
     )
 
 
@@ -213,6 +204,19 @@ def evaluation_loader(
         on_error=data.on_error,
         **_common(config, world),
     )
+
+
+def order_of(config: RunConfig, source: Source) -> dict[str, Any]:
+    """What decides which sample comes when, and what takes the place of a bad one."""
+    data = config.data
+    return {
+        "batch_size": data.batch_size,
+        "seed": config.seed,
+        "shuffle": {"plain": True, "off": False, "sticky": "sticky"}[data.shuffle],
+        "sampler": training_sampler(data, source),
+        "drop_last": data.drop_last,
+        "on_error": data.on_error,
+    }
 
 
 def _common(config: RunConfig, world: World) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tests.child_path import child_path
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--size", "32", "--scale", "40"]
 COMMANDS = (
-    *("demo", "preview", "inspect", "recipe", "schema", "sample", "prepare", "index", "stats", "verify"),
+    *("demo", "preview", "replay", "inspect", "recipe", "schema", "sample", "prepare", "index", "stats", "verify"),
     *("train", "evaluate", "report", "simulate", "bench", "doctor"),
 )
 TABLE_1 = {

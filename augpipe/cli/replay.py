@@ -1,0 +1,77 @@
+"""`augpipe replay`: one image of a run or of a folder again, with all that was drawn for it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augpipe.cli.common import RecipeOption, one_recipe, output_file
+from augpipe.cli.preview import EXTENSIONS, drawn_without
+from augpipe.recipes.names import load_schedule
+
+if TYPE_CHECKING:
+    from augpipe.loader import Loader
+    from augpipe.pipeline.item_line import ItemLine
+
+
+def replay(
+    place: Annotated[Path, typer.Argument(metavar="RUN|SOURCE", help="Folder of a run; or any SOURCE, with --recipe.")],
+    line: Annotated[
+        str, typer.Argument(metavar="LINE", help="'seed 0, epoch 3, sample 17'; of a run 'epoch 3, step 120, item 7'.")
+    ],
+    recipe: RecipeOption = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = Path("item.png"),
+    steps: Annotated[bool, typer.Option("--steps", help="The image after each op.")] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave an op out, as rotate; all others draw as before.")
+    ] = None,
+) -> None:
+    """Make one image again, the same as in its batch, and draw it.
+
+    LINE is what batch.line(3), repr(batch) or a sheet says of an image, or
+    any text that holds such words: seed, epoch, sample. Of a run, give its
+    folder: source, recipe and seed are then those of its config.toml. A step
+    of its metrics.csv and an item of that step's batch name an image, too:
+    'epoch 3, step 120, item 7', of a run of several ranks with 'rank 1 of 4'.
+    """
+    from augpipe.pipeline.item_line import ItemLine
+
+    named, path = ItemLine.read(line), output_file(out, EXTENSIONS)
+    from augpipe.preview import by_step, draw_sheet, over_epochs
+
+    loader, epoch, sample = _found(place, recipe, named)
+    schedule = drawn_without(loader.schedule, without)
+    shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
+    shown["epochs"] = loader._epochs
+    views = len(schedule.at(epoch).all_views)
+    contents = (
+        by_step(loader.source, schedule, **shown)
+        if steps
+        else over_epochs(loader.source, schedule, cols=views, **shown)
+    )
+    draw_sheet(contents).save(path)
+    print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}, {loader.source.name(sample)}")
+
+
+def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[Loader[Any], int, int]":
+    """What gives the image, its epoch and its sample's id."""
+    from augpipe.loader import Loader
+
+    if not (place / "config.toml").is_file():
+        if named.sample is None:
+            raise ValueError(f"{place} is not a run's folder, and only a run counts steps. Name epoch and sample.")
+        schedule = load_schedule(one_recipe(recipe))
+        loader: Loader[Any] = Loader(place, schedule, batch_size=1, seed=named.seed or 0, framework="numpy")
+        return loader, named.epoch or 0, named.sample
+    if recipe:
+        raise ValueError(f"{place} is a run, which has a recipe of its own. Leave --recipe out.")
+    from augpipe.trainer.config.load import load_config
+    from augpipe.trainer.loop.replayed import loader_on_cpu, sample_of_step
+
+    config = load_config(place / "config.toml")
+    if named.seed not in (None, config.seed):
+        raise ValueError(f"the line is of seed {named.seed}, and {place} is of seed {config.seed}. Name another run.")
+    loader = loader_on_cpu(config, named.rank or 0, named.of or 1)
+    if named.sample is not None:
+        return loader, named.epoch or 0, named.sample
+    return loader, *sample_of_step(config, loader, named)

@@ -1,0 +1,177 @@
+"""`augpipe replay`, `Loader.replay` and `batch[i]`: one image again, by the line that names it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from augpipe import Loader, Recipe, ops, sampling
+from augpipe.cli.replay import replay
+from augpipe.ops.mixing import CutMix
+from augpipe.pipeline.item_line import ItemLine
+from augpipe.trainer.config.load import make_config
+from augpipe.trainer.loop.data import open_sources, order_of
+from augpipe.trainer.loop.replayed import loader_on_cpu, sample_of_step
+from tests.augpipe.loader.target_sources import TARGET_RECIPES, object_source
+from tests.augpipe.loader.target_sources import loader_of as objects_loader
+
+SEED = 4
+RECIPE = Recipe(ops=[ops.RandomResizedCrop(size=40), ops.Rotate(max_deg=40), ops.ColorCast()])
+MIXED = Recipe(ops=[ops.RandomResizedCrop(size=40), ops.Rotate()], mixing=[CutMix(p=1.0)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from augpipe.datasets.synthetic.generate import generate
+
+    root = tmp_path_factory.mktemp("photographs") / "photos"
+    generate(root, num=23, classes=2, seed=3, workers=1)
+    return root
+
+
+def loader_of(folder: Path, recipe: Recipe, **options: Any) -> Loader[Any]:
+    return Loader(folder, recipe, **{"batch_size": 5, "seed": SEED, "framework": "numpy", "dtype": "uint8"} | options)
+
+
+@pytest.mark.parametrize("sampler", [None, sampling.Repeated(2)])
+@pytest.mark.parametrize("recipe", [RECIPE, MIXED])
+def test_the_line_of_an_image_makes_it_again(folder: Path, recipe: Recipe, sampler: Any) -> None:
+    loader = loader_of(folder, recipe, sampler=sampler)
+    loader.set_epoch(3)
+    passed = list(loader)
+    other = loader_of(folder, recipe, sampler=sampler, batch_size=8)
+    seen: set[str] = set()
+    for batch in passed:
+        for position in range(len(batch)):
+            line = batch.line(position)
+            assert line == f"seed {SEED}, epoch 3, sample {batch.sample_ids[position]}"
+            if line not in seen:  # of a sample that comes twice it is the first time
+                again = other.replay(f"what was odd: {line}")
+                assert np.array_equal(again.images[0], batch.images[position])
+                assert np.array_equal(batch[position].images, again.images)
+                assert batch[position].line() == line == again.line()
+            seen.add(line)
+    assert len(seen) == 23
+
+
+def as_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: as_lists(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_lists(each) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+@pytest.mark.parametrize("name", TARGET_RECIPES)
+@pytest.mark.parametrize("form", ["list", "flat"])
+def test_one_image_of_a_batch_keeps_its_targets(form: Any, name: str) -> None:
+    loader = objects_loader(object_source(11), TARGET_RECIPES[name], targets=form)
+    num_objects = 0
+    for batch in loader:
+        for position in range(len(batch)):
+            alone = loader.sample(int(batch.sample_ids[position]))
+            assert as_lists(batch[position].targets) == as_lists(alone.targets)
+            assert as_lists(batch[position].dropped) == as_lists(alone.dropped)
+            num_objects += sum(len(labels) for labels in of_name(alone.targets, ("labels", "cls")))
+    assert num_objects > 11
+
+
+def test_padded_targets_of_one_image_are_as_long_as_the_batch_s() -> None:
+    batch = next(iter(objects_loader(object_source(11), TARGET_RECIPES["cropped"], targets="padded")))
+    for position in range(len(batch)):
+        for name, values in batch[position].targets.items():
+            assert as_lists(values) == as_lists(batch.targets[name])[position : position + 1]
+
+
+def of_name(targets: Any, names: tuple[str, ...]) -> Any:
+    for one in targets if isinstance(targets, list | tuple) else [targets]:
+        yield from of_name(one, names) if isinstance(one, list) else [one[name] for name in names if name in one]
+
+
+def test_positions_count_from_either_end_and_end_there(folder: Path) -> None:
+    batch = next(iter(loader_of(folder, RECIPE)))
+    assert batch[-1].sample_ids.tolist() == [batch.sample_ids[4]] and len(batch[2]) == 1
+    assert batch[1].labels.tolist() == [batch.labels[1]]
+    assert np.array_equal(np.asarray(batch[0].show()), np.asarray(batch[-5].show()))
+    assert not np.array_equal(np.asarray(batch[0].show()), np.asarray(batch[1].show()))
+    with pytest.raises(IndexError, match=r"batch\[5\]: the batch has 5 images"):
+        batch[5]
+    with pytest.raises(ValueError, match="position='images' is a str"):
+        batch["images"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sample 7, sample 8", "names sample 7 and sample 8"),
+        ("hello", "does not name one image"),
+        ("step 4", "does not name one image"),
+        ("sample 1, step 4, item 3", "does not name one image"),
+        ("step 4, item 3", "counts in steps"),
+        ("seed 5, sample 3", "is of seed 5, and this loader's is 4"),
+        ("sample 23", "23"),
+    ],
+)
+def test_lines_that_name_nothing_here(folder: Path, line: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        loader_of(folder, RECIPE).replay(line)
+
+
+def test_words_are_found_in_any_text() -> None:
+    assert ItemLine.read("epoch=2 step:14 (item 3, rank 1 of 4)") == ItemLine(epoch=2, step=14, item=3, rank=1, of=4)
+    assert ItemLine.read("WARNING skipped sample 17, photos/9.jpg: truncated") == ItemLine(sample=17)
+
+
+@pytest.mark.parametrize(("accumulate", "drop_last", "world_size"), [(1, True, 1), (2, False, 1), (2, False, 2)])
+def test_an_item_of_a_step_is_the_one_that_was_trained_on(
+    folder: Path, accumulate: int, drop_last: bool, world_size: int
+) -> None:
+    data = {"source": str(folder), "size": 40, "scales": [48], "batch_size": 4, "drop_last": drop_last}
+    config = make_config(
+        {"seed": 9, "epochs": 3, "data": data, "model": {"name": "small-cnn"}, "optim": {"accumulate": accumulate}}
+    )
+    source, _ = open_sources(config.data, config.seed)
+    for rank in range(world_size):
+        order = order_of(config, source)
+        trained = Loader(source, RECIPE, framework="numpy", rank=rank, world_size=world_size, **order)
+        looked_at = loader_on_cpu(config, rank, world_size)
+        step = 0
+        for epoch in range(3):
+            batches = [batch.sample_ids.tolist() for batch in trained]
+            for first in range(0, len(batches), accumulate):
+                step += 1
+                ids = [sample_id for batch in batches[first : first + accumulate] for sample_id in batch]
+                found = [sample_of_step(config, looked_at, ItemLine(step=step, item=item)) for item in range(len(ids))]
+                assert found == [(epoch, sample_id) for sample_id in ids]
+                with pytest.raises(ValueError, match="has no item"):
+                    sample_of_step(config, looked_at, ItemLine(step=step, item=accumulate * 4))
+        with pytest.raises(ValueError, match=f"the run has steps 1..{step}"):
+            sample_of_step(config, looked_at, ItemLine(step=step + 1, item=0))
+        with pytest.raises(ValueError, match="is in epoch 0, and the line says epoch 1"):
+            sample_of_step(config, looked_at, ItemLine(step=1, item=0, epoch=1))
+
+
+def test_the_command_draws_the_image_of_a_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.toml").write_text(
+        f'seed = 9\nepochs = 2\n[data]\nsource = "{folder}"\nsize = 40\nscales = [48]\nbatch_size = 4\n'
+        '[model]\nname = "small-cnn"\n'
+    )
+    sheets = {}
+    for name, options in (("plain", {}), ("steps", {"steps": True}), ("without", {"without": ["rotate"]})):
+        out = tmp_path / f"{name}.png"
+        replay(run, "step 7, item 2", out=out, **options)
+        sheets[name] = np.asarray(Image.open(out).convert("RGB"))
+    assert sheets["steps"].shape[1] > sheets["plain"].shape[1]
+    assert not np.array_equal(sheets["plain"], sheets["without"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"{tmp_path / 'plain.png'}: seed 9, epoch 1, sample ")
+    with pytest.raises(ValueError, match="a recipe of its own"):
+        replay(run, "sample 3", ["deep_image"], out=tmp_path / "a.png")
+    with pytest.raises(ValueError, match="of seed 1, and"):
+        replay(run, "seed 1, sample 3", out=tmp_path / "a.png")
+    with pytest.raises(ValueError, match="is not a run's folder"):
+        replay(folder, "step 3, item 3", out=tmp_path / "a.png")
