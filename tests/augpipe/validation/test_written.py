@@ -68,7 +68,8 @@ def test_a_batch_shows_no_numbers_of_its_images() -> None:
     batch = next(iter(Loader(source, "evaluation", batch_size=2, num_threads=1)))
     assert batch.images.dtype == torch.float32
     assert repr(batch) == (
-        "Batch of 2, seed 0, epoch 0, samples 2, 0, recipe 'evaluation': images float32 (2, 3, 224, 224), labels int64 (2,)"
+        "Batch of 2, seed 0, epoch 0, samples 2, 0, recipe 'evaluation': images float32 (2, 3, 224, 224), "
+        "labels int64 (2,)"
     )
     numpys = {"batch_size": 2, "framework": "numpy", "dtype": "uint8", "num_threads": 1}
     batch = next(iter(Loader(source, VIEWS, **numpys)))
