@@ -159,6 +159,11 @@ class Recipe(TomlFile):
         return tuple(view for view in views for _ in range(view.count))
 
     @property
+    def keeping(self) -> tuple[Op, ...]:
+        """The crops that look at the image's objects: a plan of the recipe needs their boxes."""
+        return tuple(op for view in self.all_views for op in view.keeping)
+
+    @property
     def num_variants(self) -> int | None:
         """Variants of one image: the product over ops and views; None where one of them is continuous, as mixing is."""
         if self.mixing:

@@ -157,6 +157,21 @@ def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.int
     return [flat[number] for number in order]
 
 
+def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
+    """What a source says of the objects of samples.
+
+    Raises:
+        ValueError: it is not of as many images.
+    """
+    objects = source.targets_of(sample_ids)
+    if objects is not None and len(objects.counts) != len(sample_ids):
+        raise ValueError(
+            f"targets_of gave counts of {count(len(objects.counts), 'image')} for {len(sample_ids)} sample ids. "
+            "Return one number for each, 0 for an image without objects."
+        )
+    return objects
+
+
 def has_targets(source: Source) -> TypeGuard[TargetSource]:
     """Whether a source knows of objects or label maps."""
     return bool(getattr(source, "has_targets", False))

@@ -33,7 +33,7 @@ EXAMPLES: dict[type, Any] = {
     ops.SomeOf: ops.SomeOf(ops=HELD),
 }
 """Ops that change nothing, or are none, by default."""
-KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name != "Op")
+KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name not in ("Op", "KeepObjects"))
 SIZE_PX = (400, 271)
 NUM_EPOCHS = 8
 """Draws among which the pictures are chosen."""
