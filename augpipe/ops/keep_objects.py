@@ -36,6 +36,8 @@ RULES = {
 }
 """Rule -> what is true of a good crop."""
 
+MOST_AT_ONCE = 2048
+"""Crops that are tried in one call, unless more images are planned."""
 SLACK_PX = 1e-6
 """Rounding must not cost a crop its object."""
 
@@ -189,11 +191,12 @@ class _Counting:
     """(n,) that were drawn."""
 
     def of(self, rows: Int) -> "_Counting":
-        """Those of some images, in the order of `rows`, which rise."""
-        places = np.full(len(self.shares), -1)
-        places[rows] = np.arange(len(rows))
-        image = places[self.image]
-        return _Counting(image=image[image >= 0], boxes=self.boxes[image >= 0], shares=self.shares[rows])
+        """Those of some images, which may come several times."""
+        counts = np.bincount(self.image, minlength=len(self.shares))
+        first, own = np.cumsum(counts) - counts, counts[rows]
+        image = np.repeat(np.arange(len(rows)), own)
+        place = np.arange(len(image)) - np.repeat(np.cumsum(own) - own, own)
+        return _Counting(image=image, boxes=self.boxes[first[rows][image] + place], shares=self.shares[rows])
 
     def holds(self, rule: str, rectangle: Rectangle) -> Bool:
         """(n,) whether the rule holds for each image's crop; true for images without objects."""
@@ -239,18 +242,23 @@ def kept(crop: ObjectCropper, keep: KeepObjects, words: RandomWords, frame: Fram
     may_change = has_objects & words.happens(0, getattr(crop, "p", 1.0))
     tries = may_change.astype(np.int32)
     rows = np.flatnonzero(may_change & ~good)
-    for number in range(2, keep.tries + 1):
-        if not len(rows):
-            break
-        again = words.nested(f"keep_objects/{number}", crop.num_words, rows)
-        again.words[:, 0] = 0  # that its place is drawn stays as the first try says
-        part = PartOfFrame(frame, rows)
-        made = crop.place(again, part)
-        _put(drawn, rows, made)
-        tries[rows] = number
-        is_good = counting.of(rows).holds(keep.rule, crop.rectangle(part, made))
-        good[rows] = is_good
-        rows = rows[~is_good]
+    done = 1
+    while len(rows) and done < keep.tries:
+        # as many as were made before: few images take many tries, and numpy's calls weigh more than their crops
+        num = min(done, keep.tries - done, max(1, MOST_AT_ONCE // len(rows)))
+        names = [(f"keep_objects/{done + 1 + number}", crop.num_words) for number in range(num)]
+        again = np.concatenate([one.words for one in words.nested_apart(names, [rows] * num)])
+        again[:, 0] = 0  # that its place is drawn stays as the first try says
+        tried = np.tile(rows, num)
+        part = PartOfFrame(frame, tried)
+        made = crop.place(RandomWords(again), part)
+        is_good = counting.of(tried).holds(keep.rule, crop.rectangle(part, made)).reshape(num, -1)
+        good[rows] = is_good.any(axis=0)
+        taken = np.where(good[rows], is_good.argmax(axis=0), num - 1)
+        _put(drawn, rows, {name: values[taken * len(rows) + np.arange(len(rows))] for name, values in made.items()})
+        tries[rows] = done + 1 + taken
+        rows = rows[~good[rows]]
+        done += num
     fell_back = np.zeros(frame.num, np.bool_)
     fell_back[rows] = True
     if len(rows) and keep.fallback != "last":
