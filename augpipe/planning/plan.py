@@ -23,7 +23,7 @@ from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
-from augpipe.recipes.recipe import Recipe, check_recipe
+from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 
@@ -220,10 +220,7 @@ def plan(
 def _checked_objects(recipe: Recipe, objects: KnownObjects | None, num: int) -> KnownObjects:
     if objects is None:
         if num:
-            raise ValueError(
-                f"{recipe.called} keeps objects ({recipe.keeping[0].op}), and no boxes are known here. Use a Loader "
-                "with a source that has boxes, or Augment with bboxes=...; or leave keep_objects out."
-            )
+            refuse_keeping(recipe)
         nobody, nothing = np.zeros(0, np.int64), np.empty((0, 4))
         return KnownObjects(counts=nobody, boxes=nothing, labels=nobody)
     if len(objects.counts) != num or int(objects.counts.sum()) != len(objects.boxes):

@@ -305,6 +305,15 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
         )
 
 
+def refuse_keeping(recipe: Recipe, where: str = "here") -> None:
+    """Raise ValueError where a crop of a recipe has `keep_objects` and no boxes are known."""
+    if recipe.keeping:
+        raise ValueError(
+            f"{recipe.called} keeps objects ({recipe.keeping[0].op}), and no boxes are known {where}. Use a Loader "
+            "with a source that has boxes, or Augment with bboxes=...; or leave keep_objects out."
+        )
+
+
 def _without_none(data: Any, model: Any) -> Any:
     """TOML has no null: leave a None out where it is the default, and write `continuous` where it is not."""
     if isinstance(model, BaseModel):
