@@ -46,6 +46,11 @@ def test_every_op_is_in_the_gallery_with_what_it_does() -> None:
         assert ("images/before.webp" in section) == (name not in ("Identity", "Normalize")), "a picture that differs"
 
 
+def test_the_fields_of_keep_objects_stand_next_to_the_crops() -> None:
+    page = str(gallery_pages()["gallery/crops.md"])
+    assert "## KeepObjects" in page and all(f"`{name}`" in page for name in ops.KeepObjects.field_names())
+
+
 def test_every_picture_is_there() -> None:
     pages = gallery_pages()
     for picture in set(re.findall(r"\((images/\S+\.webp)\)", texts(pages))):

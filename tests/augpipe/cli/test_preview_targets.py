@@ -110,6 +110,16 @@ def test_every_kind_of_sheet_shows_them() -> None:
             assert with_them.size[0] > 100 and without.size[0] > 100
 
 
+def test_captions_tell_how_often_a_crop_was_drawn_for_its_objects() -> None:
+    keep = ops.KeepObjects(tries=3)
+    recipe = Recipe(name="near", ops=(ops.RandomResizedCrop(size=30, scale=(0.02, 0.2), keep_objects=keep),))
+    contents = over_epochs(object_source(8), recipe, rows=8, cols=2)
+    captions = [cell.captions[0] for row in contents.rows for cell in row.cells]
+    assert any("try 1" in text for text in captions) and any("try 3, fallback object" in text for text in captions)
+    with pytest.raises(ValueError, match="random_resized_crop of recipe 'near' keeps objects, and the source has no"):
+        over_epochs(MemorySource(arrays(2), labels=[-1, -1]), recipe, rows=1)
+
+
 def test_what_targets_do_not_follow_is_shown_without_them_and_said() -> None:
     recipe = Recipe(ops=(ops.RandomResizedCrop(size=30), ops.GridDistortion(p=1.0), ops.Flip()))
     mixed = Recipe(ops=(ops.RandomResizedCrop(size=30),), mixing=(ops.MixUp(),))

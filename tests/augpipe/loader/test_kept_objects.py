@@ -9,6 +9,7 @@ import pytest
 from augpipe import Augment, Loader, Recipe, ops
 from augpipe.sampling import Repeated
 from augpipe.sources.combined import Concat, Subset
+from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import (
     KEEPING,
@@ -19,6 +20,8 @@ from tests.augpipe.loader.target_sources import (
 )
 
 NUM = 21
+torch = pytest.importorskip("torch")
+
 KEEP = ops.KeepObjects(rule="center", tries=200)
 RECIPE = Recipe(name="near", ops=[ops.RandomResizedCrop(size=32, scale=(0.02, 0.15), keep_objects=KEEP)])
 PLAIN = Recipe(ops=[ops.RandomResizedCrop(size=32, scale=(0.02, 0.15))])
@@ -170,6 +173,19 @@ def test_a_call_keeps_the_objects_that_it_is_given() -> None:
         assert len(call(seed=seed, bboxes=BOXES)["bboxes"]) >= 1
         assert [*call(seed=seed, bboxes=BOXES, iscrowd=[1, 0])["object_ids"]][-1] == 1
     assert call(bboxes=np.empty((0, 4)))["bboxes"].shape == (0, 4)
+
+
+def test_a_call_with_tensors_of_torchvision_keeps_their_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    tv = installed(monkeypatch)
+    for seed in range(9):
+        boxes = made(tv.BoundingBoxes, BOXES, format=Format.XYXY, canvas_size=(200, 240))
+        given = {"boxes": boxes, "labels": torch.tensor([4, 7])}
+        keep = ops.KeepObjects(rule="whole", classes={"7": 1.0}, tries=200)
+        augment = Augment(Recipe(ops=[ops.RandomCrop(size=60, keep_objects=keep)]), seed=seed)
+        _, target = augment((made(tv.Image, IMAGE.transpose(2, 0, 1).copy(), torch.uint8), given), sample_ids=[3])
+        assert len(target["boxes"]) == 2  # all stay there
+        left, top, right, bottom = target["boxes"][1].tolist()
+        assert (right - left, bottom - top) == (10, 30) and min(left, top) >= -1e-6 and max(right, bottom) <= 60 + 1e-6
 
 
 def test_a_call_knows_classes_by_the_labels_that_it_is_given() -> None:
