@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import LabelMap, Targets
+from augpipe.sources.targets import LabelMap, Outlines, Targets
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -172,7 +172,9 @@ class ShardTargets:
             counts=counts,
             labels=arrays["labels"][rows] if "labels" in arrays else None,
             boxes=arrays["boxes"][rows] if "boxes" in arrays else None,
-            polygons=[self._rings_of(row) for row in rows.tolist()] if "ring_ends" in arrays else None,
+            polygons=Outlines(len(rows), lambda: [self._rings_of(row) for row in rows.tolist()])
+            if "ring_ends" in arrays
+            else None,
             keypoints=arrays["keypoints"][rows].astype(np.float64) if "keypoints" in arrays else None,
             fields=fields | {name: [values[row] for row in rows.tolist()] for name, values in self._texts.items()},
         )

@@ -9,6 +9,7 @@ import pytest
 from augpipe import Augment, Loader, Recipe, ops
 from augpipe.sampling import Repeated
 from augpipe.sources.combined import Concat, Subset
+from augpipe.sources.targets import Outlines
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import (
@@ -208,3 +209,22 @@ def test_a_call_without_boxes_is_refused() -> None:
     for wrong in (lambda: Augment(RECIPE)(IMAGE), lambda: Augment(RECIPE)(image=IMAGE, mask=IMAGE[:, :, 0])):
         with pytest.raises(ValueError, match=r"keeps objects \(random_resized_crop\), and no boxes are known here"):
             wrong()
+
+
+def test_crops_wait_for_no_outlines() -> None:
+    made = []
+
+    class Told(ObjectSource):
+        def targets_of(self, sample_ids: Any) -> Any:
+            known = super().targets_of(sample_ids)
+            assert known is not None and known.polygons is not None
+            rings = known.polygons
+            return replace(known, polygons=Outlines(len(rings), lambda: made.append(len(rings)) or rings))  # type: ignore[func-returns-value]
+
+    source = object_source(8)
+    told = Told(source.contents, source.objects)
+    assert plans_by_id(loader_of(told, targets="off")) == plans_by_id(loader_of(source)) and made == []
+    halves = Concat([Subset(told, range(4)), Subset(told, range(4, 8))])
+    assert len(plans_by_id(loader_of(halves, targets="off"))) == 8 and made == []
+    assert targets_by_id(loader_of(told)) == targets_by_id(loader_of(source)) and made
+    assert targets_by_id(loader_of(halves)) == targets_by_id(loader_of(source))
