@@ -36,6 +36,7 @@ from augpipe.validation.torch_worker import torch_worker_seed
 if TYPE_CHECKING:
     from augpipe.augment_call.box_formats import BoxFormat
     from augpipe.augment_call.device_images import DeviceTransform
+    from augpipe.ops.keep_objects import KnownObjects
     from augpipe.planning.targets.options import TargetOptions
 
 Sizes = list[tuple[int, int]]
@@ -219,7 +220,7 @@ class Augment:
         plan: Plan | None,
     ) -> list[Any]:
         """For each view the image and the targets that came with it."""
-        from augpipe.augment_call.given_targets import given_targets
+        from augpipe.augment_call.given_targets import given_targets, known_objects
         from augpipe.augment_call.target_names import TARGETS, named_results
         from augpipe.augment_call.tv_targets import Structure
         from augpipe.planning.targets.options import TargetOptions
@@ -248,13 +249,17 @@ class Augment:
         (size,) = sizes = [item.size for item in given.items]
         targets = {name: value for name, value in named.items() if value is not None}
         known = {name: targets.pop(name) for name in TARGETS if name in targets}
-        checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
-        made = self._made(plan, sizes, given.names, sample_ids, epoch)
+        if structure is not None:
+            checked = structure.given(size, options)
+        else:
+            checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
+        objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
+        made = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
         form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
         made_images = [view[0] for view in self._on_host(given, made, form)]
         if structure is not None:
-            return structure.results(made, made_images, size, options)
+            return structure.results(checked, made, made_images, options)
         return named_results(checked, made, made_images, bbox_format, options)
 
     def _on_host(self, given: Images, made: Plan, form: OutputFormat) -> list[Any]:
@@ -286,16 +291,29 @@ class Augment:
         return form
 
     def _made(
-        self, plan: Plan | None, sizes: Sizes, names: Sequence[str], sample_ids: npt.ArrayLike | None, epoch: int
+        self,
+        plan: Plan | None,
+        sizes: Sizes,
+        names: Sequence[str],
+        sample_ids: npt.ArrayLike | None,
+        epoch: int,
+        objects: "KnownObjects | None" = None,
     ) -> Plan:
         """The plan to carry out: the caller's, or a new one."""
         if plan is None:
-            return self._drawn(sizes, names, sample_ids, epoch)
+            return self._drawn(sizes, names, sample_ids, epoch, objects)
         if sample_ids is not None:
             raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
         return self._checked(plan, sizes, names)
 
-    def _drawn(self, sizes: Sizes, names: Sequence[str], sample_ids: npt.ArrayLike | None, epoch: int) -> Plan:
+    def _drawn(
+        self,
+        sizes: Sizes,
+        names: Sequence[str],
+        sample_ids: npt.ArrayLike | None,
+        epoch: int,
+        objects: "KnownObjects | None",
+    ) -> Plan:
         if sample_ids is None:
             if self._process != os.getpid():
                 self._start(is_forked=True)
@@ -316,7 +334,7 @@ class Augment:
         for name, reason in zip(names, refusals(self.recipe, sizes), strict=True):
             if reason:
                 raise ValueError(f"{name}: {reason}")
-        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
+        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
 
     def _checked(self, plan: Plan, sizes: Sizes, names: Sequence[str]) -> Plan:
         if plan.recipe != self.recipe:

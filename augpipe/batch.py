@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, get_args
 
 import numpy as np
@@ -130,9 +131,8 @@ class Batch(Generic[Array]):
 
     def show(self, *, rows: int = 4, cols: int = 5) -> "Image":
         """`augpipe.show(batch)`: its images as a sheet, with what was drawn under each."""
-        from augpipe.preview.show import show
-
-        return show(self, rows=rows, cols=cols)
+        sheet: Image = import_module("augpipe").show(self, rows=rows, cols=cols)  # by name: it stands above this module
+        return sheet
 
     def __repr__(self) -> str:
         views = self.images if isinstance(self.images, tuple) else (self.images,)

@@ -29,6 +29,7 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
 from augpipe.pipeline.target_choice import TargetsName, chosen_targets
@@ -231,6 +232,7 @@ class Loader(Generic[FrameworkName]):
         self.source: Source = as_source(source, given)
         tell_source(self.source)
         self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
+        check_kept_objects(self.source, self.schedule.recipes)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"

@@ -10,7 +10,7 @@ from augpipe.augment import Augment
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.planning.output_format import DTypeLike, Layout
 from augpipe.recipes import evaluation_of
-from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.recipe import Recipe, refuse_keeping
 
 
 class AugmentModule(torch.nn.Module):
@@ -31,7 +31,8 @@ class AugmentModule(torch.nn.Module):
         dtype, layout, num_threads: as for `Augment`.
 
     Raises:
-        ValueError: an argument is out of range, or `recipe` has several views and `eval_recipe` is not given.
+        ValueError: an argument is out of range, or `recipe` has several views and `eval_recipe` is not given,
+            or it has a crop with `keep_objects`: a module sees no boxes.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class AugmentModule(torch.nn.Module):
             "framework": "torch",
         }
         self._train = Augment(recipe, seed, **options)
+        refuse_keeping(self.recipe, "to a module")
         self._eval = Augment(evaluation_of(self.recipe) if eval_recipe is None else eval_recipe, seed, **options)
 
     @property

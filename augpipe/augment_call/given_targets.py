@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from augpipe.augment_call.box_formats import check_format, checked_edges, to_edges
 from augpipe.augment_call.inputs import is_tensor
+from augpipe.ops.keep_objects import KnownObjects
+from augpipe.pipeline.objects_of_crops import without_crowds
+from augpipe.recipes.recipe import Recipe
 from augpipe.validation.plural import count
 
 Float = npt.NDArray[np.float64]
@@ -99,6 +102,37 @@ def given_targets(
         masks=masks,
         fields=dict(fields),
     )
+
+
+def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
+    """What crops with `keep_objects` look at, without crowds; None where there are no boxes.
+
+    Raises:
+        ValueError: such a crop names classes, and labels are numbers.
+    """
+    if given.boxes is None:
+        return None
+    found = given.fields.get("labels")
+    labels = None if found is None else np.asarray(found.cpu() if is_tensor(found) else found).reshape(-1)
+    names: Any = ()
+    if labels is not None and labels.dtype.kind in "US":
+        names, labels = np.unique(labels.astype(str), return_inverse=True)
+    elif labels is not None and len(labels) and labels.dtype.kind not in "biu":
+        labels = None
+    elif labels is not None:
+        unknown = [name for op in recipe.keeping for name, _ in op.keep_objects.classes if not name.isdecimal()]  # type: ignore[attr-defined]
+        if unknown:
+            raise ValueError(
+                f"keep_objects names the class {unknown[0]!r}, and labels are numbers. Give the names of classes as "
+                'labels, or name it by its number, as classes={"3": 1.0}.'
+            )
+    known = KnownObjects(
+        counts=np.array([len(given.boxes)]),
+        boxes=given.boxes,
+        labels=None if labels is None else np.maximum(labels.astype(np.int64), 0),
+        classes=list(names),
+    )
+    return known if "iscrowd" not in given.fields else without_crowds(known, given.fields["iscrowd"])
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from augpipe.augment_call.given_targets import chosen, given_targets
+from augpipe.augment_call.given_targets import GivenTargets, chosen, given_targets
 from augpipe.augment_call.inputs import is_tensor
 from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
 from augpipe.augment_call.tv_names import tv_name
@@ -46,11 +46,11 @@ class Structure:
         self.has_tensors = any(of_kind)
         """Whether any of torchvision's tensors is there: then the image is made as one, too."""
 
-    def results(self, plan: Plan, images: Sequence[Any], size: tuple[int, int], options: TargetOptions) -> list[Any]:
-        """For each view the same structure, with its image, of (height, width) `size` before, and targets."""
+    def given(self, size: tuple[int, int], options: TargetOptions) -> GivenTargets:
+        """The targets of the image, of (height, width) `size`."""
         of_objects = self._points is not None and self._boxes is not None and self._points.ndim == 3
         points = None if self._points is None else _array(self._points, np.float64)
-        given = given_targets(
+        return given_targets(
             size,
             clip=options.clip,
             bbox_format="pascal_voc",
@@ -60,6 +60,9 @@ class Structure:
             keypoints=points if of_objects or points is None else points.reshape(-1, 2),
             fields={} if self._labels is None else {"labels": self._labels},
         )
+
+    def results(self, given: GivenTargets, plan: Plan, images: Sequence[Any], options: TargetOptions) -> list[Any]:
+        """For each view the same structure, with its image and what is shown of the targets."""
         drops_empty = options.drops if options.drop_empty is None else options.drop_empty
         return [
             self._result(mapped_targets(given, rows, options, drops_empty=drops_empty), image)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from augpipe.dali.samples import SampleNumbers
 from augpipe.planning.output_format import DTypeLike, Framework, OutputFormat, dtype_name
-from augpipe.recipes.recipe import Recipe, check_recipe, refuse_mixing
+from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
 from augpipe.validation.arguments import as_epoch, as_num_threads, as_seed, check_choice
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def augment(
     pipeline = _current_pipeline()
     check_recipe(recipe)
     refuse_mixing(recipe, "an operator of DALI's")
+    refuse_keeping(recipe, "to an operator of DALI's")
     form = _form(recipe, dtype, layout, "numpy")
     seed = as_seed(seed)
     _check_node("images", images, "the decoded photographs: fn.decoders.image(...)")

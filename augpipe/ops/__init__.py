@@ -9,6 +9,7 @@ from augpipe.ops.crops import *
 from augpipe.ops.filters import *
 from augpipe.ops.geometry import *
 from augpipe.ops.groups import *
+from augpipe.ops.keep_objects import *
 from augpipe.ops.lens import *
 from augpipe.ops.levels import *
 from augpipe.ops.mixing import *

@@ -8,8 +8,10 @@ from pydantic import Field, model_validator
 
 from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, Size, pair
+from augpipe.ops.keep_objects import Float, KeepObjects, Rectangle
+from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, pair
 from augpipe.ops.random_words import RandomWords
+from augpipe.ops.sized_crops import PlacedCrop, SizedCrop, nearest_place
 from augpipe.validation.models import ListOf, told
 
 __all__ = ["CenterCrop", "MultiResolutionCrop", "RandomCrop", "RandomResizedCrop"]
@@ -41,20 +43,6 @@ def seen_beyond(border: str, fill: tuple[float, float, float]) -> Beyond:
     return border, fill if border == "constant" else (0.0, 0.0, 0.0)
 
 
-class SizedCrop(Op):
-    """What the crops of one size have in common."""
-
-    size: Size = 224
-    """Output height and width, in pixels; one number for a square."""
-
-    is_crop = True
-    cuts = True
-    sides_px: ClassVar[tuple[str, ...]] = ("size",)
-
-    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
-        return pair(self.size)
-
-
 def check_fits(size: int | tuple[int, int], scale: int, name: str, told: str) -> None:
     """Raise ValueError where a crop is larger than the image whose short side is resized to `scale` pixels.
 
@@ -72,7 +60,7 @@ def check_fits(size: int | tuple[int, int], scale: int, name: str, told: str) ->
         )
 
 
-class MultiResolutionCrop(SizedCrop):
+class MultiResolutionCrop(PlacedCrop):
     """Resize the short side to one of several scales, then crop at a random place (Deep Image, sections 4.1 and 4.2).
 
     A low resolution shows the whole object, a high one its details. The paper counts (512 - 224)^2 crops, so a crop's
@@ -90,6 +78,9 @@ class MultiResolutionCrop(SizedCrop):
     """Offsets in whole pixels of the resized image; None for any offset."""
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
+    keep_objects: KeepObjects | None = None
+    """What the crop must show of the image's objects: it is drawn again until it does, see `KeepObjects`. It needs a
+    source with boxes, or `bboxes` in a call of `Augment`. None: objects do not matter."""
 
     acts_first = True
     sides_px = ("size", "scales")
@@ -105,7 +96,7 @@ class MultiResolutionCrop(SizedCrop):
 
     @property
     def num_variants(self) -> int | None:
-        if self.step is None:
+        if self.step is None or self.keep_objects is not None:
             return None
         height, width = pair(self.size)
         return sum(max(1, scale - height) * max(1, scale - width) for scale in self.scales)
@@ -114,13 +105,14 @@ class MultiResolutionCrop(SizedCrop):
     def draws_text(self) -> str:
         scales = " or ".join(map(str, self.scales))
         place = "a place in whole pixels" if self.step else "any place"
-        return f"the short side's length ({scales} px), {place}; variants are of a square photograph"
+        counted = "" if self.keep_objects else "; variants are of a square photograph"
+        return f"the short side's length ({scales} px), {place}{counted}{self.kept_text}"
 
     @property
     def centred(self) -> Op:
         return CenterCrop(size=self.size, scale=min(self.scales))
 
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+    def place(self, words: RandomWords, frame: Frame) -> Drawn:
         size = pair(self.size)
         scales = np.array(self.scales)[words.integer(1, len(self.scales))]
         heights, widths = resized(frame, scales)
@@ -134,6 +126,21 @@ class MultiResolutionCrop(SizedCrop):
             applied = words.happens(0, self.p)
             x, y = np.where(applied, x, room_x // 2), np.where(applied, y, room_y // 2)
         return {"scale": scales, "x": x, "y": y}
+
+    def rectangle(self, frame: Frame, drawn: Drawn) -> Rectangle:
+        heights, widths = resized(frame, drawn["scale"].astype(np.int64))
+        scale_x, scale_y = frame.out_widths / widths, frame.out_heights / heights
+        height, width = pair(self.size)
+        return drawn["x"] * scale_x, drawn["y"] * scale_y, width * scale_x, height * scale_y
+
+    def moved(self, frame: Frame, drawn: Drawn, x: Float, y: Float) -> Drawn:
+        heights, widths = resized(frame, drawn["scale"].astype(np.int64))
+        height, width = pair(self.size)
+        x, y = x * (widths / frame.out_widths), y * (heights / frame.out_heights)
+        return {
+            "x": nearest_place(x, width, 0, widths - width, self.step),
+            "y": nearest_place(y, height, 0, heights - height, self.step),
+        }
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         heights, widths = resized(frame, drawn["scale"].astype(np.int64))
@@ -176,7 +183,7 @@ class CenterCrop(SizedCrop):
         )
 
 
-class RandomCrop(SizedCrop):
+class RandomCrop(PlacedCrop):
     """A crop at a random place, in whole pixels, of the image as it is, or padded first: as torchvision's."""
 
     op: Literal["random_crop"] = "random_crop"
@@ -190,6 +197,9 @@ class RandomCrop(SizedCrop):
     """R, G, B of a constant border, in 0..255, or one number for all."""
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
+    keep_objects: KeepObjects | None = None
+    """What the crop must show of the image's objects: it is drawn again until it does, see `KeepObjects`. It needs a
+    source with boxes, or `bboxes` in a call of `Augment`. None: objects do not matter."""
 
     sides_px = ("size", "padding")
     draws = (Draw("x", np.int32), Draw("y", np.int32))
@@ -202,7 +212,8 @@ class RandomCrop(SizedCrop):
 
     @property
     def draws_text(self) -> str:
-        return "a place in whole pixels" + (f", up to {self.padding} px outside" if self.padding else "")
+        outside = f", up to {self.padding} px outside" if self.padding else ""
+        return f"a place in whole pixels{outside}{self.kept_text}"
 
     @property
     def beyond(self) -> Beyond | None:
@@ -210,9 +221,9 @@ class RandomCrop(SizedCrop):
 
     @property
     def centred(self) -> Op:
-        return self.model_copy(update={"p": 0.0}) if self.beyond else CenterCrop(size=self.size)
+        return self.model_copy(update={"p": 0.0, "keep_objects": None}) if self.beyond else CenterCrop(size=self.size)
 
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+    def place(self, words: RandomWords, frame: Frame) -> Drawn:
         height, width = pair(self.size)
         applied = words.happens(0, self.p)
         places = []
@@ -221,6 +232,19 @@ class RandomCrop(SizedCrop):
             place = np.where(applied, words.integer(word, np.abs(room) + 1) + np.minimum(room, 0), room // 2)
             places.append((place - self.padding).astype(np.int32))
         return {"x": places[0], "y": places[1]}
+
+    def rectangle(self, frame: Frame, drawn: Drawn) -> Rectangle:
+        height, width = (np.full(frame.num, float(side)) for side in pair(self.size))
+        return drawn["x"].astype(np.float64), drawn["y"].astype(np.float64), width, height
+
+    def moved(self, frame: Frame, drawn: Drawn, x: Float, y: Float) -> Drawn:
+        height, width = pair(self.size)
+        places = {}
+        for name, middle, sides, side in (("x", x, frame.out_widths, width), ("y", y, frame.out_heights, height)):
+            room = sides + 2 * self.padding - side
+            least, most = np.minimum(room, 0) - self.padding, np.maximum(room, 0) - self.padding
+            places[name] = nearest_place(middle, side, least, most, 1).astype(np.int32)
+        return places
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         height, width = pair(self.size)
@@ -240,7 +264,7 @@ class RandomCrop(SizedCrop):
         )
 
 
-class RandomResizedCrop(SizedCrop):
+class RandomResizedCrop(PlacedCrop):
     """A crop of random area and aspect ratio, resized to one size (the Inception crop, as in torchvision).
 
     Ten rectangles are tried; where none fits, the largest centred one within `ratio` is taken.
@@ -256,6 +280,9 @@ class RandomResizedCrop(SizedCrop):
     p: Probability = 1.0
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
+    keep_objects: KeepObjects | None = None
+    """What the crop must show of the image's objects: it is drawn again until it does, see `KeepObjects`. It needs a
+    source with boxes, or `bboxes` in a call of `Augment`. None: objects do not matter."""
 
     num_tries: ClassVar[int] = 10
     num_words = 4 + 4 * 10
@@ -275,10 +302,14 @@ class RandomResizedCrop(SizedCrop):
         return self
 
     @property
+    def draws_text(self) -> str:
+        return super().draws_text + self.kept_text
+
+    @property
     def centred(self) -> Op:
         return CenterCrop(size=self.size, scale=usual_scale(max(pair(self.size))))
 
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+    def place(self, words: RandomWords, frame: Frame) -> Drawn:
         width, height = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
         ratio = np.clip(width / height, *self.ratio)
         chosen_width = np.minimum(width, height * ratio)
@@ -310,6 +341,22 @@ class RandomResizedCrop(SizedCrop):
             chosen_height = np.where(fits, try_height, chosen_height)
             is_open &= ~fits
         return {"x": chosen_x, "y": chosen_y, "width": chosen_width, "height": chosen_height}
+
+    def rectangle(self, frame: Frame, drawn: Drawn) -> Rectangle:
+        return drawn["x"], drawn["y"], drawn["width"], drawn["height"]
+
+    def moved(self, frame: Frame, drawn: Drawn, x: Float, y: Float) -> Drawn:
+        width, height = drawn["width"], drawn["height"]
+        return {
+            "x": nearest_place(x, width, 0, frame.out_widths - width, self.step),
+            "y": nearest_place(y, height, 0, frame.out_heights - height, self.step),
+        }
+
+    def whole(self, frame: Frame) -> Drawn:
+        """The whole frame, squeezed to the crop's size."""
+        nothing = np.zeros(frame.num)
+        width, height = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
+        return {"x": nothing, "y": nothing, "width": width, "height": height}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], *pair(self.size))

@@ -16,6 +16,7 @@ from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
+    from augpipe.ops.keep_objects import KnownObjects
     from augpipe.ops.op import Op
 
 Float = npt.NDArray[np.float64]
@@ -45,7 +46,9 @@ it begins, and its key."""
 class Frame:
     """What is known of n images' output so far; arrays are (n,) or (n, k)."""
 
-    def __init__(self, heights: Int, widths: Int, crops: "Sequence[Op]" = ()) -> None:
+    def __init__(
+        self, heights: Int, widths: Int, crops: "Sequence[Op]" = (), objects: "KnownObjects | None" = None
+    ) -> None:
         self.num = num = len(heights)
         self.heights = heights
         self.widths = widths
@@ -62,6 +65,8 @@ class Frame:
         """Heights and widths of the frames that the lens acted on, where they were cropped since."""
         self.crops = crops
         """The crops that act on it, for the size that it will have."""
+        self.objects = objects
+        """The objects of the images, where a crop looks at them."""
         self.is_cropped = False
         self.crop_x: Float = np.zeros(num)
         self.crop_y = np.zeros(num)

@@ -10,6 +10,15 @@ ANSWERS = {
     "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
     "sizedcrop": "ops.RandomResizedCrop(size=224)",
+    "ioucrop": "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='iou'))",
+    **dict.fromkeys(
+        ("bboxsaferandomcrop", "sizedbboxsafecrop", "bboxsafecrop"),
+        "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='all', fallback='whole'))",
+    ),
+    "atleastonebboxrandomcrop": "ops.RandomCrop(size=224, keep_objects=ops.KeepObjects(rule='whole'))",
+    **dict.fromkeys(
+        ("cropnonemptymaskifexists", "cropnearbbox"), "ops.RandomCrop(size=224, keep_objects=ops.KeepObjects())"
+    ),
     **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
     **dict.fromkeys(("scale", "rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
     **dict.fromkeys(("longestmaxsize", "longsize", "resizekeepratio"), "ops.ResizeLongest(size=256)"),

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from augpipe.ops.crops import SizedCrop, seen_beyond
+from augpipe.ops.crops import seen_beyond
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Side, Size, pair
+from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import told
 
 __all__ = ["Letterbox", "Pad", "Resize", "ResizeLongest", "ResizeShortest"]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from augpipe.cache import PixelCache
 from augpipe.pipeline.blocks import Block, PlannedSamples
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.objects_of_crops import objects_of
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.plan import plan
 from augpipe.planning.regions import source_regions
@@ -130,15 +131,31 @@ class Planner:
                 is_known = sizes[:, 0] > 0
                 sizes[~is_known] = sizes[is_known.argmax()]  # one that the recipe takes, for rows that nobody looks at
                 block.planned = self._planned(
-                    block.epoch, block.sample_ids, block.positions, sizes, block.sizes.may_scale
+                    block.epoch, block.sample_ids, block.positions, sizes, block.sizes.may_scale, is_known
                 )
             return block.planned
 
     def _planned(
-        self, epoch: int, sample_ids: Ints, positions: Ints | None, sizes: Ints, may_scale: npt.NDArray[np.bool_]
+        self,
+        epoch: int,
+        sample_ids: Ints,
+        positions: Ints | None,
+        sizes: Ints,
+        may_scale: npt.NDArray[np.bool_],
+        is_known: npt.NDArray[np.bool_] | None = None,
     ) -> PlannedSamples:
+        """Plan samples; `is_known` says whose `sizes` are, where not all are."""
         settings = self._settings
-        made = plan(settings.recipe, sample_ids, sizes=sizes, epoch=epoch, seed=settings.seed, positions=positions)
+        known = objects_of(settings.source, sample_ids, is_known) if settings.recipe.keeping else None
+        made = plan(
+            settings.recipe,
+            sample_ids,
+            sizes=sizes,
+            epoch=epoch,
+            seed=settings.seed,
+            positions=positions,
+            objects=known,
+        )
         factors = np.where(may_scale, dct_factors(made.views), 1)
         tables = tuple(kernel_rows(rows, factors) for rows in made.views)
         return PlannedSamples(plan=made, factors=factors, tables=tables)

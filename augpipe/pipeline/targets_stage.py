@@ -10,9 +10,7 @@ from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import view_targets
 from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
-from augpipe.sources.protocol import Ints
-from augpipe.sources.targets import LabelMap, Targets, TargetSource, has_targets
-from augpipe.validation.plural import count
+from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 """A label map's number type and its shape behind height and width."""
@@ -40,7 +38,7 @@ class TargetStages:
         """Look up the objects of planned items; those that have impossible ones carry an error then."""
         sound = [item for item in items if item.error is None]
         ids = np.array([item.sample_id for item in sound], np.int64)
-        objects = self._objects_of(ids)
+        objects = targets_of(self._source, ids)
         if objects is None:
             return
         assert batch.plan is not None
@@ -57,7 +55,7 @@ class TargetStages:
         """Map the objects of a batch whose items stay what they are from now on."""
         assert batch.plan is not None
         ids = batch.plan.sample_ids
-        objects = batch.objects or self._objects_of(ids)
+        objects = batch.objects or targets_of(self._source, ids)
         label_maps = self._label_maps(batch) if self.has_label_maps else [None] * len(batch.sizes)
         image_ids = batch.columns.get("image_id", ids)
         batch.targets = tuple(
@@ -65,15 +63,6 @@ class TargetStages:
             for rows, size, label_map in zip(batch.plan.views, batch.sizes, label_maps, strict=True)
         )
         batch.objects, batch.label_maps = None, ()
-
-    def _objects_of(self, sample_ids: Ints) -> Targets | None:
-        objects = self._source.targets_of(sample_ids)
-        if objects is not None and len(objects.counts) != len(sample_ids):
-            raise ValueError(
-                f"targets_of gave counts of {count(len(objects.counts), 'image')} for {len(sample_ids)} sample ids. "
-                "Return one number for each, 0 for an image without objects."
-            )
-        return objects
 
     def _read_label_map(self, batch: BatchInProgress, item: Item) -> None:
         assert batch.plan is not None

@@ -15,6 +15,7 @@ from augpipe.ops.colour import make_gray
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
+from augpipe.ops.keep_objects import KnownObjects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
@@ -22,7 +23,7 @@ from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, write_mixing
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
-from augpipe.recipes.recipe import Recipe, check_recipe
+from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 
@@ -164,6 +165,7 @@ def plan(
     seed: int = 0,
     positions: npt.ArrayLike | None = None,
     partners: npt.ArrayLike | None = None,
+    objects: KnownObjects | None = None,
 ) -> Plan:
     """Draw what is done to a batch.
 
@@ -177,9 +179,11 @@ def plan(
             by position then, in streams of its own. None: all is drawn by sample id.
         partners: (B,) the sample that each is mixed with where the recipe's `mixing` says so, -1 for none; a loader
             finds them by position in the epoch. None: nothing is mixed.
+        objects: of the images, where a crop of the recipe has `keep_objects`; others do not look at them.
 
     Raises:
-        ValueError: an argument is out of range, or ids, sizes, positions and partners differ in number.
+        ValueError: an argument is out of range, or ids, sizes, positions, partners and objects differ in number; or the
+            recipe keeps objects, and none are given.
     """
     # here and not in `draws` alone: a recipe that draws nothing has the same arguments
     ids = whole_numbers("sample_ids", sample_ids, 0, MAX_WORD).astype(np.int64).reshape(-1)
@@ -198,8 +202,10 @@ def plan(
         words = whole_numbers("positions", positions, 0, MAX_WORD).astype(np.int64).reshape(-1)
         if len(words) != len(ids):
             raise ValueError(f"positions holds {len(words)} entries for {len(ids)} sample_ids. Give one each.")
+    objects = _checked_objects(recipe, objects, len(ids)) if recipe.keeping else None
     views = tuple(
-        _plan_view(recipe, view, place, ids, epoch, seed, shape, words) for place, view in enumerate(recipe.all_views)
+        _plan_view(recipe, view, place, ids, epoch, seed, shape, words, objects)
+        for place, view in enumerate(recipe.all_views)
     )
     if partners is not None and recipe.mixing:
         others = whole_numbers("partners", partners, -1, MAX_WORD).astype(np.int64).reshape(-1)
@@ -211,6 +217,25 @@ def plan(
     return Plan(recipe=recipe, seed=seed, views=views)
 
 
+def _checked_objects(recipe: Recipe, objects: KnownObjects | None, num: int) -> KnownObjects:
+    if objects is None:
+        if num:
+            refuse_keeping(recipe)
+        nobody, nothing = np.zeros(0, np.int64), np.empty((0, 4))
+        return KnownObjects(counts=nobody, boxes=nothing, labels=nobody)
+    if len(objects.counts) != num or int(objects.counts.sum()) != len(objects.boxes):
+        raise ValueError(
+            f"objects has counts of {count(len(objects.counts), 'image')} and {len(objects.boxes)} boxes, for "
+            f"{count(num, 'sample id')}. Give one count each, which add up to the boxes."
+        )
+    if objects.labels is None and any(op.keep_objects.classes for op in recipe.keeping):  # type: ignore[attr-defined]
+        raise ValueError(
+            f"{recipe.called} keeps objects of some classes, and the objects have no labels. Give labels, or leave "
+            "keep_objects.classes out."
+        )
+    return objects
+
+
 def _plan_view(
     recipe: Recipe,
     view: View,
@@ -220,10 +245,11 @@ def _plan_view(
     seed: int,
     sizes: npt.NDArray[np.int64],
     positions: npt.NDArray[np.int64] | None,
+    objects: KnownObjects | None,
 ) -> Rows:
     sampled = "" if positions is None else ":sampled"
     drawn_by = (ids if positions is None else positions).astype(np.uint32)
-    frame = Frame(sizes[:, 0], sizes[:, 1], view.crops)
+    frame = Frame(sizes[:, 0], sizes[:, 1], view.crops, objects)
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
     for key, op in view.acting_ops:

@@ -15,6 +15,7 @@ from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.planning.fields import not_followed
 from augpipe.planning.output_format import OutputFormat
 from augpipe.preview.parts import Parts, growing, solos, without_normalize
@@ -266,6 +267,7 @@ def _batches(
 
     One a batch, because whole images differ in size; the pixels do not depend on it.
     """
+    check_kept_objects(source, [recipe])
     settings = Settings(
         source=source,
         recipe=recipe,

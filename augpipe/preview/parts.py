@@ -55,11 +55,19 @@ def without_ops(recipe: Recipe, names: Collection[str]) -> Recipe:
 
 def solos(recipe: Recipe, view: int) -> list[tuple[str, Recipe]]:
     """(key, recipe) of each op of a view alone, the crop first."""
-    keyed = sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop)
-    return [(key, only_ops(recipe, view, [key])) for key, _ in keyed]
+    keyed, mirrors = sorted(recipe.views[view].keyed_ops, key=lambda item: not item[1].is_crop), _mirrors(recipe, view)
+    return [(key, only_ops(recipe, view, [key, *mirrors])) for key, _ in keyed]
 
 
 def growing(recipe: Recipe, view: int) -> list[tuple[str, Recipe]]:
     """(key, recipe) of each op of a view with all ops before it, the crop first."""
     keys = [key for key, _ in sorted(recipe.views[view].acting_ops, key=lambda item: not item[1].is_crop)]
-    return [(key, only_ops(recipe, view, keys[: place + 1])) for place, key in enumerate(keys)]
+    mirrors = _mirrors(recipe, view)
+    return [(key, only_ops(recipe, view, [*keys[: place + 1], *mirrors])) for place, key in enumerate(keys)]
+
+
+def _mirrors(recipe: Recipe, view: int) -> list[str]:
+    """Flips before a crop with `keep_objects`: without them objects lie elsewhere, and another crop is drawn."""
+    acting = recipe.views[view].acting_ops
+    last = max((place for place, (_, op) in enumerate(acting) if getattr(op, "keep_objects", None)), default=0)
+    return [key for key, op in acting[:last] if op.op == "flip"]

@@ -159,6 +159,11 @@ class Recipe(TomlFile):
         return tuple(view for view in views for _ in range(view.count))
 
     @property
+    def keeping(self) -> tuple[Op, ...]:
+        """The crops that look at the image's objects: a plan of the recipe needs their boxes."""
+        return tuple(op for view in self.all_views for op in view.keeping)
+
+    @property
     def num_variants(self) -> int | None:
         """Variants of one image: the product over ops and views; None where one of them is continuous, as mixing is."""
         if self.mixing:
@@ -297,6 +302,15 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
         raise ValueError(
             f"the recipe {recipe.name or 'unnamed'!r} mixes samples, and {what} cannot tell which: partners go by "
             "position in an epoch. Use a Loader, or leave mixing out: Recipe(ops=recipe.ops, views=recipe.views)."
+        )
+
+
+def refuse_keeping(recipe: Recipe, where: str = "here") -> None:
+    """Raise ValueError where a crop of a recipe has `keep_objects` and no boxes are known."""
+    if recipe.keeping:
+        raise ValueError(
+            f"{recipe.called} keeps objects ({recipe.keeping[0].op}), and no boxes are known {where}. Use a Loader "
+            "with a source that has boxes, or Augment with bboxes=...; or leave keep_objects out."
         )
 
 

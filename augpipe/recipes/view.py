@@ -37,6 +37,14 @@ class View(Checked):
             texts = (f"{name} shows {border_text(beyond)}" for name, beyond in borders.items())
             raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
         acting = [op for _, op in self.acting_ops]
+        moving = [place for place, op in enumerate(acting) if any(_moves(inner) for inner in op.flat)]
+        for op in acting[moving[0] :] if moving else ():
+            if getattr(op, "keep_objects", None) is not None:
+                moves = acting[moving[0]].op
+                raise ValueError(
+                    f"{op.op} keeps objects and stands behind {moves}, which moves them: boxes do not fit them there. "
+                    f"Put {op.op} before {moves}, or leave keep_objects out."
+                )
         geometry = [place for place, op in enumerate(acting) if any(inner.is_geometry for inner in op.flat)]
         padding = [place for place, op in enumerate(acting) if op.beyond]
         between = acting[padding[0] : padding[-1]] if padding else []
@@ -81,6 +89,11 @@ class View(Checked):
         return tuple(op for op in self.ops if op.is_crop)
 
     @cached_property
+    def keeping(self) -> tuple[Op, ...]:
+        """The crops that look at the image's objects."""
+        return tuple(op for op in self.crops if getattr(op, "keep_objects", None) is not None)
+
+    @cached_property
     def out_size(self) -> tuple[int, int] | None:
         """(height, width) of the output in pixels; None where it depends on the image."""
         sides = np.array(UNLIKE_SIZES).T
@@ -121,6 +134,11 @@ class View(Checked):
     def drawn_dtype(self) -> np.dtype[np.void]:
         """The record of what its ops draw, one field for each op that draws anything."""
         return np.dtype([(key, op.record) for key, op in self.keyed_ops if op.record.names])
+
+
+def _moves(op: Op) -> bool:
+    """Whether it moves what is seen, other than by mirroring, cropping or padding it."""
+    return op.is_geometry or op.is_lens or op.is_projective
 
 
 def border_text(beyond: Beyond) -> str:

@@ -1,6 +1,6 @@
 """What a source may know of its images: objects with boxes, outlines and key points, and label maps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
@@ -14,6 +14,27 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 LabelMap = npt.NDArray[Any]
 """(H, W), or (H, W, C) for labels in colours, of the upright image's size."""
+
+
+class Outlines(Sequence[Sequence[Floats]]):
+    """The rings of N objects, made when the first of them is asked for: who wants boxes alone does not wait for them.
+
+    Args:
+        num: N.
+        make: gives N lists of rings.
+    """
+
+    def __init__(self, num: int, make: Callable[[], Sequence[Sequence[Floats]]]) -> None:
+        self._num, self._make = num, make
+        self._made: Sequence[Sequence[Floats]] | None = None
+
+    def __len__(self) -> int:
+        return self._num
+
+    def __getitem__(self, number: Any) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made[number]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,12 +147,16 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         return None if any(values is None for values in known) else np.concatenate(known)[order]
 
     has_polygons = any(objects.polygons is not None for objects in all_objects)
-    rings = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
+
+    def rings() -> list[Sequence[Floats]]:
+        known = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
+        return [known[number] for number in order]
+
     return Targets(
         counts=counts,
         labels=column("labels"),
         boxes=column("boxes"),
-        polygons=[rings[number] for number in order] if has_polygons else None,
+        polygons=Outlines(len(order), rings) if has_polygons else None,
         keypoints=column("keypoints"),
         fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(all_objects)},
     )
@@ -155,6 +180,21 @@ def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.int
         return np.concatenate(values)[order]
     flat = [value for some in values for value in some]
     return [flat[number] for number in order]
+
+
+def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
+    """What a source says of the objects of samples.
+
+    Raises:
+        ValueError: it is not of as many images.
+    """
+    objects = source.targets_of(sample_ids)
+    if objects is not None and len(objects.counts) != len(sample_ids):
+        raise ValueError(
+            f"targets_of gave counts of {count(len(objects.counts), 'image')} for {len(sample_ids)} sample ids. "
+            "Return one number for each, 0 for an image without objects."
+        )
+    return objects
 
 
 def has_targets(source: Source) -> TypeGuard[TargetSource]:

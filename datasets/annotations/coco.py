@@ -89,6 +89,10 @@ class CocoSource(AnnotatedSource):
         assert found is not None
         return found
 
+    def image_id(self, sample_id: int) -> int | str:
+        """The file's id of an image."""
+        return self.image_ids[sample_id]
+
     def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
         """`image_id`: the file's id of each image."""
         ids = [self.image_ids[sample_id] for sample_id in sample_ids.tolist()]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import Targets
+from augpipe.sources.targets import Outlines, Targets
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -43,7 +43,9 @@ class ObjectTable:
         """The objects of some images, in the images' order."""
         counts = self.starts[sample_ids + 1] - self.starts[sample_ids]
         rows = ranges(self.starts[sample_ids], counts)
-        polygons = None if self.rings is None else [self._rings_of(row) for row in rows.tolist()]
+        polygons = (
+            None if self.rings is None else Outlines(len(rows), lambda: [self._rings_of(n) for n in rows.tolist()])
+        )
         return Targets(
             counts=counts,
             labels=self.labels[rows].astype(np.int64),

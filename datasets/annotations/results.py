@@ -10,6 +10,8 @@ from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.run_lengths import encode
 from augpipe.datasets.annotations.stored_pixels import stored_boxes, stored_map, stored_points
 from augpipe.datasets.metadata.labelled_source import check_sample_id
+from augpipe.datasets.shards.shard_source import ShardSource
+from augpipe.datasets.shards.shard_targets import resized_map
 from augpipe.sources import Subset
 from augpipe.sources.protocol import Source
 from augpipe.validation.plural import count
@@ -18,7 +20,7 @@ _KNOWN = ("boxes", "scores", "labels", "masks", "keypoints")
 
 
 def coco_results(
-    source: CocoSource | Subset, sample_ids: Sequence[int], detections: Sequence[Mapping[str, Any]]
+    source: CocoSource | ShardSource | Subset, sample_ids: Sequence[int], detections: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """A dict for each detection: image_id, category_id, bbox, score, and segmentation and keypoints where given.
 
@@ -26,11 +28,12 @@ def coco_results(
     count as they do there.
 
     Args:
-        source: a `CocoSource`, or a `Subset` of one.
+        source: a `CocoSource`, a `ShardSource` that `augpipe prepare` made of one, or a `Subset` of either.
         sample_ids: the images, as in `batch.sample_ids`.
         detections: for each image arrays or tensors, in pixels of the upright photograph (`Plan.to_source` takes them
-            there): boxes (N, 4) left, top, right, bottom; scores (N,); labels (N,), numbers of `object_classes`; if
-            you like masks (N, H, W), of which what is at least 0.5 is inside, and keypoints (N, K, 3).
+            there), or of the shards' scale: boxes (N, 4) left, top, right, bottom; scores (N,); labels (N,), numbers of
+            `object_classes`; if you like masks (N, H, W), of which what is at least 0.5 is inside, and keypoints
+            (N, K, 3).
 
     Raises:
         IndexError: a sample id is not one of the source's.
@@ -44,8 +47,13 @@ def coco_results(
         check_sample_id(sample_id, len(source))
     while isinstance(whole, Subset):
         ids, whole = whole.ids[ids].tolist(), whole.whole
-    if not isinstance(whole, CocoSource):
-        raise ValueError(f"source is a {type(whole).__name__}, and only a CocoSource knows the ids of COCO's files.")
+    if not isinstance(whole, CocoSource) and not (isinstance(whole, ShardSource) and whole.category_ids):
+        what = (
+            "ShardSource that was not made of COCO's files" if isinstance(whole, ShardSource) else type(whole).__name__
+        )
+        raise ValueError(
+            f"source is a {what}, and only a CocoSource, and shards made of one, know the ids of COCO's files."
+        )
     if len(ids) != len(detections):
         raise ValueError(
             f"{count(len(ids), 'sample id')} and detections of {count(len(detections), 'image')} are given."
@@ -53,7 +61,7 @@ def coco_results(
     return [row for sample_id, found in zip(ids, detections, strict=True) for row in _of_image(whole, sample_id, found)]
 
 
-def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _of_image(source: CocoSource | ShardSource, sample_id: int, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     name = source.name(sample_id)
     arrays = {key: _array(found[key]) for key in _KNOWN if key in found}
     if missing := {"boxes", "scores", "labels"} - arrays.keys():
@@ -73,11 +81,13 @@ def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> l
                 f"{name}: label {label} is not a number of object_classes (0..{most}). Is one a background?"
             )
     orientation, size = source.turned(sample_id)
-    boxes = stored_boxes(arrays["boxes"].reshape(num, 4).astype(np.float64), orientation, size)
+    shown_size = source.size(sample_id) if isinstance(source, ShardSource) else size
+    factors = np.array(size[::-1]) / shown_size[::-1]  # 1 but for shards of another scale
+    boxes = stored_boxes(arrays["boxes"].reshape(num, 4) * np.tile(factors, 2), orientation, size)
     boxes[:, 2:] -= boxes[:, :2]
     rows = [
         {
-            "image_id": source.image_ids[sample_id],
+            "image_id": source.image_id(sample_id),
             "category_id": source.category_ids[int(label)],
             "bbox": [round(edge, 3) for edge in box],
             "score": score,
@@ -86,12 +96,12 @@ def _of_image(source: CocoSource, sample_id: int, found: Mapping[str, Any]) -> l
     ]
     if "masks" in arrays:
         for row, mask in zip(rows, arrays["masks"].reshape(num, *arrays["masks"].shape[-2:]) >= 0.5, strict=True):
-            if mask.shape != size:
-                raise ValueError(f"{name}: a mask has the shape {mask.shape}, and the photograph {size}.")
-            row["segmentation"] = encode(stored_map(mask, orientation))
+            if mask.shape != shown_size:
+                raise ValueError(f"{name}: a mask has the shape {mask.shape}, and the photograph {shown_size}.")
+            row["segmentation"] = encode(stored_map(resized_map(mask, *size), orientation))
     if "keypoints" in arrays:
         points = arrays["keypoints"].astype(np.float64)
-        points[..., :2] = stored_points(points[..., :2], orientation, size)
+        points[..., :2] = stored_points(points[..., :2] * factors, orientation, size)
         for row, own in zip(rows, points.reshape(num, -1).tolist(), strict=True):
             row["keypoints"] = [round(value, 3) for value in own]
     return rows

@@ -2,8 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.prepare.rendition import Rendition, keep_file, render_scale
+from augpipe.datasets.prepare.sample_targets import FoundTargets, TargetsBuilder
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.prepare.upright import UprightImage, open_upright
@@ -21,6 +22,7 @@ from augpipe.datasets.shards.writer import ShardWriter
 from augpipe.datasets.stats.channels import ChannelSums
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.sources.protocol import Labels, Source, label_width_of, labels_of
+from augpipe.sources.targets import has_targets
 
 _MACHINE_TROUBLE = frozenset(
     [
@@ -73,7 +75,8 @@ class ChunkResult(Written):
 def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = lambda: None) -> ChunkResult:
     """Write the shards of a chunk; none is there under its name before it is whole.
 
-    Memory: one decoded image with its renditions, and some hundred bytes and the row index of each sample of the chunk.
+    Memory: one decoded image with its renditions, and some hundred bytes, the row index and the targets of each
+    sample of the chunk.
 
     Args:
         source: where the images come from.
@@ -87,6 +90,7 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
     """
     scales = task.settings.scales
     tally, rejects = TallyBuilder(), []
+    targets = TargetsBuilder(source) if has_targets(source) else None
     with ExitStack() as stack:
         writers = {
             scale: stack.enter_context(ShardWriter(os.path.join(task.folder, scale, f"{task.number:06}.tar")))
@@ -97,6 +101,8 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
             try:
                 label = _label(source, sample_id)
                 image, renditions = prepare_sample(source, sample_id, task.settings)
+                size = image.image.height, image.image.width
+                found = None if targets is None else _targets(targets, sample_id, size)
             except SourceChangedError:
                 raise
             except ValueError as problem:
@@ -106,10 +112,15 @@ def prepare_chunk(source: Source, task: ChunkTask, tick: Callable[[], None] = la
             else:
                 _add(writers, sample_key(sample_id, name), label, name, image, renditions)
                 _count(tally, label, image, renditions, task.settings)
+                if targets is not None and found is not None:
+                    targets.add(sample_id, size, found, renditions)
             tick()
         shards = {}
         if any(writer.num_samples for writer in writers.values()):
-            shards = {scale: writer.close() for scale, writer in writers.items()}
+            shards = {
+                scale: writer.close(None if targets is None else targets.packed(scale))
+                for scale, writer in writers.items()
+            }
     return ChunkResult(
         number=task.number,
         start=task.start,
@@ -129,17 +140,29 @@ def prepare_sample(
         ValueError: it cannot be used; the reason, without its name.
         OSError: it cannot be read for a reason that may pass.
     """
-    try:
+    with _refusing_unreadable():
         content = source.read(sample_id)
-    except OSError as problem:
-        if problem.errno in _MACHINE_TROUBLE:
-            raise
-        raise ValueError(problem.strerror or str(problem) or type(problem).__name__) from problem
     if settings.keep:
         image, rendition = keep_file(content, settings.max_pixels)
         return image, {settings.largest: rendition}
     image = open_upright(content, settings.max_pixels)
     return image, {scale: render_scale(image, scale, settings) for scale in settings.scales}
+
+
+@contextmanager
+def _refusing_unreadable() -> Iterator[None]:
+    """Have a file that cannot be read end in a ValueError with the reason, unless it may be readable tomorrow."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in _MACHINE_TROUBLE:
+            raise
+        raise ValueError(problem.strerror or str(problem) or type(problem).__name__) from problem
+
+
+def _targets(builder: TargetsBuilder, sample_id: int, size: tuple[int, int]) -> FoundTargets:
+    with _refusing_unreadable():
+        return builder.read(sample_id, size)
 
 
 def short_name(name: str, prefix: str) -> str:

@@ -13,9 +13,11 @@ from augpipe.datasets.prepare.chunk import ChunkResult, Reject
 from augpipe.datasets.prepare.journal import read_entry
 from augpipe.datasets.prepare.report import write_report
 from augpipe.datasets.prepare.run_plan import RunPlan
+from augpipe.datasets.prepare.sample_targets import whole_of
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
-from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
+from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo, TargetsInfo
 from augpipe.sources.protocol import Source, label_width_of, labels_of
+from augpipe.sources.targets import has_targets
 
 REJECTS_NAME = "rejects.csv"
 REPORT_NAME = "report.html"
@@ -81,10 +83,25 @@ def _manifest(
         class_counts=tuple(total.labels.get(label, 0) for label in range(len(classes))),
         label_width=width,
         label_dtype="float32" if is_float else "int64",
+        targets=_targets_info(source),
         mean=total.channels.mean,
         std=total.channels.std,
         histograms=total.manifest_histograms(),
         settings=plan.noted(),
+    )
+
+
+def _targets_info(source: Source) -> TargetsInfo | None:
+    if not has_targets(source):
+        return None
+    names = getattr(whole_of(source), "keypoint_names", ())
+    return TargetsInfo(
+        has_objects=source.targets_of(np.empty(0, np.int64)) is not None,
+        has_label_maps=source.has_label_maps,
+        object_classes=tuple(source.object_classes),
+        category_ids=tuple(getattr(whole_of(source), "category_ids", ())),
+        keypoint_names=tuple(names),
+        keypoint_swaps=tuple((first, second) for first, second in source.keypoint_swaps),
     )
 
 

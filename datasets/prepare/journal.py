@@ -10,6 +10,7 @@ from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.prepare.chunk import ChunkResult, ChunkTask, prepare_chunk
 from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.index import index_path
+from augpipe.datasets.shards.shard_targets import targets_path
 from augpipe.sources.protocol import Source
 
 
@@ -53,6 +54,8 @@ def _has_shards(folder: str, result: ChunkResult) -> bool:
         try:
             sizes = os.stat(path).st_size, os.stat(index_path(path)).st_size
             if sizes != (shard.num_bytes, shard.index_bytes):
+                return False
+            if shard.targets_bytes is not None and os.stat(targets_path(path)).st_size != shard.targets_bytes:
                 return False
         except FileNotFoundError:
             return False

@@ -36,7 +36,6 @@ from augpipe.datasets.shards.half_made import WORK_FOLDER
 from augpipe.datasets.shards.manifest import Manifest
 from augpipe.native.workers import num_usable_cores
 from augpipe.sources.protocol import Source, is_source
-from augpipe.sources.targets import has_targets
 
 
 def prepare(
@@ -92,11 +91,6 @@ def prepare(
     check_output(folder, resume=resume)
     if len(source) == 0:
         raise ValueError("the source holds no photograph. Give one that does.")
-    if has_targets(source):
-        raise ValueError(
-            "the source knows objects or label maps, and shards hold none: they would be lost. Train from the source "
-            "itself, or give the folder of the images without their annotations."
-        )
     if settings.keep:
         _check_holds_files(source)
     prefix = name_prefix(source, source_path)

@@ -14,6 +14,7 @@ from augpipe.datasets.prepare.chunk import prepare_sample, short_name
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.manifest import Written
 from augpipe.sources.protocol import Source
+from augpipe.sources.targets import has_targets
 
 _NUM_TRIED = 32
 """Images that are prepared to see how long a shard gets: a few tenths of a second."""
@@ -93,7 +94,7 @@ def identify(source: Source, prefix: str) -> SourceIdentity:
         prefix: what names begin with and the shards leave out.
     """
     digest = hashlib.sha256()
-    for name in source.classes:
+    for name in [*source.classes, *(source.object_classes if has_targets(source) else ())]:
         digest.update(f"{len(name)}:".encode() + name.encode("utf-8", "surrogateescape"))
     for sample_id in range(len(source)):
         try:

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -20,6 +21,7 @@ from augpipe.datasets.shards.check_sample import (
 )
 from augpipe.datasets.shards.index import ShardIndex, index_path
 from augpipe.datasets.shards.manifest import Manifest, ShardInfo
+from augpipe.datasets.shards.shard_targets import DAMAGED, HEAD, ShardTargets, table_bytes_of, targets_path, unpack_map
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, padded, parse_header
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 from augpipe.sources.protocol import Labels
@@ -98,6 +100,8 @@ class ShardCheck:
     def run(self) -> ShardReport:
         """Check index and tar file; whatever is wrong with them is in the report, in the order of the samples."""
         index, is_trusted = self._check_index()
+        if self._shard.targets_bytes is not None:
+            self._check_targets()
         try:
             with open(open_regular(self._tar), "rb", buffering=_CHUNK_BYTES) as file:
                 self._check_tar(file, index, is_trusted)
@@ -156,6 +160,26 @@ class ShardCheck:
             self._add(name, "its samples do not follow each other from the tar file's begin to its end")
             is_trusted = False
         return index, is_trusted
+
+    def _check_targets(self) -> None:
+        """The targets' file: its sum, and that all in it can be read."""
+        name = targets_path(self._tar_name)
+        try:
+            with open(open_regular(targets_path(self._tar)), "rb") as file:
+                content = file.read()
+            found = hashlib.sha256(content).hexdigest()
+            if found != self._shard.targets_sha256:
+                self._add(name, _sums_differ(found, str(self._shard.targets_sha256)))
+            start = HEAD.size + table_bytes_of(name, content[: HEAD.size])
+            table = ShardTargets(name, content[HEAD.size : start], self._shard.num_samples)
+            for begin, end in pairwise([0, *table.map_ends.tolist()]):
+                unpack_map(content[start + begin : start + end])
+        except FileNotFoundError:
+            self._add(name, "is missing")
+        except OSError as error:
+            self._add(name, f"cannot be read: {error.strerror or error}")
+        except ValueError as error:
+            self._add(name, str(error).removeprefix(f"{name} ").removesuffix(f" {DAMAGED}"))
 
     def _check_tar(self, file: BinaryIO, index: ShardIndex | None, is_trusted: bool) -> None:
         num_bytes = os.fstat(file.fileno()).st_size

@@ -88,7 +88,7 @@ def _shards_and_indices(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith("."):
-                if not entry.name.endswith((".tar", ".idx")):
+                if not entry.name.endswith((".tar", ".idx", ".targets")):
                     return []
                 found.append(entry.name)
     return found

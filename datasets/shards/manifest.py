@@ -51,6 +51,10 @@ class ShardInfo(Written):
     """Those of the index up to the row indexes: what a reader at a distance fetches first."""
     head_sha256: Sha256
     """Their sum."""
+    targets_bytes: Count | None = None
+    """The length of the targets' file, `000003.targets`; None in a data set without targets."""
+    targets_sha256: Sha256 | None = None
+    """Its sum."""
 
 
 class Scale(Written):
@@ -91,6 +95,21 @@ class Histogram(Written):
         return self
 
 
+class TargetsInfo(Written):
+    """What is known of the objects and label maps of a data set."""
+
+    has_objects: bool
+    """Whether its samples have objects; False where label maps only are known."""
+    has_label_maps: bool
+    object_classes: tuple[str, ...] = ()
+    """Class number of an object -> name."""
+    category_ids: tuple[int, ...] = ()
+    """Class number of an object -> the id in the COCO file that it came from; empty where it came from none."""
+    keypoint_names: tuple[str, ...] = ()
+    keypoint_swaps: tuple[tuple[int, int], ...] = ()
+    """Pairs of key points that trade places where an image is mirrored."""
+
+
 class Manifest(Written):
     """What OUT/manifest.json says; written last, so that a data set with a manifest is whole."""
 
@@ -113,6 +132,8 @@ class Manifest(Written):
     and no sample counts in `class_counts`."""
     label_dtype: Literal["int64", "float32"] = "int64"
     """The type of those numbers, as the indexes hold them."""
+    targets: TargetsInfo | None = None
+    """Of the targets in the files next to the shards; None where there are none."""
     mean: PerChannel | None = None
     """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None
@@ -127,6 +148,9 @@ class Manifest(Written):
         names = [scale.name for scale in self.scales]
         if len(set(names)) != len(names):
             raise ValueError(f"scales are {', '.join(names)}: each may be there once.")
+        shards = [shard for scale in self.scales for shard in scale.shards]
+        if any((shard.targets_bytes is None) != (self.targets is None) for shard in shards):
+            raise ValueError("targets must be told of all shards and of the data set, or of none.")
         for scale in self.scales:
             if scale.num_samples != self.num_samples:
                 raise ValueError(
@@ -196,8 +220,14 @@ class Manifest(Written):
 
     def to_json(self) -> bytes:
         """The file's bytes: the same for the same values, in whatever order settings and histograms came."""
-        # a data set of classes is written as it was before there were others
-        data = self.model_dump(mode="json", exclude=None if self.label_width else {"label_width", "label_dtype"})
+        # a data set of classes, without targets, is written as it was before there were others
+        data = self.model_dump(mode="json")
+        if not self.label_width:
+            del data["label_width"], data["label_dtype"]
+        if self.targets is None:
+            del data["targets"]
+            for shard in (shard for scale in data["scales"] for shard in scale["shards"]):
+                del shard["targets_bytes"], shard["targets_sha256"]
         for name in ("versions", "histograms", "settings"):
             data[name] = json.loads(json.dumps(data[name], sort_keys=True))
         return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -68,6 +68,15 @@ def remote_indices(urls: Sequence[str], shards: Sequence[ShardInfo], settings: R
     return RemoteFileSet.of(files, settings)
 
 
+def remote_targets(urls: Sequence[str], shards: Sequence[ShardInfo], settings: RemoteSettings) -> RemoteFileSet:
+    """The files with targets, as above."""
+    files = [
+        RemoteFile(url, shard.targets_bytes or 0, "", f"targets {shard.targets_sha256}")
+        for url, shard in zip(urls, shards, strict=True)
+    ]
+    return RemoteFileSet.of(files, settings)
+
+
 def read_checked(files: RemoteFileSet, shard: int, start: int, num_bytes: int, crc: int) -> bytes:
     """All that a sample takes in its shard, once its CRC-32 is the index's; asked for a second time if it is not.
 

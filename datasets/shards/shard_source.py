@@ -2,8 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -14,23 +13,29 @@ import numpy.typing as npt
 from augpipe.datasets.files.descriptors import FileSet, absolute
 from augpipe.datasets.metadata.labelled_source import find_sample
 from augpipe.datasets.metadata.names import printable
-from augpipe.datasets.remote.blocks import store_for
 from augpipe.datasets.remote.file_set import RemoteFileSet
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import as_url, join, shown
 from augpipe.datasets.shards.index import Record, ShardIndex, index_path
-from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo
-from augpipe.datasets.shards.remote_shards import fetch_heads, read_checked, remote_indices, remote_shards
+from augpipe.datasets.shards.manifest import Manifest, Scale, TargetsInfo
+from augpipe.datasets.shards.open_files import index_files, open_indices, open_remote_indices, target_file_set
+from augpipe.datasets.shards.remote_shards import (
+    read_checked,
+    remote_indices,
+    remote_shards,
+    remote_targets,
+)
+from augpipe.datasets.shards.shard_targets import targets_path
+from augpipe.datasets.shards.target_files import TargetFiles
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, is_header_of
 from augpipe.datasets.shards.writer import MAX_IMAGE_BYTES, MAX_NOTE_BYTES
 from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.sources.targets import LabelMap, Targets
 from augpipe.validation.plural import count
 
 _MAX_GROUP_BYTES = MAX_IMAGE_BYTES + MAX_NOTE_BYTES + 16 * BLOCK_BYTES
 """What a sample may take in a tar file."""
-_NUM_OPENERS = 16
-"""Threads that open indices: a disk, and a network drive even more, has most of them waiting."""
-_SHARDS_A_TASK = 64
+_NO_TARGETS = TargetsInfo(has_objects=False, has_label_maps=False)
 
 
 class ShardSource:
@@ -79,16 +84,17 @@ class ShardSource:
         if url is None:
             self._paths = [os.path.join(self.folder, chosen.name, shard.name) for shard in chosen.shards]
             self._files = FileSet(self._paths)
-            self._index_files = _index_files(self._paths)
-            self._indices = _open_indices(self._paths, chosen.shards)
+            self._index_files = index_files(self._paths)
+            self._indices = open_indices(self._paths, chosen.shards)
         else:
             self._settings = remote or RemoteSettings()
             urls = [join(url, chosen.name, shard.name) for shard in chosen.shards]
             self._paths = [shown(name) for name in urls]
             index_urls = [join(url, chosen.name, index_path(shard.name)) for shard in chosen.shards]
-            self._indices = _open_remote_indices(index_urls, chosen, self._settings)
+            self._indices = open_remote_indices(index_urls, chosen, self._settings)
             self._remote = remote_shards(urls, chosen.shards, self._settings)
             self._remote_rows = remote_indices(index_urls, chosen.shards, self._settings)
+        self._targets = self._target_files(chosen)
         self._ends = list(accumulate(index.num_samples for index in self._indices))
         self._rows = [self._label_rows(path, index) for path, index in zip(self._paths, self._indices, strict=True)]
 
@@ -155,6 +161,79 @@ class ShardSource:
             return self._indices[shard].row_index(position)
         start, stop = self._indices[shard].row_index_at(position)
         return self._remote_rows.read(shard, stop - start, start)
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether objects or label maps are known."""
+        return self.manifest.targets is not None
+
+    @property
+    def object_classes(self) -> Sequence[str]:
+        """Class number of an object -> name."""
+        return self._known.object_classes
+
+    @property
+    def keypoint_names(self) -> Sequence[str]:
+        """Of each key point of an object; empty where they have none."""
+        return self._known.keypoint_names
+
+    @property
+    def keypoint_swaps(self) -> Sequence[tuple[int, int]]:
+        """Pairs of key points that trade places where an image is mirrored."""
+        return self._known.keypoint_swaps
+
+    @property
+    def category_ids(self) -> Sequence[int]:
+        """Class number of an object -> its id in the COCO file that was prepared; empty where it was another source."""
+        return self._known.category_ids
+
+    @property
+    def has_label_maps(self) -> bool:
+        """Whether each sample has a label map."""
+        return self._known.has_label_maps
+
+    def targets_of(self, sample_ids: npt.NDArray[np.int64]) -> Targets | None:
+        """The objects of samples, in pixels of this scale; None where label maps only are known.
+
+        A shard's file is read when the first of its samples is asked for, and stays in memory.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: a file is damaged; names it.
+            OSError: one cannot be read; `RemoteError` where no usable answer came.
+        """
+        places = np.array([self._find(sample_id) for sample_id in sample_ids.tolist()], np.int64).reshape(-1, 2)
+        return self._target_table.of(places[:, 0], places[:, 1]) if self._known.has_objects else None
+
+    def label_map(self, sample_id: int) -> LabelMap:
+        """The class of each pixel, at this scale.
+
+        Raises:
+            IndexError: no such sample.
+            ValueError: there is none, or it is damaged; the reason alone.
+            OSError: it cannot be read.
+        """
+        if not self.has_label_maps:
+            raise ValueError("the data set has no label maps. Ask `has_label_maps` first.")
+        return self._target_table.label_map(*self._find(sample_id))
+
+    def columns_of(self, sample_ids: npt.NDArray[np.int64]) -> Mapping[str, Any]:
+        """`image_id`, where the annotations that were prepared had ids of their own, as COCO's do."""
+        if not self.has_targets or self._target_table.table(0).image_ids is None:
+            return {}
+        ids = [self.image_id(sample_id) for sample_id in sample_ids.tolist()]
+        return {"image_id": np.array(ids, np.int64) if all(isinstance(one, int) for one in ids) else ids}
+
+    def image_id(self, sample_id: int) -> Any:
+        """The id of a sample's image in the annotations that were prepared; None where there are none."""
+        shard, position = self._find(sample_id)
+        ids = self._target_table.table(shard).image_ids
+        return None if ids is None else ids[position]
+
+    def turned(self, sample_id: int) -> tuple[int, tuple[int, int]]:
+        """EXIF's orientation by which places in those annotations are turned (1 for none), and their upright size."""
+        shard, position = self._find(sample_id)
+        return self._target_table.table(shard).origin(position)
 
     @property
     def label_width(self) -> int:
@@ -230,11 +309,36 @@ class ShardSource:
         if self._remote is None:
             self._files.check_unchanged()
             self._index_files.check_unchanged()
+            if self._local_targets is not None:
+                self._local_targets.check_unchanged()
 
     def content_digest(self) -> str:
         """A digest of the sums of the scale's shards, as the manifest has them."""
-        sums = "".join(shard.sha256 for shard in self.manifest.scale(self.scale).shards)
+        shards = self.manifest.scale(self.scale).shards
+        sums = "".join(shard.sha256 + (shard.targets_sha256 or "") for shard in shards)
         return hashlib.blake2b(sums.encode(), digest_size=16).hexdigest()
+
+    @property
+    def _known(self) -> TargetsInfo:
+        return self.manifest.targets or _NO_TARGETS
+
+    @property
+    def _target_table(self) -> TargetFiles:
+        if self._targets is None:
+            raise ValueError(f"{shown(self.folder)} has no targets. Ask `has_targets` first.")
+        return self._targets
+
+    def _target_files(self, scale: Scale) -> TargetFiles | None:
+        """The files with the shards' targets; none where the data set has none."""
+        self._local_targets: FileSet | None = None
+        if self.manifest.targets is None:
+            return None
+        names = [printable(targets_path(path)) for path in self._paths]
+        if self._remote is None:
+            self._local_targets = target_file_set(self._paths)
+            return TargetFiles(names, scale.shards, self._local_targets.read)
+        urls = [join(self.folder, scale.name, targets_path(shard.name)) for shard in scale.shards]
+        return TargetFiles(names, scale.shards, remote_targets(urls, scale.shards, self._settings).read)
 
     def _find(self, sample_id: int) -> tuple[int, int]:
         """The shard that a sample lies in, and its place there."""
@@ -266,60 +370,3 @@ class ShardSource:
             f"ShardSource({shown(self.folder)!r}, {self.scale!r}: {count(len(self), 'photograph')} in "
             f"{count(len(self._paths), 'shard')}, {count(len(self.classes), 'class')})"
         )
-
-
-def _index_files(paths: Sequence[str]) -> FileSet:
-    """The indices next to shards that are there."""
-    try:
-        return FileSet([index_path(path) for path in paths])
-    except FileNotFoundError as error:
-        path = next(path for path in paths if absolute(index_path(path)) == error.filename)
-        raise ValueError(
-            f"{printable(path)} has no index: {printable(os.path.basename(index_path(path)))} is not next to it. Copy "
-            "it there, or prepare the data set again; augpipe prepare "
-            f"'{printable(os.path.dirname(path))}/*.tar' NEW --keep makes one of the tar files as they are, whose "
-            "classes are numbers."
-        ) from error
-
-
-def _open_remote_indices(urls: Sequence[str], scale: Scale, settings: RemoteSettings) -> list[ShardIndex]:
-    indices = [ShardIndex.open(path, is_head=True) for path in fetch_heads(store_for(settings), urls, scale.shards)]
-    for url, index, shard in zip(urls, indices, scale.shards, strict=True):
-        _check_agree(shown(url), index, shard)
-    return indices
-
-
-def _check_agree(path: str, index: ShardIndex, shard: ShardInfo) -> None:
-    found = index.num_samples, index.shard_bytes, index.shard_sha256
-    if found != (shard.num_samples, shard.num_bytes, shard.sha256):
-        raise ValueError(
-            f"{printable(path)} belongs to another shard than the manifest's {shard.name}: it has "
-            f"{count(index.num_samples, 'sample')} in {index.shard_bytes} bytes, and the manifest {shard.num_samples} "
-            f"in {shard.num_bytes}. augpipe verify lists all that is damaged."
-        )
-
-
-def _open_indices(paths: Sequence[str], shards: Sequence[ShardInfo]) -> list[ShardIndex]:
-    """The indices of all shards; an error is the first shard's, however many there are."""
-    if len(paths) <= _SHARDS_A_TASK:
-        return [_open_index(path, shard) for path, shard in zip(paths, shards, strict=True)]
-
-    def opened(first: int) -> list[ShardIndex]:
-        some = slice(first, first + _SHARDS_A_TASK)
-        return [_open_index(path, shard) for path, shard in zip(paths[some], shards[some], strict=True)]
-
-    with ThreadPoolExecutor(_NUM_OPENERS) as pool:
-        return [index for part in pool.map(opened, range(0, len(paths), _SHARDS_A_TASK)) for index in part]
-
-
-def _open_index(path: str, shard: ShardInfo) -> ShardIndex:
-    """The index of a shard, once it, the manifest and the tar file's length agree."""
-    index = ShardIndex.open(index_path(path))
-    _check_agree(index.path, index, shard)
-    num_bytes = os.stat(path).st_size
-    if num_bytes != shard.num_bytes:
-        raise ValueError(
-            f"{printable(path)} has {num_bytes} bytes, and the manifest says {shard.num_bytes}: it was cut short or "
-            "changed. augpipe verify lists all that is damaged."
-        )
-    return index

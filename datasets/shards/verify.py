@@ -10,6 +10,7 @@ from augpipe.datasets.remote.urls import as_url, shown
 from augpipe.datasets.shards.check_shard import Fault, ShardCheck, ShardReport
 from augpipe.datasets.shards.index import index_path
 from augpipe.datasets.shards.manifest import MANIFEST_NAME, Manifest, Scale
+from augpipe.datasets.shards.shard_targets import targets_path
 from augpipe.native.workers import num_usable_cores
 
 __all__ = ["Fault", "verify"]
@@ -122,5 +123,6 @@ def _find_strays(root: str, scale: Scale) -> list[Fault]:
     except OSError:
         return []  # each of its shards is a fault already
     known = {name for shard in scale.shards for name in (shard.name, index_path(shard.name))}
-    strays = sorted(name for name in found if name.endswith((".tar", ".idx")) and name not in known)
+    known |= {targets_path(shard.name) for shard in scale.shards if shard.targets_bytes is not None}
+    strays = sorted(name for name in found if name.endswith((".tar", ".idx", ".targets")) and name not in known)
     return [Fault(path=f"{scale.name}/{name}", reason="is not in the manifest") for name in strays]

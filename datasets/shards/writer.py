@@ -15,6 +15,7 @@ from augpipe.datasets.files.atomic import AtomicFile, write_atomically
 from augpipe.datasets.metadata.names import printable
 from augpipe.datasets.shards.index import EXTENSIONS, MAX_ROW_BYTES, RECORD, Record, format_code, index_path, pack_index
 from augpipe.datasets.shards.manifest import SHARD_NAME, ShardInfo
+from augpipe.datasets.shards.shard_targets import targets_path
 from augpipe.datasets.shards.ustar import BLOCK_BYTES, END, check_key, header, padding
 from augpipe.decoding.header import Format
 from augpipe.decoding.probe import format_of
@@ -131,8 +132,11 @@ class ShardWriter:
             self._label_rows.append(row)
         self._write(group)
 
-    def close(self) -> ShardInfo:
+    def close(self, targets: bytes | None = None) -> ShardInfo:
         """End the tar file, put it on the disk under its name, then the index; returns what the manifest says of it.
+
+        Args:
+            targets: of its samples, as `pack_targets` made them: they come between the two. None: there are none.
 
         Raises:
             OSError: it cannot be written; what was written so far is removed.
@@ -144,6 +148,8 @@ class ShardWriter:
         labels = b"".join(row.astype(row.dtype.newbyteorder("<")).tobytes() for row in self._label_rows)
         index = pack_index(self._records, tuple(self._keys), rows, self._num_bytes, self._sum.digest(), labels)
         whole = index.head + index.rows
+        if targets is not None:
+            write_atomically(targets_path(self.path), targets)
         write_atomically(index_path(self.path), whole)
         return ShardInfo(
             name=os.path.basename(self.path),
@@ -154,6 +160,8 @@ class ShardWriter:
             index_sha256=hashlib.sha256(whole).hexdigest(),
             head_bytes=len(index.head),
             head_sha256=hashlib.sha256(index.head).hexdigest(),
+            targets_bytes=None if targets is None else len(targets),
+            targets_sha256=None if targets is None else hashlib.sha256(targets).hexdigest(),
         )
 
     def abort(self) -> None:

@@ -33,7 +33,7 @@ EXAMPLES: dict[type, Any] = {
     ops.SomeOf: ops.SomeOf(ops=HELD),
 }
 """Ops that change nothing, or are none, by default."""
-KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name != "Op")
+KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name not in ("Op", "KeepObjects"))
 SIZE_PX = (400, 271)
 NUM_EPOCHS = 8
 """Draws among which the pictures are chosen."""
@@ -61,9 +61,17 @@ def pages() -> dict[str, str | bytes]:
                 figures.append(figure(shown, f"The photograph under {name}, {caption}", caption))
             sections += section(op, figures)
             cards.append(f"[![](images/{shown}.webp){{ loading=lazy }} {name}]({family}.md#{name.lower()})")
+        if any("keep_objects" in kind.model_fields for kind in kinds_of(module)):
+            about = summary(ops.KeepObjects.__doc__ or "")
+            sections += ["## KeepObjects", prose(about), fields_table(ops.KeepObjects)]
         made[f"gallery/{family}.md"] = "\n\n".join(sections) + "\n"
         index += [f"## {title}", "\n".join(['<div class="cards" markdown>', *cards, "</div>"])]
     return made | {"gallery/index.md": "\n\n".join(index) + "\n"}
+
+
+def kinds_of(module: str) -> list[Any]:
+    """The ops of a file."""
+    return [kind for kind in KINDS if kind.__module__ == module]
 
 
 def place(kind: Any) -> tuple[str, int]:

@@ -10,7 +10,7 @@ import torch
 
 from augpipe import Augment, Recipe, recipes
 from augpipe.nn import AugmentModule, evaluation_of
-from augpipe.ops import CenterCrop, Flip, Normalize, RandomResizedCrop
+from augpipe.ops import CenterCrop, Flip, KeepObjects, Normalize, RandomResizedCrop
 from tests.augpipe.loader.loader_sources import CENTRE, PAPER, SEVERAL_VIEWS, arrays
 
 IMAGES = [torch.from_numpy(picture) for picture in arrays(4)]
@@ -150,3 +150,8 @@ def test_several_views_need_a_recipe_of_evaluation() -> None:
         AugmentModule(SEVERAL_VIEWS)
     found = AugmentModule(SEVERAL_VIEWS, CENTRE)(BATCH)
     assert [images.shape[-1] for images in found] == [20, 20, 8]
+
+
+def test_a_module_sees_no_objects_that_a_crop_could_keep() -> None:
+    with pytest.raises(ValueError, match=r"keeps objects \(random_resized_crop\), and no boxes are known to a module"):
+        AugmentModule(Recipe(ops=[RandomResizedCrop(keep_objects=KeepObjects())]))

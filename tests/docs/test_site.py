@@ -40,10 +40,15 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def test_every_op_is_in_the_gallery_with_what_it_does() -> None:
     text = texts({path: page for path, page in gallery_pages().items() if path != "gallery/index.md"})
-    for name in set(ops.__all__) - {"Op"}:
+    for name in set(ops.__all__) - {"Op", "KeepObjects"}:
         (section,) = re.findall(rf"^## {name}$(.*?)(?=^## |\Z)", text, re.M | re.S)
         assert f"ops.{name}(" in section and 'op = "' in section
         assert ("images/before.webp" in section) == (name not in ("Identity", "Normalize")), "a picture that differs"
+
+
+def test_the_fields_of_keep_objects_stand_next_to_the_crops() -> None:
+    page = str(gallery_pages()["gallery/crops.md"])
+    assert "## KeepObjects" in page and all(f"`{name}`" in page for name in ops.KeepObjects.field_names())
 
 
 def test_every_picture_is_there() -> None:

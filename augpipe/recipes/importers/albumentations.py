@@ -9,7 +9,17 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import FIELD, Findings, Look, Maker, channels, floored_centre, levels, same
+from augpipe.recipes.importers.findings import (
+    FIELD,
+    Findings,
+    Look,
+    Maker,
+    channels,
+    floored_centre,
+    levels,
+    refused,
+    same,
+)
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
@@ -144,6 +154,25 @@ def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
     found.add("RandomResizedCrop", made, look=_look(one))
+
+
+def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    if one.get("erosion_rate"):
+        raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
+    keep = ops.KeepObjects(rule="all", fallback="whole")
+    made = ops.RandomResizedCrop(size=_size(one), scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
+    note = "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's."
+    found.add("RandomSizedBBoxSafeCrop", made, note=note, look=_look(one))
+
+
+def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    if one.get("erosion_factor"):
+        raise ValueError(f"erosion_factor={one['erosion_factor']} lets the box be cut, which is not mapped; set 0")
+    made = ops.RandomCrop(size=_size(one), keep_objects=ops.KeepObjects(rule="whole"))
+    note = "crops are drawn until one holds a box, where a box is drawn first and then a crop around it."
+    found.add("AtLeastOneBBoxRandomCrop", made, note=note)
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -424,6 +453,15 @@ MADE: dict[str, Maker] = {
     "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
     "PadIfNeeded": _pad,
     "RandomCrop": _random_crop,
+    "RandomSizedBBoxSafeCrop": _safe_crop,
+    "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
+    "BBoxSafeRandomCrop": refused(
+        "leaves each crop at its own size; write RandomSizedBBoxSafeCrop, or here RandomResizedCrop(size=..., "
+        "keep_objects=KeepObjects(rule='all', fallback='whole'))"
+    ),
+    "CropNonEmptyMaskIfExists": refused(
+        "looks at a mask, and crops here look at boxes; write RandomCrop, here with keep_objects=KeepObjects()"
+    ),
     "HorizontalFlip": same(ops.Flip),
     "VerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),

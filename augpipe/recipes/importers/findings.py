@@ -280,6 +280,15 @@ Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
 
 
+def refused(reason: str) -> Maker:
+    """Refuse a transform that is known, and say why."""
+
+    def add(found: Findings, one: Any) -> None:
+        raise ValueError(reason)
+
+    return add
+
+
 def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
     """A row of a library's table: one op, as often as the transform.
 

@@ -16,6 +16,7 @@ from augpipe.recipes.importers.findings import (
     channels,
     erase,
     levels,
+    refused,
     same,
 )
 
@@ -219,6 +220,10 @@ MADE: dict[str, Maker] = {
     "CenterCrop": same(ops.CenterCrop, size=lambda one: _pair(one.size)),
     "Pad": _pad,
     "RandomCrop": _random_crop,
+    "RandomIoUCrop": refused(
+        "leaves each crop at its own size; write RandomResizedCrop, here with keep_objects=KeepObjects(rule='iou', "
+        "share=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9])"
+    ),
     "Resize": _resize,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),

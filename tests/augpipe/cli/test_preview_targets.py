@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from augpipe import Loader, Recipe, TargetOptions, View, ops
-from augpipe.preview import by_op, draw_sheet, over_epochs
+from augpipe.preview import by_op, by_step, draw_sheet, over_epochs
 from augpipe.preview.draw_targets import FILL, LINE, TINT, UNLABELLED, colour_of, with_targets
 from augpipe.preview.shown_targets import ShownTargets
 from tests.augpipe.loader.loader_sources import MemorySource, arrays
@@ -108,6 +108,29 @@ def test_every_kind_of_sheet_shows_them() -> None:
             assert all(cell.targets is not None for row in contents.rows for cell in row.cells)
             with_them, without = draw_sheet(contents), draw_sheet(over_epochs(MemorySource(source.contents), views))
             assert with_them.size[0] > 100 and without.size[0] > 100
+
+
+def test_captions_tell_how_often_a_crop_was_drawn_for_its_objects() -> None:
+    keep = ops.KeepObjects(tries=3)
+    recipe = Recipe(name="near", ops=(ops.RandomResizedCrop(size=30, scale=(0.02, 0.2), keep_objects=keep),))
+    contents = over_epochs(object_source(8), recipe, rows=8, cols=2)
+    captions = [cell.captions[0] for row in contents.rows for cell in row.cells]
+    assert any("try 1" in text for text in captions) and any("try 3, fallback object" in text for text in captions)
+    with pytest.raises(ValueError, match="random_resized_crop of recipe 'near' keeps objects, and the source has no"):
+        over_epochs(MemorySource(arrays(2), labels=[-1, -1]), recipe, rows=1)
+
+
+def test_a_crop_for_objects_is_the_same_by_itself_and_behind_a_flip() -> None:
+    keep = ops.KeepObjects(rule="visible", share=0.8)
+    crop = ops.RandomResizedCrop(size=30, scale=(0.02, 0.2), keep_objects=keep)
+    recipe = Recipe(ops=(ops.Flip(p=0.9), crop, ops.ColorCast()))
+    source = object_source(6)
+    for sheet in (by_op, by_step):
+        for row, whole in zip(
+            sheet(source, recipe, rows=6).rows, over_epochs(source, recipe, rows=6).rows, strict=True
+        ):
+            texts = [text for cell in row.cells for text in cell.captions if text.startswith("crop")]
+            assert texts and set(texts) == {text for text in whole.cells[0].captions if text.startswith("crop")}
 
 
 def test_what_targets_do_not_follow_is_shown_without_them_and_said() -> None:

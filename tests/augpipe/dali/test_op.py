@@ -16,7 +16,7 @@ from augpipe import Augment, Loader, Recipe, recipes
 from augpipe.dali import augment
 from augpipe.dali.device_op import DeviceAugment
 from augpipe.dali.samples import SampleNumbers
-from augpipe.ops import CenterCrop, Flip, MixUp, Rotate
+from augpipe.ops import CenterCrop, Flip, KeepObjects, MixUp, RandomCrop, Rotate
 from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.dali.dali_graphs import (
     BATCHES,
@@ -262,6 +262,10 @@ GRAPH_ERRORS: list[tuple[dict[str, Any], str]] = [
     (
         {"recipe": PAPER.model_copy(update={"mixing": (MixUp(),)})},
         "mixes samples, and an operator of DALI's cannot tell which",
+    ),
+    (
+        {"recipe": Recipe(ops=[RandomCrop(keep_objects=KeepObjects())])},
+        r"keeps objects \(random_crop\), and no boxes are known to an operator of DALI's",
     ),
     ({"seed": -1}, r"^seed=-1 must lie in 0..2\^64 - 1"),
     ({"dtype": "double"}, "^dtype='double' is not known. Choose one of 'float32', 'float16', 'uint8'"),

@@ -176,6 +176,35 @@ def test_most_published_recipes_are_read_from_their_text() -> None:
     assert read["torchvision"] >= 76 and read["albumentations"] >= 49 and read["timm"] == 7 and read["kornia"] >= 9
 
 
+def test_crops_that_look_at_boxes_become_crops_that_keep_objects() -> None:
+    text = "A.Compose([A.RandomSizedBBoxSafeCrop({}), A.HorizontalFlip()])"
+    for call, version in (("48, 64", "1"), ("48, 64", "2"), ("height=48, width=64, erosion_rate=0.0", None)):
+        found = importers.from_text(text.format(call), version=version)
+        crop = found.recipe.ops[0]
+        assert isinstance(crop, ops.RandomResizedCrop) and crop.size == (48, 64)
+        assert crop.keep_objects == ops.KeepObjects(rule="all", fallback="whole")
+        assert found.rows[0].verdict == "near" and "until one holds all boxes" in found.rows[0].note
+    found = importers.from_text("A.AtLeastOneBBoxRandomCrop(height=48, width=64)", version="2")
+    (crop,) = found.recipe.ops
+    assert crop == ops.RandomCrop(size=(48, 64), keep_objects=ops.KeepObjects(rule="whole"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "A.RandomSizedBBoxSafeCrop(48, 64, erosion_rate=0.2)",
+        "A.RandomSizedBBoxSafeCrop(48, 64, p=0.5)",
+        "A.AtLeastOneBBoxRandomCrop(48, 64, erosion_factor=0.3)",
+        "A.BBoxSafeRandomCrop()",
+        "A.CropNonEmptyMaskIfExists(256, 256)",
+        "v2.RandomIoUCrop()",
+    ],
+)
+def test_crops_of_other_sizes_or_by_masks_are_refused_with_what_to_write(call: str) -> None:
+    with pytest.raises(ValueError, match="is not mapped; set 0|write Random|set p=1"):
+        importers.from_text(call)
+
+
 KORNIA: dict[str, Any] = {
     "K.ColorJitter(0.1, 0.2, saturation=1.5, hue=(-0.1, 0.2), p=0.4)": ops.ColorJitter(
         brightness=(0.9, 1.1),

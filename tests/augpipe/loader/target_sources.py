@@ -32,7 +32,28 @@ VIEWS = Recipe(
         View(ops=(ops.CenterCrop(size=24, scale=30),)),
     ),
 )
-TARGET_RECIPES = {recipe.name: recipe for recipe in (CROPPED, BENT, VIEWS)}
+KEEPING = Recipe(
+    name="keeping",
+    views=(
+        View(
+            ops=(
+                ops.Flip(),
+                ops.RandomResizedCrop(
+                    size=32, scale=(0.05, 0.3), keep_objects=ops.KeepObjects(rule="visible", tries=3)
+                ),
+                ops.Rotate(max_deg=10, step=None),
+            )
+        ),
+        View(
+            ops=(
+                ops.RandomCrop(
+                    size=20, padding=4, keep_objects=ops.KeepObjects(rule="whole", classes={"1": 2.0, "2": 1.0})
+                ),
+            )
+        ),
+    ),
+)
+TARGET_RECIPES = {recipe.name: recipe for recipe in (CROPPED, BENT, VIEWS, KEEPING)}
 
 
 @dataclass(kw_only=True)

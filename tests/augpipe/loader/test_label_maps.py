@@ -21,7 +21,7 @@ NUM = 11
 FORMS: tuple[Any, ...] = ("list", "padded", "flat")
 
 
-@pytest.mark.parametrize("name", TARGET_RECIPES)
+@pytest.mark.parametrize("name", sorted(TARGET_RECIPES.keys() - {"keeping"}))  # crops look at objects there
 def test_label_maps_are_those_of_a_call(name: str) -> None:
     source, recipe = label_map_source(NUM), TARGET_RECIPES[name]
     for batch in loader_of(source, recipe):

@@ -122,6 +122,7 @@ def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
         "kept_widths",
         "lens_sizes",
         "mean",
+        "objects",
         "padded",
         "std",
     }  # of ops that groups do not hold

@@ -16,7 +16,6 @@ from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.open import open_source
-from augpipe.datasets.prepare.prepare import prepare
 from augpipe.datasets.stats.objects import object_statistics
 from tests.datasets.annotations.annotated_sets import coco_content, everything, put_coco, put_image, put_images
 from tests.messages import note
@@ -125,12 +124,12 @@ def test_a_loader_reads_the_images(tmp_path: Path) -> None:
 # --- commands
 
 
-def test_prepare_drops_no_objects(tmp_path: Path) -> None:
-    source = open_source(put_coco(tmp_path / "set", [{}]))
-    with pytest.raises(ValueError, match="the source knows objects or label maps, and shards hold none"):
-        prepare(source, tmp_path / "out")
-    code, text = run("prepare", tmp_path / "set", tmp_path / "out", "--scales", "16")
-    assert code != 0 and not (tmp_path / "out").exists(), text
+def test_prepare_keeps_objects(tmp_path: Path) -> None:
+    put_coco(tmp_path / "set", [{}])
+    code, text = run("prepare", tmp_path / "set", tmp_path / "out", "--scales", "16", "--workers", "1")
+    assert code == 0, text
+    source = open_source(tmp_path / "out")
+    assert len(everything(source).labels or ()) == 1 and run("verify", tmp_path / "out")[0] == 0
 
 
 FAULTY = [

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from augpipe import Loader, Recipe
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.results import coco_results
 from augpipe.datasets.open import open_source
+from augpipe.datasets.prepare.prepare import prepare
+from augpipe.datasets.prepare.settings import PrepareSettings
+from augpipe.datasets.shards.shard_source import ShardSource
+from augpipe.datasets.shards.verify import verify
 from augpipe.sources import Subset
 from tests.datasets.annotations.annotated_sets import coco_content, decoded, everything, put_coco, put_image
 from tests.datasets.annotations.test_run_lengths import read_counts
@@ -112,7 +117,9 @@ def test_wrong_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(IndexError, match="sample_id=-1 is out of range"):
         coco_results(Subset(source, [2, 1]), [-1], [{}])
     (tmp_path / "coco.json").unlink()
-    with pytest.raises(ValueError, match="source is a FolderSource, and only a CocoSource knows the ids"):
+    with pytest.raises(
+        ValueError, match="source is a FolderSource, and only a CocoSource, and shards made of one, know the ids"
+    ):
         coco_results(open_source(tmp_path), [0], [{}])  # type: ignore[arg-type]
 
 
@@ -130,3 +137,31 @@ def test_real_annotations_come_back(coco80: Path) -> None:
             one = known[own_id]
             assert (row["image_id"], row["category_id"]) == (one["image_id"], one["category_id"])
             np.testing.assert_allclose(row["bbox"], one["bbox"], atol=0.51)
+
+
+@pytest.mark.parametrize("name", ["instances", "person_keypoints"])
+def test_real_annotations_come_back_from_shards_by_a_loader(coco80: Path, tmp_path: Path, name: str) -> None:
+    source = open_source(coco80 / f"annotations/{name}.json")
+    assert isinstance(source, CocoSource)
+    prepare(source, tmp_path / "set", PrepareSettings(scales=("96", "full"), originals="always"))
+    assert verify(tmp_path / "set") == []
+    expected = coco_results(source, range(80), _from_loader(source))
+    assert len(expected) == sum(everything(source).counts) > 100
+    for scale in ("96", "full"):
+        shards = ShardSource(tmp_path / "set", scale)
+        assert everything(shards).fields["iscrowd"].tolist() == everything(source).fields["iscrowd"].tolist()
+        found = coco_results(shards, range(80), _from_loader(shards))
+        for one, other in zip(found, expected, strict=True):
+            assert (one["image_id"], one["category_id"]) == (other["image_id"], other["category_id"])
+            np.testing.assert_allclose(one["bbox"], other["bbox"], atol=2e-3)
+            np.testing.assert_allclose(one.get("keypoints", 0), other.get("keypoints", 0), atol=2e-3)
+
+
+def _from_loader(source: CocoSource | ShardSource) -> list[dict[str, Any]]:
+    """What a loader that changes nothing gives of each image, as detections."""
+    found = []
+    for batch in Loader(source, Recipe(), batch_size=1, shuffle=False, framework="numpy", dtype="uint8"):
+        (target,) = batch.targets
+        taken = {key: target[key].astype(np.float64) for key in ("boxes", "labels", "keypoints") if key in target}
+        found.append({**taken, "scores": np.ones(len(target["labels"]))})
+    return found

@@ -30,8 +30,10 @@ from augpipe.errors import SampleError
 from augpipe.recipes import evaluation
 from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import encoded, scene
+from tests.augpipe.loader.target_sources import object_source
 from tests.datasets.formats.source_checks import assert_labels
 from tests.datasets.formats.tar_files import put
+from tests.datasets.prepare.prepare_sources import InlineEngine
 from tests.datasets.remote import misbehaving_server as faults
 from tests.datasets.remote.misbehaving_server import Server, quick, serving
 from tests.datasets.shards import shard_sets
@@ -92,6 +94,22 @@ def test_shards_with_labels_of_several_numbers(server: Server, root: Path) -> No
     images = ArraySource([scene(40, 50, number) for number in range(8)], labels)
     prepare(images, root / "soft", PrepareSettings(scales=("32",)), engine=LocalEngine(1))
     assert_labels(open_source(server.url("soft")), labels, np.float32, ())
+
+
+def test_shards_with_targets(server: Server, root: Path) -> None:
+    source = object_source(7, maps=True)
+    prepare(source, root / "objects", PrepareSettings(scales=("20",)), engine=InlineEngine())
+    found, local = open_source(server.url("objects")), ShardSource(root / "objects")
+    assert isinstance(found, ShardSource) and found.has_label_maps
+    assert not [request for request in server.requests if request[0].endswith(".targets")], "nobody has asked yet"
+    for ids in (np.array([3]), np.arange(7), np.empty(0, np.int64)):
+        one, other = found.targets_of(ids), local.targets_of(ids)
+        assert one is not None and other is not None and one.counts.tolist() == other.counts.tolist()
+        np.testing.assert_array_equal(one.boxes, other.boxes)
+    for sample_id in range(7):
+        np.testing.assert_array_equal(found.label_map(sample_id), local.label_map(sample_id))
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.targets_of(np.arange(7)).boxes, local.targets_of(np.arange(7)).boxes)
 
 
 def test_a_sample_is_one_request_and_a_second_run_asks_for_the_manifest_alone(server: Server, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_indices_are_opened_some_by_each_thread_and_none_is_left_out(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for num in (1, 2, 3):
-        monkeypatch.setattr("augpipe.datasets.shards.shard_source._SHARDS_A_TASK", num)
+        monkeypatch.setattr("augpipe.datasets.shards.open_files._SHARDS_A_TASK", num)
         assert read_all(ShardSource(out)) == JPEGS
 
 
@@ -152,7 +152,7 @@ def test_of_two_damaged_indices_the_first_is_named(
     out: Path, order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever was damaged, or found by its thread, first."""
-    monkeypatch.setattr("augpipe.datasets.shards.shard_source._SHARDS_A_TASK", 1)
+    monkeypatch.setattr("augpipe.datasets.shards.open_files._SHARDS_A_TASK", 1)
     for number in order:
         (out / f"32/{number:06}.idx").write_bytes(b"AUGPIDX")
     with pytest.raises(ValueError, match=r"000000\.idx"):
