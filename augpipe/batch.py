@@ -1,8 +1,8 @@
 """What the loader hands out."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, get_args
 
 import numpy as np
@@ -131,7 +131,8 @@ class Batch(Generic[Array]):
 
     def show(self, *, rows: int = 4, cols: int = 5) -> "Image":
         """`augpipe.show(batch)`: its images as a sheet, with what was drawn under each."""
-        sheet: Image = import_module("augpipe").show(self, rows=rows, cols=cols)  # by name: it stands above this module
+        package = sys.modules[__name__.partition(".")[0]]  # what draws it stands above this module
+        sheet: Image = package.show(self, rows=rows, cols=cols)
         return sheet
 
     def __repr__(self) -> str:
