@@ -35,6 +35,14 @@ app = typer.Typer(
 )
 NAMES: dict[object, str] = {import_recipe: "import"}
 """Commands that are called otherwise than their functions."""
+FIRST_COMMANDS = """\
+Images to augmented training batches: fast, and always the same ones for the same seed.
+
+  augpipe demo                              see it all at work, on images that it draws
+  augpipe preview photos/ --out sheet.png   what a recipe does to your photographs
+  augpipe import train.py --out mine.toml   your torchvision, albumentations, timm or kornia recipe
+  augpipe bench photos/                     images a second, on this machine
+  augpipe train --example > run.toml        a config to train with: augpipe train run.toml"""
 for command in (
     demo,
     preview,
@@ -80,9 +88,10 @@ def augpipe(
     Start with [cyan]augpipe demo[/], or with your own: [cyan]augpipe preview FOLDER --out sheet.png[/]
     """
     if context.invoked_subcommand is None:
-        text = context.get_help()
-        if text:  # empty where typer has printed it with rich already
-            print(text)
+        print(FIRST_COMMANDS)
+        named = ("demo", "preview", "import", "bench", "train")
+        others = (name for name in context.command.list_commands(context) if name not in named)  # type: ignore[attr-defined]
+        print(f"\nAlso: {', '.join(others)}.\nAll of them, with what they do: augpipe --help")
 
 
 def main() -> None:

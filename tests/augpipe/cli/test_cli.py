@@ -86,10 +86,19 @@ def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_names_every_command() -> None:
-    for arguments in (["--help"], ["-h"], []):
+    for arguments in (["--help"], ["-h"]):
         text = run(*arguments)
         for command in COMMANDS:
             assert f" {command} " in text
+
+
+def test_alone_it_names_five_commands_and_all_others_in_a_line() -> None:
+    *first, blank, others, _ = run().splitlines()
+    assert [line.split()[1] for line in first[2:]] == ["demo", "preview", "import", "bench", "train"] and not blank
+    named = {line.split()[1] for line in first[2:]} | set(re.findall(r"[a-z]+", others.partition(".")[0])) - {"lso"}
+    assert named == {info.name or info.callback.__name__ for info in app.registered_commands} | {"checkpoint"}
+    for line in first[2:]:  # each is a command line that parses
+        assert "Usage" in run(line.split()[1], "--help")
 
 
 def test_index_says_what_it_wrote_and_what_has_none(folder: Path) -> None:
