@@ -66,7 +66,7 @@ export class Controls {
 
   // Mistakes next to their fields; returns those that have none.
   tell(problems) {
-    for (const field of this.fields) {
+    for (const field of this.fields.filter((one) => one.wrong.textContent)) {
       field.wrong.textContent = "";
       for (const input of field.inputs()) input.removeAttribute("aria-invalid");
     }
