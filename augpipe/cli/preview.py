@@ -54,7 +54,7 @@ def preview(
     serve: Annotated[
         bool, typer.Option("--serve", help="A live page instead of a sheet, for a browser on this machine.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of --serve.", show_default="0: a free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the live page.", show_default="0: a free one")] = 0,
 ) -> None:
     """Draw a contact sheet: each image, and what the recipe makes of it.
 

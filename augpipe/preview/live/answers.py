@@ -9,7 +9,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from augpipe import ops
 from augpipe.bench import measure
@@ -19,7 +19,7 @@ from augpipe.ops.draws import Number
 from augpipe.ops.op import KINDS, Op
 from augpipe.planning.output_format import OutputFormat
 from augpipe.preview.contents import whole_image
-from augpipe.preview.live.pictures import PicturesAsked, check_ids, file_name, pictures_of
+from augpipe.preview.live.pictures import Held, PicturesAsked, check_ids, file_name, pictures_of
 from augpipe.recipes.imported import from_text
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.page import thumbnail
@@ -56,7 +56,7 @@ class Answers:
         ids = list(dict.fromkeys(samples)) or [0]
         check_ids(source, ids)
         self._first = PicturesAsked(samples=ids, seed=seed, epoch=epoch)
-        self._source = source
+        self._source: Source = cast("Source", Held(source))
         self._recipe = recipe
         self._title = title
         self._tickets = itertools.count(1)

@@ -1,7 +1,9 @@
 """Pictures of a recipe for the live page: twelve draws at once, with the numbers of their plans."""
 
 import base64
+import contextlib
 import io
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ import simplejpeg
 from PIL import Image
 from pydantic import Field
 
-from augpipe.decoding import MAX_PIXELS, probe
+from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD
 from augpipe.ops.groups import Group
 from augpipe.planning.fields import not_followed
@@ -37,6 +39,10 @@ LOSSLESS_PX = 96**2
 """Pictures of so many pixels are sent as PNG; larger ones as JPEG of quality 95, in a tenth of the time."""
 
 
+HELD_BYTES = 2**28
+"""What decoded images may take; the last one is kept however large it is."""
+
+
 class PicturesAsked(Checked):
     """Which pictures the page asks for."""
 
@@ -53,6 +59,39 @@ class PicturesAsked(Checked):
     """Whether boxes, outlines, key points and label maps are drawn over the pictures."""
     before: bool = False
     """Whether each picture comes with what its crop alone shows."""
+
+
+class Held:
+    """A source whose files that are not JPEGs are decoded once, and not for each of twelve draws."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._decoded: dict[int, Pixels] = {}
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    @property
+    def _num_bytes(self) -> int:
+        return sum(pixels.nbytes for pixels in self._decoded.values())
+
+    def read(self, sample_id: int) -> bytes | Pixels:
+        """The pixels, or the file where it is a JPEG or damaged."""
+        with self._lock:
+            if sample_id in self._decoded:
+                return self._decoded[sample_id]
+            content = self._source.read(sample_id)
+            if isinstance(content, bytes) and not content.startswith(b"\xff\xd8"):
+                with contextlib.suppress(ValueError):
+                    content = decode(content, probe(content, max_pixels=MAX_PIXELS))
+                    while self._decoded and content.nbytes + self._num_bytes > HELD_BYTES:
+                        self._decoded.pop(next(iter(self._decoded)))
+                    self._decoded[sample_id] = content
+            return content
 
 
 def pictures_of(source: Source, recipe: Recipe, asked: PicturesAsked) -> dict[str, Any]:

@@ -1,16 +1,17 @@
-"""Use the live page in headless Chromium as a person would; what was found is printed as JSON.
+"""Use the live page in headless Chromium as a person would; prints what was not as it should be, as JSON.
 
 usage: python tests/augpipe/preview/browse_live.py ADDRESS [--browser PATH] [--pictures FOLDER] [--server PID]
+
+The page's recipe is to be a crop, a Rotate and any third op, over photographs of which there are two at least.
 """
 
 import argparse
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 LOOKS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
@@ -18,20 +19,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
 }
 SERIOUS = ("serious", "critical")
-SLIDER = "op-1-max_deg"
-"""The second op of the recipe is to be a Rotate."""
-MOVE = """([id, value]) => new Promise((done) => {
-  const slider = document.getElementById(id), began = performance.now(), shown = document.body.dataset.shown;
-  new MutationObserver((_, watching) => {
-    if (document.body.dataset.shown === shown) return;
-    watching.disconnect();
-    setTimeout(() => done(performance.now() - began));
-  }).observe(document.body, { attributes: true });
-  slider.value = value;
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-})"""
-QUICK_MOVES = """async ([id, num]) => {
-  const slider = document.getElementById(id);
+SLIDER, EXACT, WRONG = "#op-1-max_deg", "#op-1-max_deg-exact", "#op-1-max_deg-wrong"
+QUICK_MOVES = """async ([selector, num]) => {
+  const slider = document.querySelector(selector);
   for (let move = 0; move < num; move += 1) {
     slider.value = 1 + move % 20;
     slider.dispatchEvent(new Event("input", { bubbles: true }));
@@ -43,154 +33,148 @@ QUICK_MOVES = """async ([id, num]) => {
 class Tab:
     """The page in a tab, and what went wrong in it."""
 
-    def __init__(self, context: BrowserContext, address: str) -> None:
-        self.page: Page = context.new_page()
-        self.problems: list[str] = []
-        self.num_asked = 0
-        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        self.page.on("console", lambda line: self.problems.append(line.text) if line.type == "error" else None)
-        self.page.on("request", lambda request: self._request(request.url, address))
+    def __init__(self, context: BrowserContext, address: str, problems: list[str]) -> None:
+        self.page, self.problems, self.num_asked = context.new_page(), problems, 0
+        self.page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+        self.page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        self.page.on("request", lambda request: self._request(request.url, address.partition("#")[0]))
         self.page.goto(address)
         self.page.wait_for_function("() => document.body.dataset.shown >= 1", timeout=120_000)
-        self.page.wait_for_load_state("networkidle")
+        self.settle()
 
     def _request(self, url: str, address: str) -> None:
         self.num_asked += url.endswith("/pictures")
-        if not url.startswith((address.partition("#")[0], "data:")):
-            self.problems.append(f"elsewhere: {url}")
+        self.expect(url.startswith((address, "data:")), f"asks elsewhere: {url}")
 
-    def images(self) -> list[str]:
-        """What is shown, in order."""
-        found: list[str] = self.page.eval_on_selector_all(".after img", "(all) => all.map((one) => one.src)")
-        return found
+    def expect(self, condition: bool, what: str) -> None:
+        """Note what is not as it should be."""
+        self.problems += [] if condition else [what]
 
-    def settled(self) -> None:
-        """Wait for the answer to the last change, and for whatever follows from it."""
+    def settle(self) -> None:
+        """Wait for the answer to the last change, and for what follows from it."""
         self.page.wait_for_timeout(300)
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_timeout(300)
 
+    def fill(self, selector: str, text: str) -> None:
+        self.page.fill(selector, text)
+        self.settle()
 
-def looked_at(browser: Browser, address: str, look: str, pictures: Path | None) -> list[str]:
-    """What is wrong with the page at a size and in a colour scheme, with all parts of it open."""
-    context = browser.new_context(**LOOKS[look], reduced_motion="reduce")
-    tab = Tab(context, address)
-    page = tab.page
-    if pictures is not None:
-        page.screenshot(path=pictures / f"{look}.png")
-    for state in ("as it opens", "with numbers and a mistake"):
-        for violation in Axe().run(page).response["violations"]:
-            if violation["impact"] in SERIOUS:
-                places = [node["target"][0] for node in violation["nodes"]][:3]
-                tab.problems.append(f"{state}: {violation['id']}: {places}")
-        beyond_px = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
-        tab.problems += [f"{state}: {beyond_px} px wider than the window"] if beyond_px > 0 else []
-        page.locator("summary").click()
-        page.fill(f"#{SLIDER}-exact", "-3")
-        tab.settled()
-        page.locator(".picture").nth(1).focus()
-    if pictures is not None:
-        page.screenshot(path=pictures / f"{look}-mistake.png")
+    def images(self, layer: str = "after") -> list[str]:
+        """What is shown, in order."""
+        found: list[str] = self.page.eval_on_selector_all(f".{layer} img[src]", "(all) => all.map((one) => one.src)")
+        return found
+
+
+def look(browser: Browser, address: str, name: str, pictures: Path | None, problems: list[str]) -> None:
+    """The page at a size and in a colour scheme, as it opens, and with numbers and a mistake on it."""
+    context = browser.new_context(**LOOKS[name], reduced_motion="reduce")
+    tab = Tab(context, address, problems)
+    for state in ("opened", "mistake"):
+        found = Axe().run(tab.page).response
+        tab.expect(len(found["passes"]) > 15, f"{name}, {state}: axe looked at little")
+        for violation in found["violations"]:
+            places = [node["target"][0] for node in violation["nodes"]][:3]
+            tab.expect(violation["impact"] not in SERIOUS, f"{name}, {state}: {violation['id']} at {places}")
+        beyond_px = tab.page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+        tab.expect(beyond_px <= 0, f"{name}, {state}: {beyond_px} px wider than the window")
+        if pictures is not None:
+            tab.page.screenshot(path=pictures / f"{name}-{state}.png")
+        if state == "opened":
+            tab.page.locator("summary").click()
+            tab.fill(EXACT, "-3")
+            tab.page.locator(".picture").nth(1).focus()
     context.close()
-    return [f"{look}: {problem}" for problem in tab.problems]
 
 
-def used(browser: Browser, address: str) -> dict[str, Any]:
-    """What a person sees after each thing that can be done on the page."""
+def use(browser: Browser, address: str, problems: list[str]) -> None:
+    """Everything that can be done on the page, one after the other."""
     context = browser.new_context(**LOOKS["wide"], permissions=["clipboard-read", "clipboard-write"])
-    tab = Tab(context, address)
-    page, found = tab.page, dict[str, Any]()
-    first = tab.images()
-    page.evaluate(MOVE, [SLIDER, 20])
-    moved = tab.images()
-    found["pictures that a slider moves"] = [len(first), sum(a != b for a, b in zip(first, moved, strict=True))]
-    found["toml follows"] = "max_deg = 20" in page.input_value("#toml")
-    page.locator(f"#{SLIDER}").focus()
+    tab = Tab(context, address, problems)
+    page, first = tab.page, tab.images()
+    page.evaluate(QUICK_MOVES, [SLIDER, 20])
+    tab.settle()
+    num_moved = sum(a != b for a, b in zip(first, tab.images(), strict=True))
+    tab.expect(len(first) == 12 and num_moved >= 9, f"a slider moved {num_moved} of {len(first)} pictures")
+    tab.expect("max_deg = 20" in page.input_value("#toml"), "the TOML did not follow")
+    page.locator(SLIDER).focus()
     page.keyboard.press("ArrowLeft")
-    tab.settled()
-    found["by keyboard"] = page.input_value(f"#{SLIDER}-exact") == "19" and tab.images() != moved
+    tab.settle()
+    tab.expect(page.input_value(EXACT) == "19" and "max_deg = 19" in page.input_value("#toml"), "keys move no slider")
     page.locator("#op-1-on").click()
-    tab.settled()
-    found["a switch leaves an op out"] = 'op = "rotate"' not in page.input_value("#toml")
+    tab.settle()
+    tab.expect('op = "rotate"' not in page.input_value("#toml"), "a switch leaves no op out")
     page.locator("#op-1-on").click()
-    page.fill(f"#{SLIDER}-exact", "-3")
-    tab.settled()
-    found["mistake"] = page.inner_text(f"#{SLIDER}-wrong")
-    found["it is marked"] = page.get_attribute(f"#{SLIDER}-exact", "aria-invalid") == "true"
-    page.fill(f"#{SLIDER}-exact", "10")
-    tab.settled()
-    found["it is gone"] = page.inner_text(f"#{SLIDER}-wrong") == "" and tab.images() == first
-    page.fill("#toml", page.input_value("#toml").replace("max_deg = 10.0", "max_deg = 7"))
-    tab.settled()
-    found["controls follow the toml"] = page.input_value(f"#{SLIDER}-exact") == "7"
-    page.fill("#toml", "[[ops]")
-    tab.settled()
-    found["mistake in toml"] = page.inner_text("#toml-problems")
+    tab.fill(EXACT, "-3")
+    is_marked = page.get_attribute(EXACT, "aria-invalid") == "true"
+    tab.expect(page.inner_text(WRONG).startswith("max_deg=-3 must be above 0") and is_marked, "no mistake in its place")
+    tab.fill(EXACT, "10")
+    tab.expect(page.inner_text(WRONG) == "" and tab.images() == first, "the mistake stayed")
+    tab.fill("#toml", page.input_value("#toml").replace("max_deg = 10.0", "max_deg = 7"))
+    tab.expect(page.input_value(EXACT) == "7", "controls did not follow the TOML")
+    tab.fill("#toml", "[[ops]")
+    tab.expect(page.inner_text("#toml-problems").startswith("not valid TOML"), "no mistake under the TOML")
+    tab.fill("#text", "A.Compose([A.RandomRain(), A.RandomCrop(48, 48), A.Rotate(limit=30)])")
+    page.locator("#open").click()
+    tab.settle()
+    tab.expect("RandomRain is left out" in page.inner_text("#became"), "what was left out is not told")
+    tab.expect(page.locator("#controls .op").count() == 2, "the text was not opened")
     box = page.locator(".picture").nth(5).bounding_box()
     assert box is not None
-    page.fill("#text", "A.Compose([A.CenterCrop(48, 48), A.RandomRain(), A.Rotate(limit=30)])")
-    page.locator("#open").click()
-    tab.settled()
-    found["opened"] = [page.inner_text("#became"), page.locator("#controls .op").count()]
     page.mouse.move(box["x"] + 2, box["y"] + 9)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 9)
     page.mouse.up()
-    tab.settled()
-    before = page.eval_on_selector_all(".before img", "(all) => all.filter((one) => one.naturalWidth > 0).length")
-    found["a drag shows what was before"] = [page.inner_text("#share"), before]
+    tab.settle()
+    is_half = page.inner_text("#share") == "50 %" and len(tab.images("before")) == 12
+    tab.expect(is_half, "a drag does not show what was before")
     page.mouse.move(box["x"] + 9, box["y"] + 9)
-    found["numbers"] = page.locator("#numbers-5").inner_text()
+    tab.expect("looks at" in page.locator("#numbers-5").inner_text(), "no numbers on hover")
+    shown = tab.images()
     page.locator("#photographs button").nth(1).click()
-    tab.settled()
-    found["another photograph"] = [
-        page.get_attribute("#photographs li:nth-child(2) button", "aria-pressed"),
-        "looks at" in page.locator("#numbers-0").text_content(),
-    ]
+    tab.settle()
+    tab.expect(tab.images() != shown, "no other photograph")
+    copied = {}
     for name in ("toml", "python", "address"):
         page.locator(f"#copy-{name}").click()
-        found[f"copied {name}"] = page.evaluate("() => navigator.clipboard.readText()")
-    again = Tab(context, found["copied address"])
-    found["the address opens the recipe"] = again.page.input_value("#toml") == found["copied toml"]
-    for kind in page.eval_on_selector_all("#op-kind option", "(all) => all.map((one) => one.value)"):
+        copied[name] = page.evaluate("() => navigator.clipboard.readText()")
+    tab.expect("recipe = Recipe(" in copied["python"], "no Python was copied")
+    again = Tab(context, copied["address"], problems)
+    tab.expect(again.page.input_value("#toml") == copied["toml"] != "", "the address opened another recipe")
+    kinds = page.eval_on_selector_all("#op-kind option", "(all) => all.map((one) => one.value)")
+    for kind in kinds:
         again.page.select_option("#op-kind", kind)
         again.page.locator("#op-add").click()
-    again.settled()
-    found["cards of all ops"] = again.page.locator("#controls .op").count()
+    num_cards = again.page.locator("#controls .op").count()
+    tab.expect(num_cards == 2 + len(kinds) > 50, f"{num_cards} cards of {len(kinds)} ops")
     page.locator("#measure").click()
     page.wait_for_function("() => !document.getElementById('measure').disabled", timeout=120_000)
-    found["speed"] = page.inner_text("#speed")
-    found["problems"] = tab.problems + again.problems
+    tab.expect("photographs a second on" in page.inner_text("#speed"), "no speed")
     context.close()
-    return found
 
 
-def moved(browser: Browser, address: str, server: int | None) -> dict[str, Any]:
-    """What 50 moves take, each waited for, and what 200 quick ones leave behind in the server and in the page."""
+def move(browser: Browser, address: str, server: int | None, problems: list[str]) -> dict[str, Any]:
+    """What 200 quick moves leave behind in the server and in the page."""
     context = browser.new_context(**LOOKS["wide"])
-    tab = Tab(context, address)
-    took_ms = [tab.page.evaluate(MOVE, [SLIDER, 1 + number % 20]) for number in range(55)][5:]
-    found: dict[str, Any] = {"median_ms": statistics.median(took_ms), "min_ms": min(took_ms), "max_ms": max(took_ms)}
+    tab = Tab(context, address, problems)
     session = context.new_cdp_session(tab.page)
-
-    def left() -> dict[str, int]:
+    left = []
+    for _ in range(2):
+        num_asked = tab.num_asked
+        tab.page.evaluate(QUICK_MOVES, [SLIDER, 200])
+        tab.settle()
         session.send("HeapProfiler.collectGarbage")
         status = Path(f"/proc/{server}/status").read_text() if server is not None else ""
         known = dict(line.split(":", 1) for line in status.splitlines() if line.startswith(("Threads", "VmRSS")))
-        heap = session.send("Runtime.getHeapUsage")["usedSize"]
-        return {"heap_kB": round(heap / 1000), **{name: int(text.split()[0]) for name, text in known.items()}}
-
-    tab.page.evaluate(QUICK_MOVES, [SLIDER, 200])
-    tab.settled()
-    found["before"], asked = left(), tab.num_asked
-    tab.page.evaluate(QUICK_MOVES, [SLIDER, 200])
-    tab.settled()
-    found["after"], found["questions_of_200_moves"] = left(), tab.num_asked - asked
-    found["the last is shown"] = tab.page.input_value(
-        f"#{SLIDER}-exact"
-    ) == "20" and "max_deg = 20" in tab.page.input_value("#toml")
+        numbers = {"page_kB": round(session.send("Runtime.getHeapUsage")["usedSize"] / 1000)}
+        left.append(numbers | {name: int(text.split()[0]) for name, text in known.items()})
+    tab.expect(0 < tab.num_asked - num_asked < 200, "each move asks for pictures")
+    tab.expect("max_deg = 20" in tab.page.input_value("#toml"), "the last move is not shown")
+    for name, most in (("page_kB", 2_000), ("VmRSS", 16_000), ("Threads", 0)):
+        grown = left[1].get(name, 0) - left[0].get(name, 0)
+        tab.expect(grown <= most, f"200 moves left {grown} of {name} behind")
     context.close()
-    return found
+    return left[1]
 
 
 def main() -> None:
@@ -200,13 +184,15 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--server", type=int, help="its process id")
     given = parser.parse_args()
+    problems: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given.browser, args=["--no-sandbox"])
-        looks = [line for look in LOOKS for line in looked_at(browser, given.address, look, given.pictures)]
-        found = {"looks": looks, "used": used(browser, given.address)}
-        found["moved"] = moved(browser, given.address, given.server)
+        for name in LOOKS:
+            look(browser, given.address, name, given.pictures, problems)
+        use(browser, given.address, problems)
+        left = move(browser, given.address, given.server, problems)
         browser.close()
-    print(json.dumps(found))
+    print(json.dumps({"problems": problems, "left": left}))
 
 
 if __name__ == "__main__":

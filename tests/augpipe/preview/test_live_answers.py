@@ -75,6 +75,22 @@ def test_twelve_draws_are_the_loaders_pixels_and_numbers(folder: Path) -> None:
         assert (picture["sample"], picture["name"], picture["before"]) == (1, "1.jpg", None)
 
 
+def test_what_is_not_a_jpeg_is_decoded_once_to_the_same_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, num = np.random.default_rng(2), []
+    for number, mode in enumerate(("RGB", "RGBA", "L")):
+        image = Image.fromarray(rng.integers(0, 256, (90, 120, 4), dtype=np.uint8)).convert(mode)
+        image.save(tmp_path / f"{number}.png")
+    decode = pictures.decode
+    monkeypatch.setattr(pictures, "decode", lambda *given: num.append(1) or decode(*given))
+    monkeypatch.setattr(pictures, "HELD_BYTES", 2 * 90 * 120 * 4)
+    answers, loader = answers_of(tmp_path), loader_of(tmp_path, SMALL, seed=0)
+    for sample_id in (0, 1, 2, 2, 1, 0):
+        for picture in answers.pictures(asked(SMALL, samples=[sample_id]))["pictures"]:
+            expected = loader.sample(sample_id, picture["epoch"]).images[0]
+            np.testing.assert_array_equal(pixels_of(picture["after"]), expected)
+    assert len(num) == 4, "two are held, and the first one had to go"
+
+
 def test_before_is_what_the_crop_alone_shows(folder: Path) -> None:
     answer = answers_of(folder).pictures(asked(SMALL, seed=7, before=True))
     loader = loader_of(folder, Recipe(ops=SMALL.ops[:1]), seed=7)

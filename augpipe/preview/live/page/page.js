@@ -62,15 +62,16 @@ async function draw() {
   state.answer = answer;
   state.draws = answer.draws;
   await showPictures(answer);
+  const unfollowed = answer.targets_do_not_follow.length ? `; targets do not follow ${answer.targets_do_not_follow.join(", ")}` : "";
+  at("status").textContent = `${answer.pictures.length} pictures in ${Math.round(performance.now() - began)} ms${unfollowed}`;
+  document.body.dataset.shown = ++state.shown;
+  await new Promise((painted) => setTimeout(painted));  // a long text takes longer than they
   if (typed === null) {
     if (document.activeElement !== at("toml")) at("toml").value = answer.toml;
   } else if (typed === state.typed) {
     state.typed = null;
     controls.show(answer.recipe);
   }
-  const unfollowed = answer.targets_do_not_follow.length ? `; targets do not follow ${answer.targets_do_not_follow.join(", ")}` : "";
-  at("status").textContent = `${answer.pictures.length} pictures in ${Math.round(performance.now() - began)} ms${unfollowed}`;
-  document.body.dataset.shown = ++state.shown;
 }
 
 function tell(problems, isTyped) {
