@@ -115,6 +115,8 @@ def test_other_origins_are_refused(live: LiveServer) -> None:
     for site in ("cross-site", "same-site"):
         assert ask(live, "thumbnails/0", Sec_Fetch_Site=site)[0] == 403
     assert ask(live, "", Sec_Fetch_Site="none")[0] == 200
+    assert ask(live, "", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0] == 200, "a link, as in a terminal"
+    assert ask(live, "open", {}, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0] == 403
 
 
 @pytest.mark.parametrize(
