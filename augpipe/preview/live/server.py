@@ -153,7 +153,9 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.FORBIDDEN, f"this server is called {' or '.join(self.server.hosts)}.")
         origins = self.headers.get_all("Origin") or []
         is_ours = all(origin in [f"http://{host}" for host in self.server.hosts] for origin in origins)
-        if not is_ours or self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        is_link = self.command == "GET" and self.headers.get("Sec-Fetch-Mode") == "navigate"  # as in a terminal
+        is_ours &= is_link or self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        if not is_ours:
             raise Refused(HTTPStatus.FORBIDDEN, "this server answers its own page, and no other site.")
         token, slash, rest = self.path.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(token.encode(), self.server.token.encode()):
