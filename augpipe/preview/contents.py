@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.batch import Batch
-from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.decoding import MAX_PIXELS
 from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.epochs import Epochs
@@ -21,6 +20,7 @@ from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
 from augpipe.preview.parts import Parts, growing, solos, without_normalize
 from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
+from augpipe.preview.whole_image import whole_image
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
@@ -374,20 +374,6 @@ def _class_name(source: Source, sample_id: int) -> str:
     if isinstance(label, np.ndarray):
         return " ".join(f"{number:g}" for number in label[:4]) + (" ..." if len(label) > 4 else "")
     return str(source.classes[label]) if 0 <= label < len(source.classes) else ""
-
-
-def whole_image(source: Source, sample_id: int) -> Pixels:
-    """(H, W, 3) uint8 of an image as it is stored, upright.
-
-    Raises:
-        ValueError: it cannot be decoded.
-        OSError: it cannot be read.
-    """
-    content = source.read(sample_id)
-    if isinstance(content, np.ndarray):
-        shaped: npt.NDArray[np.uint8] = content[:, :, None] if content.ndim == 2 else content
-        return np.repeat(shaped, 3, axis=2) if shaped.shape[2] == 1 else shaped[:, :, :3]
-    return decode(content, probe(content, max_pixels=MAX_PIXELS))[:, :, :3]
 
 
 def _note(

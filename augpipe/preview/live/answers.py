@@ -18,8 +18,8 @@ from augpipe.native.compile_ahead import start_compiling
 from augpipe.ops.draws import Number
 from augpipe.ops.op import KINDS, Op
 from augpipe.planning.output_format import OutputFormat
-from augpipe.preview.contents import whole_image
 from augpipe.preview.live.pictures import Held, PicturesAsked, check_ids, file_name, pictures_of
+from augpipe.preview.whole_image import whole_image
 from augpipe.recipes.imported import from_text
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.page import thumbnail
