@@ -14,6 +14,7 @@ export function make(tag, properties = {}, ...children) {
 }
 
 const words = (name) => name.replaceAll("_", " ");
+const defaultsOf = (schema) => Object.fromEntries(Object.entries(schema.properties).map(([name, field]) => [name, copied(field.default ?? null)]));
 const copied = (data) => JSON.parse(JSON.stringify(data));
 
 // Limits and step of a slider: the schema's, where it has some that are near what is usual, else about the numbers there are.
@@ -121,8 +122,7 @@ export class Controls {
     const chosen = make("select", { id: `${id}-kind`, aria: { label: "Op to add" } }, ...Object.keys(kinds).map((kind) => new Option(words(kind), kind)));
     const add = make("button", { type: "button", textContent: "Add", id: `${id}-add` });
     add.addEventListener("click", () => {
-      const fields = this.resolve({ $ref: kinds[chosen.value] }).properties;
-      ops.push(Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, copied(field.default ?? null)])));
+      ops.push(defaultsOf(this.resolve({ $ref: kinds[chosen.value] })));
       this.rebuilt();
     });
     return make("div", {}, ...cards, make("div", { className: "add" }, chosen, add));
@@ -168,8 +168,8 @@ export class Controls {
     const inputs = make("div", { className: "inputs" });
     const label = `${of} ${words(name)}`;
     const variants = (schema.anyOf ?? [schema]).map((one) => this.resolve(one)).filter((one) => one.maxItems !== 1);
-    const chosen = variants.find((one) => fits(one, holder[name])) ?? variants[0];
-    inputs.append(...this.inputs(holder, name, chosen, schema.default, id, label));
+    const chosen = variants.find((one) => fits(one, holder[name] ?? null)) ?? variants[0];
+    inputs.append(...this.inputs(holder, name, chosen, schema.default, id, label, place));
     if (variants.length > 1) {
       const kind = make("select", { className: "kind", id: `${id}-kind`, aria: { label: `${label}: kind of value` } },
         ...variants.map((one, number) => new Option(kindName(one), String(number), false, one === chosen)));
@@ -184,7 +184,7 @@ export class Controls {
     return make("div", { className: "field" }, make("span", { className: "name", textContent: words(name) }), inputs, about, wrong);
   }
 
-  inputs(holder, name, schema, usual, id, label) {
+  inputs(holder, name, schema, usual, id, label, place) {
     const steps = this.steps[holder.op] ?? {};
     const isStep = Object.values(steps).includes(name);
     const drawnBy = typeof steps[name] === "string" ? holder[steps[name]] : steps[name];
@@ -193,13 +193,13 @@ export class Controls {
       if (isStep) this.build();  // sliders go by it
       this.changed();
     };
-    const value = holder[name];
+    const value = holder[name] ?? null;
     if (schema.type === "boolean") {
       const box = make("input", { type: "checkbox", id, checked: value, aria: { role: "switch", label } });
       box.addEventListener("change", () => set(box.checked));
       return [box];
     }
-    if (schema.const !== undefined && fits(schema, value)) return [];
+    if ((schema.const !== undefined || schema.type === "null") && fits(schema, value)) return [];
     if (schema.enum) {
       const choice = make("select", { id, aria: { label } }, ...schema.enum.map((one) => new Option(words(String(one)), JSON.stringify(one), false, one === value)));
       choice.addEventListener("change", () => set(JSON.parse(choice.value)));
@@ -212,9 +212,13 @@ export class Controls {
         return make("label", {}, box, ` ${words(String(one))}`);
       });
     }
+    if (schema.properties && fits(schema, value)) {  // a table within the op
+      return Object.entries(schema.properties).map(([inner, one]) =>
+        this.field(value, inner, one, place && `${place}.${inner}`, `${id}-${inner}`, label));
+    }
     const defaults = [usual].flat();
     if (schema.type === "number" || schema.type === "integer") {
-      return [slider(value, isStep ? null : sliderLimits(schema, [value], defaults, drawnBy), id, label, set)];
+      return [slider(value ?? schema.minimum ?? 0, isStep ? null : sliderLimits(schema, [value], defaults, drawnBy), id, label, set)];
     }
     if (schema.prefixItems && Array.isArray(value) && value.every((one) => typeof one === "number")) {
       const isRange = value.length === 2;
@@ -268,6 +272,8 @@ function slider(value, limits, id, label, set) {
 
 function fits(schema, value) {
   if (schema.const !== undefined) return value === schema.const || (value === null && schema.const === "continuous");
+  if (schema.type === "null") return value === null;
+  if (schema.type === "object") return value !== null && typeof value === "object" && !Array.isArray(value);
   if (schema.type === "array") return Array.isArray(value) && (!schema.maxItems || value.length === schema.maxItems);
   if (schema.type === "integer") return Number.isInteger(value);
   return typeof value === schema.type;
@@ -276,12 +282,14 @@ function fits(schema, value) {
 function kindName(schema) {
   if (schema.const !== undefined) return schema.const === "continuous" ? "None" : String(schema.const);
   if (schema.type === "array") return schema.maxItems ? ["", "one", "two", "three", "four"][schema.maxItems] : "list";
-  return schema.type === "string" ? "text" : "one";
+  return { string: "text", object: "table", null: "None" }[schema.type] ?? "one";
 }
 
 function changedTo(schema, value, usual) {
   if (fits(schema, usual)) return copied(usual);
   if (schema.const !== undefined) return schema.const === "continuous" ? null : schema.const;
+  if (schema.properties) return defaultsOf(schema);
+  if (schema.type === "null") return null;
   const number = [value, usual, 1].flat().find((one) => typeof one === "number");
   if (schema.type !== "array") return number;
   return schema.prefixItems ? Array(schema.maxItems).fill(number) : [number];
