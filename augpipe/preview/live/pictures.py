@@ -222,6 +222,8 @@ def _numbers(plan: Plan, view: int) -> Iterator[tuple[str, str]]:
 
 
 def _number(value: Any) -> str:
+    if value.dtype.names:
+        return f"({', '.join(f'{name} = {_number(value[name])}' for name in value.dtype.names)})"
     listed = value.tolist()
     if isinstance(listed, list):
         return f"[{', '.join(f'{one:.4g}' for one in value.reshape(-1).tolist())}]"

@@ -75,6 +75,11 @@ def test_twelve_draws_are_the_loaders_pixels_and_numbers(folder: Path) -> None:
         assert (picture["sample"], picture["name"], picture["before"]) == (1, "1.jpg", None)
 
 
+def test_numbers_of_any_shape_are_written() -> None:
+    record = np.zeros(1, [("kept", "?"), ("box", "<f8", (2,)), ("try", [("number", "i4")])])[0]
+    assert pictures._number(record) == "(kept = false, box = [0, 0], try = (number = 0))"
+
+
 def test_what_is_not_a_jpeg_is_decoded_once_to_the_same_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, num = np.random.default_rng(2), []
     for number, mode in enumerate(("RGB", "RGBA", "L")):
