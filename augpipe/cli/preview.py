@@ -15,24 +15,27 @@ from augpipe.cli.common import (
     SourceArgument,
     one_recipe,
     output_file,
+    say,
     telling_of_skip,
     warn_of_skipped,
     with_skip_bad,
 )
-from augpipe.recipes.names import load_schedule
+from augpipe.recipes.names import load_recipe, load_schedule
 from augpipe.validation.models import changed
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
+    from augpipe.recipes.recipe import Recipe
     from augpipe.recipes.schedule import Schedule
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
+SHEET = Path("sheet.png")
 
 
 def preview(
     source: SourceArgument,
     recipe: RecipeOption = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = Path("sheet.png"),
+    out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = SHEET,
     rows: Annotated[int, typer.Option(min=1, max=64, help="Photographs: the first of the epoch's order.")] = 4,
     cols: Annotated[int, typer.Option(min=1, max=14, help="Images of each photograph, an epoch each.")] = 5,
     seed: SeedOption = 0,
@@ -49,6 +52,10 @@ def preview(
     scale: ScaleOption = None,
     on_error: OnErrorOption = "raise",
     skip_bad: SkipBadOption = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="A live page instead of a sheet, for a browser on this machine.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the live page.", show_default="0: a free one")] = 0,
 ) -> None:
     """Draw a contact sheet: each image, and what the recipe makes of it.
 
@@ -64,7 +71,19 @@ def preview(
     An image of a run again, with the same draws: its sample id with --sample,
     the run's --seed and --epoch. --steps shows which op did what to it, and
     --without what it would be without one.
+
+    --serve prints the address of a page on which the recipe is changed by
+    sliders, and pictures follow. Ctrl-C ends it.
     """
+    if serve:
+        told = {"--out": out != SHEET, "--rows": rows != 4, "--cols": cols != 5, "--on-error": on_error != "raise"}
+        told |= {"--by-op": by_op, "--steps": steps, "--without": bool(without), "--skip-bad": skip_bad}
+        for name in (name for name, is_given in told.items() if is_given):
+            raise ValueError(f"{name} is for a sheet, and --serve shows a page. Leave one of them out.")
+        _serve(source, load_recipe(one_recipe(recipe), size, scale), sample or [], seed, epoch, port)
+        return
+    if port:
+        raise ValueError(f"--port {port} is for --serve. Add --serve, or leave it out.")
     if by_op and steps:
         raise ValueError("--by-op and --steps are two sheets. Ask for one of them.")
     chosen = load_schedule(one_recipe(recipe), size, scale)
@@ -98,3 +117,12 @@ def drawn_without(schedule: "Schedule", names: list[str] | None) -> "Schedule":
 
     stages = [changed(stage, recipe=without_ops(stage.recipe, names)) for stage in schedule.stages]
     return changed(schedule, stages=stages)
+
+
+def _serve(source: Path, recipe: "Recipe", samples: list[int], seed: int, epoch: int, port: int) -> None:
+    from augpipe.datasets.open import open_source
+    from augpipe.preview.live import Answers, serve
+
+    answers = Answers(open_source(source), recipe, title=str(source), samples=samples, seed=seed, epoch=epoch)
+    serve(answers, port, lambda address: say(f"{address}\nOpen it in a browser on this machine. Ctrl-C ends it."))
+    say("ended")

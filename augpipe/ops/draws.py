@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
@@ -172,6 +173,13 @@ class Within:
     def holds(self, limits: Limits) -> bool:
         """Whether a range, smaller end first, lies there."""
         return self.low <= limits[0] and limits[1] <= self.high
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Both of a range's numbers have the limits, for editors and sliders."""
+        schema = handler(core_schema)
+        for number in schema.get("prefixItems", ()):
+            number |= {"minimum": self.low, "maximum": self.high}
+        return schema
 
 
 @dataclass(frozen=True)

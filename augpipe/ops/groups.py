@@ -76,7 +76,7 @@ class Group(Op):
     def bends(self) -> frozenset[tuple[Op, ...]]:
         return bends_in_turn(self.ops)
 
-    @property
+    @cached_property
     def record(self) -> np.dtype[np.void]:
         members = [(key, op.record) for key, op in self.keyed if op.record.names]
         return np.dtype([("applied", np.bool_, (len(self.ops),)), *members])

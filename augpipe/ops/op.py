@@ -137,7 +137,7 @@ class Op(Checked):
         """Which lenses and perspectives may act on one image: each combination of one or two, in order."""
         return frozenset([(self,)]) if self.is_lens or self.is_projective else NO_BENDS
 
-    @property
+    @cached_property
     def record(self) -> np.dtype[np.void]:
         """The numpy record of its draws for an image, without fields where there are none."""
         return np.dtype([(draw.name, draw.dtype, draw.shape) for draw in self.draws])

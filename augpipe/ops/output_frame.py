@@ -1,6 +1,7 @@
 """Ops on the output's pixels: rectangles that are filled over the image, and noise."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -122,7 +123,7 @@ class CoarseDropout(Op):
                 raise ValueError(f"{name}={limits} with unit={self.unit!r} is given in 0..1. Or give unit='px'.")
         return self
 
-    @property
+    @cached_property
     def record(self) -> np.dtype[np.void]:
         return np.dtype([("edges", np.int32, (self.num[1], 4))])
 

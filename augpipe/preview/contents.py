@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.batch import Batch
-from augpipe.decoding import MAX_PIXELS, decode, probe
+from augpipe.decoding import MAX_PIXELS
 from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.epochs import Epochs
@@ -18,8 +18,10 @@ from augpipe.pipeline.items import Settings
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.planning.fields import not_followed
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.plan import Plan
 from augpipe.preview.parts import Parts, growing, solos, without_normalize
 from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
+from augpipe.preview.whole_image import whole_image
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
@@ -41,6 +43,10 @@ class Cell:
     """What was drawn for it, an entry an op; what it is where nothing was."""
     targets: ShownTargets | None = None
     """Those that the loader gives; None where there are none, or they do not follow the recipe."""
+    plan: Plan | None = None
+    """That of the image, as of a batch of one; None for the cells of `show`."""
+    view: int = 0
+    """Which of the plan's views it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,7 @@ def over_epochs(
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
     epochs: Epochs | None = None,
+    originals: bool = True,
 ) -> Contents:
     """The first images of an epoch as the loader gives them in that epoch (first column) and in those after it.
 
@@ -101,6 +108,7 @@ def over_epochs(
         on_error: "raise", or "skip" as the loader does.
         samples: ids of the images to show, instead of the first ones.
         epochs: a loader's; None: shuffled ones of all images. Of a sampler's, one epoch is shown.
+        originals: whether rows hold their images as they are stored; False saves decoding them.
 
     Raises:
         SampleError: an image cannot be used.
@@ -114,13 +122,17 @@ def over_epochs(
     draws = len(schedule.stages) > 1 or _draws(schedule.at(epoch))
     num_epochs = min(max(1, cols // num_views), 2**32 - epoch) if draws and ordered.sampling is None else 1
     numbers = range(epoch, epoch + num_epochs)
-    shown = [without_normalize(schedule.at(e)) for e in numbers]
+    own_recipes = {id(own): own for own in map(schedule.at, numbers)}
+    plain = {key: without_normalize(own) for key, own in own_recipes.items()}
+    shown = [plain[id(schedule.at(e))] for e in numbers]
     first, skipped = _first_batches(source, ordered, shown[0], chosen, seed, epoch, on_error == "skip")
     ids = [int(batch.sample_ids[0]) for batch in first]
-    later = [
-        [batch for batch, _ in _batches(source, ordered, own, [(e, sample_id) for sample_id in ids], seed)]
-        for e, own in zip(numbers[1:], shown[1:], strict=True)
-    ]
+    later: list[list[Batch]] = []
+    for _, alike in groupby(numbers[1:], lambda e: id(schedule.at(e))):  # epochs of one recipe in one pass
+        wanted = [(e, sample_id) for e in alike for sample_id in ids]
+        own = plain[id(schedule.at(wanted[0][0]))]
+        made_together = [batch for batch, _ in _batches(source, ordered, own, wanted, seed)]
+        later += [made_together[place : place + len(ids)] for place in range(0, len(wanted), len(ids))]
     sizes = [_size_name(own, {other.all_views[0].out_size for other in shown}) for own in shown]
     headings = (
         ORIGINAL,
@@ -135,7 +147,8 @@ def over_epochs(
         batches.insert(0, head)
         cells = tuple(_cell(source, batch, view) for batch in batches for view in range(num_views))
         crop = _crop(head) if len(cells) == 1 else None
-        made.append(_row(source, int(head.sample_ids[0]), cells=cells, headings=headings, crop=crop))
+        sample_id = int(head.sample_ids[0])
+        made.append(_row(source, sample_id, cells=cells, headings=headings, crop=crop, is_whole=originals))
     when = f"epoch {epoch}" if num_epochs == 1 else f"epochs {numbers[0]} to {numbers[-1]}, one a column"
     when = when if draws else "nothing is drawn: alike in every epoch"
     note = _note(source, seed, when, made, shown, are_first=samples is None)
@@ -329,7 +342,7 @@ def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> C
     if not texts:
         draws = any(op.num_words for key, op in keyed if only in (None, key))
         texts = ("unchanged",) if draws else (f"{image.shape[1]}x{image.shape[0]} px",)
-    return Cell(image=image, captions=texts, targets=of_view(source, batch, view))
+    return Cell(image=image, captions=texts, targets=of_view(source, batch, view), plan=batch.plan, view=view)
 
 
 def _crop(batch: Batch, view: int = 0) -> tuple[float, float, float, float] | None:
@@ -346,16 +359,17 @@ def _row(
     cells: tuple[Cell, ...],
     headings: tuple[str, ...],
     crop: tuple[float, float, float, float] | None,
+    is_whole: bool = True,
 ) -> Row:
     return Row(
         sample_id=sample_id,
-        original=_whole(source.read(sample_id)),
+        original=whole_image(source, sample_id) if is_whole else None,
         name=source.name(sample_id),
         class_name=_class_name(source, sample_id),
         crop=crop,
         headings=headings,
         cells=cells,
-        targets=of_original(source, sample_id),
+        targets=of_original(source, sample_id) if is_whole else None,
     )
 
 
@@ -365,14 +379,6 @@ def _class_name(source: Source, sample_id: int) -> str:
     if isinstance(label, np.ndarray):
         return " ".join(f"{number:g}" for number in label[:4]) + (" ..." if len(label) > 4 else "")
     return str(source.classes[label]) if 0 <= label < len(source.classes) else ""
-
-
-def _whole(content: bytes | Pixels) -> Pixels:
-    """(H, W, 3) uint8 of an image that the loader has read before."""
-    if isinstance(content, np.ndarray):
-        shaped: npt.NDArray[np.uint8] = content[:, :, None] if content.ndim == 2 else content
-        return np.repeat(shaped, 3, axis=2) if shaped.shape[2] == 1 else shaped[:, :, :3]
-    return decode(content, probe(content, max_pixels=MAX_PIXELS))[:, :, :3]
 
 
 def _note(

@@ -38,7 +38,7 @@ def colour_of(number: int) -> Colour:
 def with_targets(image: Image.Image, targets: ShownTargets, size: tuple[int, int]) -> Image.Image:
     """The RGB image with its targets, whose coordinates count in an image of (height, width) `size`."""
     if targets.label_map is not None:
-        image = _tinted(image, targets.label_map)
+        image = tinted(image, targets.label_map)
     scale = np.array([image.width / size[1], image.height / size[0]])
     large = (SMOOTH * image.width, SMOOTH * image.height)
     inside, lines = Image.new("L", large, 0), Image.new("L", large, 0)
@@ -121,7 +121,7 @@ def _ink_on(colour: Colour) -> Colour:
     return (20, 20, 20) if 0.3 * red + 0.59 * green + 0.11 * blue > 120 else (255, 255, 255)
 
 
-def _tinted(image: Image.Image, labels: npt.NDArray[Any]) -> Image.Image:
+def tinted(image: Image.Image, labels: npt.NDArray[Any]) -> Image.Image:
     """The image with the colour of each pixel's label over it; the label 0 has none."""
     if labels.ndim == 3 and labels.shape[2] >= 3:
         colours = np.clip(labels[:, :, :3], 0, 255).astype(np.uint8)

@@ -365,6 +365,7 @@ PAGES = {
         },
         plain=("OUT/manifest.json",),
     ),
+    "docs/preview.md": Page(),
     "docs/recipes.md": Page(
         files=(photos(4),),
         before={

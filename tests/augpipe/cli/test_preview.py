@@ -255,6 +255,22 @@ def test_impossible_arguments_are_refused(arguments: dict[str, int], message: st
         over_epochs(source, DEEP, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"serve": True, "rows": 3}, "--rows is for a sheet, and --serve shows a page"),
+        ({"serve": True, "steps": True}, "--steps is for a sheet"),
+        ({"serve": True, "without": ["rotate"]}, "--without is for a sheet"),
+        ({"port": 8000}, "--port 8000 is for --serve"),
+        ({"serve": True, "sample": [99]}, "sample 99 is out of range"),
+        ({"serve": True, "epoch": 2**32}, "epoch=4294967296 must be at most"),
+    ],
+)
+def test_options_of_a_sheet_and_of_the_page_are_told_apart(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        preview(folder, **options)
+
+
 def test_gray_arrays_and_alpha_are_shown() -> None:
     images = [np.full((50, 60), 7, np.uint8), np.full((50, 60, 1), 8, np.uint8), np.full((50, 60, 4), 9, np.uint8)]
     contents = over_epochs(ArraySource(images), recipes.none(), rows=3)

@@ -201,6 +201,15 @@ def test_the_schema_refuses_what_load_refuses(data: dict[str, Any]) -> None:
         Recipe.model_validate(data)
 
 
+def test_the_schema_has_the_limits_of_ranges() -> None:
+    schema = Recipe.json_schema()
+    for op, field, low, high in (("Brightness", "factor", 0.0, 100.0), ("Vignette", "strengths", 0.0, 1.0)):
+        numbers = schema["$defs"][op]["properties"][field]["prefixItems"]
+        assert [(number["minimum"], number["maximum"]) for number in numbers] == [(low, high)] * 2
+    assert problems({"ops": [{"op": "vignette", "strengths": [0.1, 2.0]}]}, schema, schema)
+    assert not problems({"ops": [{"op": "vignette", "strengths": [0.1, 1.0]}]}, schema, schema)
+
+
 def test_the_schema_is_json_and_explains_itself() -> None:
     schema = Recipe.json_schema()
     assert json.loads(json.dumps(schema)) == schema
