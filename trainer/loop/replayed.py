@@ -22,8 +22,10 @@ def loader_on_cpu(config: RunConfig, rank: int = 0, world_size: int = 1) -> Load
     return Loader(source, training_schedule(config.data), framework="numpy", rank=rank, world_size=world_size, **order)
 
 
-def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) -> tuple[int, int]:
-    """Epoch and sample id of an item of a step's batch: the step as in metrics.csv, the item counted from 0.
+def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) -> tuple[int, int, int | None]:
+    """Epoch, sample id and, of a sampler, position of an item of a step's batch.
+
+    The step counts as in metrics.csv, the item from 0.
 
     Raises:
         ValueError: the run has no such step, the step no such item, or it belongs to another epoch.
@@ -51,7 +53,7 @@ def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) ->
         position = first + item * world_size + loader.rank
         if position < epochs.num_samples:
             (sample,) = epochs.sample_ids(config.seed, epoch, np.array([position], np.int64)).tolist()
-            return epoch, sample
+            return epoch, sample, None if epochs.sampling is None else position
     last = config.optim.accumulate * loader.batch_size - 1
     raise ValueError(
         f"step {named.step} has no item {named.item}: a rank's step has the items 0..{last}, fewer where an epoch ends."
