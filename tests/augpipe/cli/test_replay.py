@@ -1,5 +1,6 @@
 """`augpipe replay`, `Loader.replay` and `batch[i]`: one image again, by the line that names it."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from augpipe import Loader, Recipe, ops, sampling
 from augpipe.cli.replay import replay
 from augpipe.ops.mixing import CutMix
 from augpipe.pipeline.item_line import ItemLine
-from augpipe.trainer.config.load import make_config
+from augpipe.trainer.config.load import load_config, make_config
 from augpipe.trainer.loop.data import open_sources, order_of
 from augpipe.trainer.loop.replayed import loader_on_cpu, sample_of_step
+from augpipe.trainer.loop.run_data import RunData
 from tests.augpipe.loader.loader_sources import MemorySource, jpegs
 from tests.augpipe.loader.target_sources import TARGET_RECIPES, object_source
 from tests.augpipe.loader.target_sources import loader_of as objects_loader
@@ -213,3 +215,35 @@ def test_the_command_draws_the_image_of_a_run(folder: Path, tmp_path: Path, caps
         replay(run, "seed 1, sample 3", out=tmp_path / "a.png")
     with pytest.raises(ValueError, match="is not a run's folder"):
         replay(folder, "step 3, item 3", out=tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("change", ["recipe", "photographs"])
+def test_a_run_whose_data_changed_since_is_not_replayed_with_other_images(
+    folder: Path, tmp_path: Path, change: str
+) -> None:
+    photos, run, recipe = tmp_path / "photos", tmp_path / "run", tmp_path / "mine.toml"
+    shutil.copytree(folder, photos)
+    run.mkdir()
+    recipe.write_text(RECIPE.to_toml())
+    text = f'seed = 9\nepochs = 2\n[data]\nsource = "{photos}"\nrecipe = "{recipe}"\n[model]\nname = "small-cnn"\n'
+    (run / "config.toml").write_text(text)
+    config = load_config(run / "config.toml")
+    RunData.of(config, *open_sources(config.data, config.seed)).write(run, None)
+    replay(run, "epoch 1, sample 3", out=tmp_path / "item.png")
+    if change == "recipe":
+        recipe.write_text(RECIPE.to_toml().replace("max_deg = 40", "max_deg = 20"))
+    else:
+        next(photos.rglob("*.jpg")).unlink()
+    with pytest.raises(ValueError, match="Put it back"):
+        replay(run, "epoch 1, sample 3", out=tmp_path / "item.png")
+
+
+def test_the_ranks_of_a_run_that_mixes_in_a_sticky_order_have_to_be_said(folder: Path, tmp_path: Path) -> None:
+    """A sample's partner depends on them there."""
+    recipe = tmp_path / "mixed.toml"
+    recipe.write_text(MIXED.to_toml())
+    text = f'seed = 9\n[data]\nsource = "{folder}"\nrecipe = "{recipe}"\nshuffle = "sticky"\nbatch_size = 4\n[model]\nname = "small-cnn"\n'
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ValueError, match="rank 0 of 4"):
+        replay(tmp_path, "epoch 1, sample 3", out=tmp_path / "item.png")
+    replay(tmp_path, "epoch 1, sample 3, rank 1 of 2", out=tmp_path / "item.png")
