@@ -148,6 +148,8 @@ class Batch(Generic[Array]):
         epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
         ids = ", ".join(map(str, self.sample_ids[:NUM_NAMED])) + (", ..." if len(self) > NUM_NAMED else "")
         samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}" if len(self) else ""
+        if len(self) == 1 and self.positions is not None:
+            samples += f", position {self.positions[0]}"
         given: Any = self.labels
         is_mixed = isinstance(given, MixedLabels)
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)

@@ -55,6 +55,7 @@ def test_the_line_of_an_image_makes_it_again(folder: Path, recipe: Recipe, sampl
             assert np.array_equal(again.images[0], batch.images[position])
             assert np.array_equal(batch[position].images, again.images)
             assert batch[position].line() == line == again.line()
+            assert ItemLine.read(repr(again)) == ItemLine.read(line)
             seen.add(line)
     assert len(seen) == (23 if sampler is None else 46)
 
@@ -217,6 +218,11 @@ def test_the_command_draws_the_image_of_a_run(folder: Path, tmp_path: Path, caps
         replay(folder, "step 3, item 3", out=tmp_path / "a.png")
 
 
+def config_text(source: Path, recipe: Path) -> str:
+    model = 'seed = 9\nepochs = 2\nmodel.name = "small-cnn"\n'
+    return f'{model}[data]\nsource = "{source}"\nrecipe = "{recipe}"\nbatch_size = 4\n'
+
+
 @pytest.mark.parametrize("change", ["recipe", "photographs"])
 def test_a_run_whose_data_changed_since_is_not_replayed_with_other_images(
     folder: Path, tmp_path: Path, change: str
@@ -225,8 +231,7 @@ def test_a_run_whose_data_changed_since_is_not_replayed_with_other_images(
     shutil.copytree(folder, photos)
     run.mkdir()
     recipe.write_text(RECIPE.to_toml())
-    text = f'seed = 9\nepochs = 2\n[data]\nsource = "{photos}"\nrecipe = "{recipe}"\n[model]\nname = "small-cnn"\n'
-    (run / "config.toml").write_text(text)
+    (run / "config.toml").write_text(config_text(photos, recipe))
     config = load_config(run / "config.toml")
     RunData.of(config, *open_sources(config.data, config.seed)).write(run, None)
     replay(run, "epoch 1, sample 3", out=tmp_path / "item.png")
@@ -242,8 +247,7 @@ def test_the_ranks_of_a_run_that_mixes_in_a_sticky_order_have_to_be_said(folder:
     """A sample's partner depends on them there."""
     recipe = tmp_path / "mixed.toml"
     recipe.write_text(MIXED.to_toml())
-    text = f'seed = 9\n[data]\nsource = "{folder}"\nrecipe = "{recipe}"\nshuffle = "sticky"\nbatch_size = 4\n[model]\nname = "small-cnn"\n'
-    (tmp_path / "config.toml").write_text(text)
+    (tmp_path / "config.toml").write_text(config_text(folder, recipe) + 'shuffle = "sticky"\n')
     with pytest.raises(ValueError, match="rank 0 of 4"):
         replay(tmp_path, "epoch 1, sample 3", out=tmp_path / "item.png")
     replay(tmp_path, "epoch 1, sample 3, rank 1 of 2", out=tmp_path / "item.png")
