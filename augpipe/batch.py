@@ -42,6 +42,9 @@ class Batch(Generic[Array]):
     plan: Plan
     """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it, unless the recipe mixes."""
 
+    positions: npt.NDArray[np.int64] | None = None
+    """(B,) int64, where they stand in their epoch, from 0 on, of a loader with a sampler, which may draw a sample
+    twice; None without one."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of a source that has some, such as a caption -> (B,) values; see `source.ColumnedSource`."""
     targets: Any = None
@@ -119,15 +122,20 @@ class Batch(Generic[Array]):
             labels=_each(self.labels, lambda labels: labels[one]),
             sample_ids=self.sample_ids[one],
             plan=self.plan[one],
+            positions=None if self.positions is None else self.positions[one],
             columns={name: values[one] for name, values in self.columns.items()},
             targets=targets_of_one(self.targets, nth),
             dropped=tuple(each[one] for each in self.dropped) if are_of_views else self.dropped[one],
         )
 
     def line(self, position: int = 0) -> str:
-        """What names an image of the batch for ever, "seed 0, epoch 3, sample 17": `loader.replay` makes it again."""
+        """What names an image of the batch for ever, "seed 0, epoch 3, sample 17": `loader.replay` makes it again.
+
+        Of a sampler, which may draw a sample twice, the line ends in its position: ", position 120".
+        """
         row = self.plan.rows[position]
-        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}"
+        place = "" if self.positions is None else f", position {self.positions[position]}"
+        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}{place}"
 
     def show(self, *, rows: int = 4, cols: int = 5) -> "Image":
         """`augpipe.show(batch)`: its images as a sheet, with what was drawn under each."""
@@ -140,6 +148,8 @@ class Batch(Generic[Array]):
         epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
         ids = ", ".join(map(str, self.sample_ids[:NUM_NAMED])) + (", ..." if len(self) > NUM_NAMED else "")
         samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}" if len(self) else ""
+        if len(self) == 1 and self.positions is not None:
+            samples += f", position {self.positions[0]}"
         given: Any = self.labels
         is_mixed = isinstance(given, MixedLabels)
         labels = f"MixedLabels of {array_text(given.labels)}" if is_mixed else array_text(given)

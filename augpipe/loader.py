@@ -397,7 +397,7 @@ class Loader(Generic[FrameworkName]):
         made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
         return self._run(self._hand_out(made, "places"))
 
-    def sample(self, sample_id: int, epoch: int | None = None) -> Batch:
+    def sample(self, sample_id: int, epoch: int | None = None, position: int | None = None) -> Batch:
         """One sample as an epoch gives it, in a batch of one: a surprising image again, with all that was drawn.
 
         The pixels are those that it has in its batch, whatever the batch size, rank and world size. Where the recipe
@@ -406,9 +406,11 @@ class Loader(Generic[FrameworkName]):
         Args:
             sample_id: as in `Batch.sample_ids` and on sheets.
             epoch: by default the loader's.
+            position: as in `Batch.positions`, of a loader with a sampler, which may draw a sample twice; by default
+                where the epoch holds it first.
 
         Raises:
-            ValueError: there is no such sample, or the epoch's sampler did not draw it.
+            ValueError: there is no such sample, or the epoch's sampler did not draw it, or not there.
             SampleError: the image cannot be used, and on_error is "raise".
         """
         refuse_torch_worker()
@@ -420,12 +422,15 @@ class Loader(Generic[FrameworkName]):
             )
         number = self.epoch if epoch is None else as_epoch(epoch)
         recipe = self.schedule.at(number)
-        request = self._epochs.request_of(recipe, self.seed, number, which)
+        asked = None if position is None else as_whole("position", position)
+        request = replace(self._epochs, asked=asked).request_of(recipe, self.seed, number, which)
         self._forget_after_fork()
         background.wait(self._compiling)
         made = self._choice.batch_maker(self._settings(recipe), 1, None).run(iter([request]))
         check = partial(check_unchanged, self.source)
         (batch,) = hand_out(made, f"sample {which}", self.skipped, check=check, skips_bad=self._skips_bad)
+        if asked is not None and batch.sample_ids[0] != which:
+            raise ValueError(f"position {asked} of epoch {number} holds sample {batch.sample_ids[0]}, and not {which}.")
         return batch
 
     def replay(self, line: str) -> Batch:
@@ -433,7 +438,8 @@ class Loader(Generic[FrameworkName]):
 
         Args:
             line: "seed 0, epoch 3, sample 17", as `batch.line(position)` says it, or any text with such words.
-                Without a seed it is this loader's, and without an epoch its epoch.
+                Without a seed it is this loader's, and without an epoch its epoch. Of a sampler, without a position
+                it is the first one at which the epoch holds the sample.
 
         Raises:
             ValueError: the line does not name a sample, or it has another seed than the loader.
@@ -444,7 +450,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
-        return self.sample(named.sample, named.epoch)
+        return self.sample(named.sample, named.epoch, named.position)
 
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None

@@ -1,5 +1,6 @@
 """`augpipe replay`: one image of a run or of a folder again, with all that was drawn for it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,16 +34,17 @@ def replay(
     folder: source, recipe and seed are then those of its config.toml. A step
     of its metrics.csv and an item of that step's batch name an image, too:
     'epoch 3, step 120, item 7', of a run of several ranks with 'rank 1 of 4'.
+    Epochs count from 0, as in metrics.csv.
     """
     from augpipe.pipeline.item_line import ItemLine
 
     named, path = ItemLine.read(line), output_file(out, EXTENSIONS)
     from augpipe.preview import by_step, draw_sheet, over_epochs
 
-    loader, epoch, sample = _found(place, recipe, named)
+    loader, epoch, sample, position = _found(place, recipe, named)
     schedule = drawn_without(loader.schedule, without)
     shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
-    shown["epochs"] = loader._epochs
+    shown["epochs"] = replace(loader._epochs, asked=position)
     views = len(schedule.at(epoch).all_views)
     contents = (
         by_step(loader.source, schedule, **shown)
@@ -53,8 +55,8 @@ def replay(
     print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}, {loader.source.name(sample)}")
 
 
-def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[Loader[Any], int, int]":
-    """What gives the image, its epoch and its sample's id."""
+def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[Loader[Any], int, int, int | None]":
+    """What gives the image, its epoch, its sample's id, and its position where a sampler may draw it twice."""
     from augpipe.loader import Loader
 
     if not (place / "config.toml").is_file():
@@ -62,7 +64,7 @@ def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[L
             raise ValueError(f"{place} is not a run's folder, and only a run counts steps. Name epoch and sample.")
         schedule = load_schedule(one_recipe(recipe))
         loader: Loader[Any] = Loader(place, schedule, batch_size=1, seed=named.seed or 0, framework="numpy")
-        return loader, named.epoch or 0, named.sample
+        return loader, named.epoch or 0, named.sample, named.position
     if recipe:
         raise ValueError(f"{place} is a run, which has a recipe of its own. Leave --recipe out.")
     from augpipe.trainer.config.load import load_config
@@ -71,7 +73,12 @@ def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[L
     config = load_config(place / "config.toml")
     if named.seed not in (None, config.seed):
         raise ValueError(f"the line is of seed {named.seed}, and {place} is of seed {config.seed}. Name another run.")
-    loader = loader_on_cpu(config, named.rank or 0, named.of or 1)
+    loader = loader_on_cpu(config, named.rank or 0, named.of or 1, place)
     if named.sample is not None:
-        return loader, named.epoch or 0, named.sample
+        if loader.shuffle == "sticky" and named.of is None and loader.schedule.at(named.epoch or 0).mixing:
+            raise ValueError(
+                f"{place} mixes samples in a sticky order, and which with which depends on its ranks. Add them to the "
+                "line, as rank 0 of 4, or rank 0 of 1."
+            )
+        return loader, named.epoch or 0, named.sample, named.position
     return loader, *sample_of_step(config, loader, named)

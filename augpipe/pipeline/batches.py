@@ -269,7 +269,7 @@ class BatchMaker:
         if self._cache is not None:
             num_hits = sum(item.is_cached for item in batch.items)
             self._cache.count(hits=num_hits, misses=len(batch.items) - num_hits)
-        plan, wrap = batch.plan, self._output.labels
+        plan, positions, wrap = batch.plan, batch.request.positions, self._output.labels
         if batch.num_own < len(plan):
             plan = plan[: batch.num_own]
         made = Batch(
@@ -277,6 +277,7 @@ class BatchMaker:
             labels=MixedLabels(*map(wrap, labels)) if isinstance(labels, MixedLabels) else wrap(labels),
             sample_ids=plan.sample_ids,
             plan=plan,
+            positions=None if positions is None else positions[: batch.num_own],
             columns=batch.columns,
         )
         return self._with_targets(made, batch), batch.skipped

@@ -15,6 +15,8 @@ class ItemLine:
     epoch: int | None = None
     sample: int | None = None
     """The sample's id."""
+    position: int | None = None
+    """Where it stands in the epoch, which a sampler may hold twice."""
     step: int | None = None
     """As in metrics.csv, of the whole run."""
     item: int | None = None
@@ -31,7 +33,8 @@ class ItemLine:
             ValueError: it names no image, or says a word twice.
         """
         found: dict[str, int] = {}
-        for name, number in re.findall(r"\b(seed|epoch|sample|step|item|rank|of)[ =:]+(\d+)\b", text):
+        said = re.findall(r"\b(seed|epoch|sample|position|step|item|rank)[ =:]+(\d+)\b", text)
+        for name, number in said + re.findall(r"\brank[ =:]+\d+,? (of)[ =:]+(\d+)\b", text):
             if found.setdefault(name, int(number)) != int(number):
                 raise ValueError(f"{text!r} names {name} {found[name]} and {name} {number}. Keep one of them.")
         named = cls(**{each.name: found.get(each.name) for each in fields(cls)})

@@ -60,7 +60,10 @@ def objects_of(source: Source, sample_ids: Ints, is_usable: npt.NDArray[np.bool_
     found = targets_of(source, asked)
     assert found is not None and found.boxes is not None, "the loader has checked it"
     known = KnownObjects(
-        counts=found.counts, boxes=found.boxes.astype(np.float64), labels=found.labels, classes=source.object_classes
+        counts=found.counts,
+        boxes=found.boxes.astype(np.float64),
+        labels=None if found.labels is None else found.labels.astype(np.int64),
+        classes=source.object_classes,
     )
     if "iscrowd" in found.fields:
         known = without_crowds(known, found.fields["iscrowd"])

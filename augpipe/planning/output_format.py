@@ -72,7 +72,7 @@ class OutputFormat:
             raise ValueError('dtype="bfloat16" needs framework="torch": numpy has no such type. Or choose "float16".')
         if self.framework == "numpy" and self.layout == "channels_last":
             raise ValueError('layout="channels_last" is a torch memory format. With framework="numpy" choose "NHWC".')
-        if self.framework == "torch" and "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+        if self.framework == "torch" and not _finds_torch():
             import_torch()  # says what to do
 
     @property
@@ -110,6 +110,14 @@ class OutputFormat:
     def wrap_labels(self, labels: Labels) -> Any:
         """(B,) or (B, k) labels in the framework."""
         return labels if self.framework == "numpy" else import_torch().from_numpy(labels)
+
+
+def _finds_torch() -> bool:
+    """Whether torch is there, without the seconds that importing it takes."""
+    try:
+        return "torch" in sys.modules or importlib.util.find_spec("torch") is not None
+    except ImportError:  # of a finder that refuses it
+        return False
 
 
 def import_torch() -> Any:

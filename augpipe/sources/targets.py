@@ -132,7 +132,8 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
 
     Args:
         parts: of each source where its images stand among all of them, and their objects. All know the same, except
-            outlines and fields: objects of a source without those have no rings, and None.
+            outlines and fields: objects of a source without those have no rings, and None. What is said of images
+            without objects alone does not matter.
         num: B.
     """
     counts = np.zeros(num, np.int64)
@@ -140,13 +141,14 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         counts[where] = objects.counts
     image = np.concatenate([np.repeat(where, objects.counts) for where, objects in parts])
     order = np.argsort(image, kind="stable")
-    all_objects = [objects for _, objects in parts]
+    every = [objects for _, objects in parts]
+    all_objects = [objects for objects in every if objects.counts.any()] or every
 
     def column(name: str) -> Any:
         known = [getattr(objects, name) for objects in all_objects]
         return None if any(values is None for values in known) else np.concatenate(known)[order]
 
-    has_polygons = any(objects.polygons is not None for objects in all_objects)
+    has_polygons = any(objects.polygons is not None for objects in every)
 
     def rings() -> list[Sequence[Floats]]:
         known = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
@@ -158,7 +160,7 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         boxes=column("boxes"),
         polygons=Outlines(len(order), rings) if has_polygons else None,
         keypoints=column("keypoints"),
-        fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(all_objects)},
+        fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(every)},
     )
 
 

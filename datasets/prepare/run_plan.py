@@ -14,7 +14,7 @@ from augpipe.datasets.prepare.chunk import prepare_sample, short_name
 from augpipe.datasets.prepare.settings import PrepareSettings
 from augpipe.datasets.shards.manifest import Written
 from augpipe.sources.protocol import Source
-from augpipe.sources.targets import has_targets
+from augpipe.sources.targets import TargetSource, has_targets, targets_of
 
 _NUM_TRIED = 32
 """Images that are prepared to see how long a shard gets: a few tenths of a second."""
@@ -30,7 +30,7 @@ class SourceIdentity(Written):
 
     num_samples: int = Field(ge=1)
     names_sha256: str
-    """The sum of all classes, names and labels."""
+    """The sum of all classes, names, labels and objects."""
 
     def noted(self) -> dict[str, Any]:
         """What the manifest's settings say of it."""
@@ -87,7 +87,7 @@ def make_plan(source: Source, settings: PrepareSettings, identity: SourceIdentit
 
 
 def identify(source: Source, prefix: str) -> SourceIdentity:
-    """Go through the names and labels of a source once.
+    """Go through the names, labels and objects of a source once.
 
     Args:
         source: the source.
@@ -104,7 +104,25 @@ def identify(source: Source, prefix: str) -> SourceIdentity:
             label = "damaged"  # rejected later, with the reason
         name = short_name(source.name(sample_id), prefix)
         digest.update(f"{label}:{len(name)}:{name}".encode())
+        if has_targets(source):
+            digest.update(_objects_text(source, sample_id).encode("utf-8", "surrogateescape"))
     return SourceIdentity(num_samples=len(source), names_sha256=digest.hexdigest())
+
+
+def _objects_text(source: TargetSource, sample_id: int) -> str:
+    """All that is said of an image's objects."""
+    try:
+        found = targets_of(source, np.array([sample_id]))
+    except (ValueError, OSError):
+        return "damaged"  # rejected later, with the reason
+    if found is None:
+        return ""
+    arrays = [None if one is None else np.asarray(one).tolist() for one in (found.labels, found.boxes, found.keypoints)]
+    rings = [[np.asarray(ring).tolist() for ring in own] for own in found.polygons or ()]
+    fields = {
+        name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in found.fields.items()
+    }
+    return repr([found.counts.tolist(), *arrays, rings, fields])
 
 
 def differences(
@@ -139,7 +157,7 @@ def _identity(noted: Mapping[str, Any], made_by: Mapping[str, str]) -> dict[str,
     return {
         **{name: value for name, value in noted.items() if not name.startswith("source_")},
         "photographs in the source": noted.get("source_num_samples"),
-        "names and labels in the source (their SHA-256)": noted.get("source_names_sha256"),
+        "names, labels and objects in the source (their SHA-256)": noted.get("source_names_sha256"),
         **{f"version of {name}": version for name, version in made_by.items()},
     }
 

@@ -1,5 +1,7 @@
 """A run's training batches again, one image at a time, on this CPU."""
 
+from pathlib import Path
+
 import numpy as np
 
 from augpipe import Loader
@@ -7,23 +9,35 @@ from augpipe.loader import Numpy
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.data import open_sources, order_of, training_schedule
+from augpipe.trainer.loop.run_data import RunData, read_data
 from augpipe.trainer.loop.training import num_updates
 from augpipe.validation.plural import count
 
 
-def loader_on_cpu(config: RunConfig, rank: int = 0, world_size: int = 1) -> Loader[Numpy]:
+def loader_on_cpu(config: RunConfig, rank: int = 0, world_size: int = 1, folder: Path | None = None) -> Loader[Numpy]:
     """The training batches of a rank as numpy arrays, whatever the run's own device.
 
+    Args:
+        config: of the run.
+        rank, world_size: whose batches.
+        folder: of the run, which has kept what it read; None: what is there now is taken for it.
+
     Raises:
-        ValueError: the source is gone or has other classes, or there is no such rank.
+        ValueError: the source is gone, or it or the recipe is not what the run was trained on, or there is no such
+            rank.
     """
-    source, _ = open_sources(config.data, config.seed)
+    source, held_out = open_sources(config.data, config.seed)
+    kept = None if folder is None else read_data(folder)
+    if kept is not None:
+        kept.check_goes_on(RunData.of(config, source, held_out), str(folder), config)
     order = order_of(config, source)
     return Loader(source, training_schedule(config.data), framework="numpy", rank=rank, world_size=world_size, **order)
 
 
-def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) -> tuple[int, int]:
-    """Epoch and sample id of an item of a step's batch: the step as in metrics.csv, the item counted from 0.
+def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) -> tuple[int, int, int | None]:
+    """Epoch, sample id and, of a sampler, position of an item of a step's batch.
+
+    The step counts as in metrics.csv, the item from 0.
 
     Raises:
         ValueError: the run has no such step, the step no such item, or it belongs to another epoch.
@@ -51,7 +65,7 @@ def sample_of_step(config: RunConfig, loader: Loader[Numpy], named: ItemLine) ->
         position = first + item * world_size + loader.rank
         if position < epochs.num_samples:
             (sample,) = epochs.sample_ids(config.seed, epoch, np.array([position], np.int64)).tolist()
-            return epoch, sample
+            return epoch, sample, None if epochs.sampling is None else position
     last = config.optim.accumulate * loader.batch_size - 1
     raise ValueError(
         f"step {named.step} has no item {named.item}: a rank's step has the items 0..{last}, fewer where an epoch ends."

@@ -1,5 +1,6 @@
 """`augpipe replay`, `Loader.replay` and `batch[i]`: one image again, by the line that names it."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from augpipe import Loader, Recipe, ops, sampling
 from augpipe.cli.replay import replay
 from augpipe.ops.mixing import CutMix
 from augpipe.pipeline.item_line import ItemLine
-from augpipe.trainer.config.load import make_config
+from augpipe.trainer.config.load import load_config, make_config
 from augpipe.trainer.loop.data import open_sources, order_of
 from augpipe.trainer.loop.replayed import loader_on_cpu, sample_of_step
+from augpipe.trainer.loop.run_data import RunData
+from tests.augpipe.loader.loader_sources import MemorySource, jpegs
 from tests.augpipe.loader.target_sources import TARGET_RECIPES, object_source
 from tests.augpipe.loader.target_sources import loader_of as objects_loader
 
@@ -31,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def loader_of(folder: Path, recipe: Recipe, **options: Any) -> Loader[Any]:
+def loader_of(folder: Any, recipe: Recipe, **options: Any) -> Loader[Any]:
     return Loader(folder, recipe, **{"batch_size": 5, "seed": SEED, "framework": "numpy", "dtype": "uint8"} | options)
 
 
@@ -46,14 +49,34 @@ def test_the_line_of_an_image_makes_it_again(folder: Path, recipe: Recipe, sampl
     for batch in passed:
         for position in range(len(batch)):
             line = batch.line(position)
-            assert line == f"seed {SEED}, epoch 3, sample {batch.sample_ids[position]}"
-            if line not in seen:  # of a sample that comes twice it is the first time
-                again = other.replay(f"what was odd: {line}")
-                assert np.array_equal(again.images[0], batch.images[position])
-                assert np.array_equal(batch[position].images, again.images)
-                assert batch[position].line() == line == again.line()
+            place = "" if sampler is None else f", position {len(seen)}"  # a sample that comes twice is two images
+            assert line == f"seed {SEED}, epoch 3, sample {batch.sample_ids[position]}{place}"
+            again = other.replay(f"what was odd: {line}")
+            assert np.array_equal(again.images[0], batch.images[position])
+            assert np.array_equal(batch[position].images, again.images)
+            assert batch[position].line() == line == again.line()
+            assert ItemLine.read(repr(again)) == ItemLine.read(line)
             seen.add(line)
-    assert len(seen) == 23
+    assert len(seen) == (23 if sampler is None else 46)
+
+
+def test_a_stand_in_is_made_again_where_it_stood() -> None:
+    source = MemorySource(jpegs(6))
+    source.contents[2] = b"no image"
+    options: dict[str, Any] = {"on_error": "skip", "sampler": sampling.Repeated(2)}
+    loader = loader_of(source, RECIPE, **options)
+    batches = list(loader)
+    for batch in batches:
+        for position in range(len(batch)):
+            assert np.array_equal(loader.replay(batch.line(position)).images[0], batch.images[position])
+    line = batches[0].line().replace("sample", "other sample").replace("position 0", "position 12")
+    with pytest.raises(ValueError, match=r"position=12 is out of range: epoch 0 has the positions 0\.\.11"):
+        loader.replay(line)
+    other = batches[0].sample_ids[batches[0].sample_ids != batches[0].sample_ids[0]][0]
+    with pytest.raises(ValueError, match=f"position 0 of epoch 0 holds sample .*, and not {other}"):
+        loader.replay(f"epoch 0, sample {other}, position 0")
+    with pytest.raises(ValueError, match="position 3 is for epochs of a sampler"):
+        loader_of(source, RECIPE).replay("epoch 0, sample 1, position 3")
 
 
 def as_lists(value: Any) -> Any:
@@ -144,13 +167,31 @@ def test_an_item_of_a_step_is_the_one_that_was_trained_on(
                 step += 1
                 ids = [sample_id for batch in batches[first : first + accumulate] for sample_id in batch]
                 found = [sample_of_step(config, looked_at, ItemLine(step=step, item=item)) for item in range(len(ids))]
-                assert found == [(epoch, sample_id) for sample_id in ids]
+                assert found == [(epoch, sample_id, None) for sample_id in ids]
                 with pytest.raises(ValueError, match="has no item"):
                     sample_of_step(config, looked_at, ItemLine(step=step, item=accumulate * 4))
         with pytest.raises(ValueError, match=f"the run has steps 1..{step}"):
             sample_of_step(config, looked_at, ItemLine(step=step + 1, item=0))
         with pytest.raises(ValueError, match="is in epoch 0, and the line says epoch 1"):
             sample_of_step(config, looked_at, ItemLine(step=1, item=0, epoch=1))
+
+
+def test_an_item_of_a_sampler_s_run_is_the_one_that_was_drawn_there(folder: Path) -> None:
+    """A sample that comes twice is augmented twice, and a step's item is one of the two."""
+    data = {"source": str(folder), "size": 40, "scales": [48], "batch_size": 4}
+    sampled = {"sampler": "repeated", "sampler_times": 3}
+    config = make_config({"seed": 9, "epochs": 1, "data": data | sampled, "model": {"name": "small-cnn"}})
+    loader = loader_on_cpu(config)
+    for step, batch in enumerate(loader, start=1):
+        for item in range(len(batch)):
+            epoch, sample, position = sample_of_step(config, loader, ItemLine(step=step, item=item))
+            again = loader.replay(f"epoch {epoch}, sample {sample}, position {position}")
+            assert np.array_equal(again.images[0], batch.images[item])
+
+
+def test_of_is_said_of_a_rank_alone() -> None:
+    assert ItemLine.read("step 7 of 18, item 2") == ItemLine(step=7, item=2)
+    assert ItemLine.read("Batch of 1, epoch 0, sample 3") == ItemLine(epoch=0, sample=3)
 
 
 def test_the_command_draws_the_image_of_a_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,3 +216,38 @@ def test_the_command_draws_the_image_of_a_run(folder: Path, tmp_path: Path, caps
         replay(run, "seed 1, sample 3", out=tmp_path / "a.png")
     with pytest.raises(ValueError, match="is not a run's folder"):
         replay(folder, "step 3, item 3", out=tmp_path / "a.png")
+
+
+def config_text(source: Path, recipe: Path) -> str:
+    model = 'seed = 9\nepochs = 2\nmodel.name = "small-cnn"\n'
+    return f'{model}[data]\nsource = "{source}"\nrecipe = "{recipe}"\nbatch_size = 4\n'
+
+
+@pytest.mark.parametrize("change", ["recipe", "photographs"])
+def test_a_run_whose_data_changed_since_is_not_replayed_with_other_images(
+    folder: Path, tmp_path: Path, change: str
+) -> None:
+    photos, run, recipe = tmp_path / "photos", tmp_path / "run", tmp_path / "mine.toml"
+    shutil.copytree(folder, photos)
+    run.mkdir()
+    recipe.write_text(RECIPE.to_toml())
+    (run / "config.toml").write_text(config_text(photos, recipe))
+    config = load_config(run / "config.toml")
+    RunData.of(config, *open_sources(config.data, config.seed)).write(run, None)
+    replay(run, "epoch 1, sample 3", out=tmp_path / "item.png")
+    if change == "recipe":
+        recipe.write_text(RECIPE.to_toml().replace("max_deg = 40", "max_deg = 20"))
+    else:
+        next(photos.rglob("*.jpg")).unlink()
+    with pytest.raises(ValueError, match="Put it back"):
+        replay(run, "epoch 1, sample 3", out=tmp_path / "item.png")
+
+
+def test_the_ranks_of_a_run_that_mixes_in_a_sticky_order_have_to_be_said(folder: Path, tmp_path: Path) -> None:
+    """A sample's partner depends on them there."""
+    recipe = tmp_path / "mixed.toml"
+    recipe.write_text(MIXED.to_toml())
+    (tmp_path / "config.toml").write_text(config_text(folder, recipe) + 'shuffle = "sticky"\n')
+    with pytest.raises(ValueError, match="rank 0 of 4"):
+        replay(tmp_path, "epoch 1, sample 3", out=tmp_path / "item.png")
+    replay(tmp_path, "epoch 1, sample 3, rank 1 of 2", out=tmp_path / "item.png")

@@ -9,7 +9,7 @@ import pytest
 from augpipe import Augment, Loader, Recipe, ops
 from augpipe.sampling import Repeated
 from augpipe.sources.combined import Concat, Subset
-from augpipe.sources.targets import Outlines
+from augpipe.sources.targets import Outlines, Targets
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import (
@@ -228,3 +228,21 @@ def test_crops_wait_for_no_outlines() -> None:
     assert len(plans_by_id(loader_of(halves, targets="off"))) == 8 and made == []
     assert targets_by_id(loader_of(told)) == targets_by_id(loader_of(source)) and made
     assert targets_by_id(loader_of(halves)) == targets_by_id(loader_of(source))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_labels_may_be_of_any_type_that_a_source_is_allowed(dtype: Any) -> None:
+    """Small ones, and those of `np.array([])`: float64 where a batch has no object."""
+    num = int(dtype is np.uint8)
+    source = MemorySource(jpegs(4))
+    source.has_targets, source.has_label_maps, source.keypoint_swaps = True, False, ()  # type: ignore[attr-defined]
+    source.object_classes = ("cat", "dog")  # type: ignore[attr-defined]
+    source.targets_of = lambda ids: Targets(  # type: ignore[attr-defined]
+        counts=np.full(len(ids), num),
+        labels=np.ones(num * len(ids), dtype),
+        boxes=np.tile([2.0, 2.0, 9.0, 9.0], (num * len(ids), 1)),
+    )
+    keep = ops.KeepObjects(classes={"dog": 1.0})
+    (batch,) = loader_of(source, Recipe(ops=[ops.RandomResizedCrop(size=32, keep_objects=keep)]))
+    found = batch.plan.rows["drawn"]["random_resized_crop"]["keep_objects"]["label"]
+    assert found.tolist() == [1 if num else -1] * 4

@@ -7,7 +7,7 @@ import pytest
 
 from augpipe import Recipe, ops
 from augpipe.sources import Concat, Subset, hold_out
-from augpipe.sources.targets import has_targets
+from augpipe.sources.targets import Targets, has_targets, joined
 from tests.augpipe.loader.loader_sources import MemorySource, jpegs
 from tests.augpipe.loader.target_sources import (
     CLASSES,
@@ -74,3 +74,14 @@ def test_sources_that_know_other_fields_are_joined_with_none_in_their_place() ->
     assert whole.counts.tolist()[:3] == counts and isinstance(whole.fields["id"], np.ndarray)
     assert whole.fields["tag"][: counts[0]] == [None] * counts[0] and whole.fields["note"][0] == 7
     assert whole.fields["tag"][counts[0]] == "0:0" and whole.fields["note"][counts[0]] is None
+
+
+def test_images_without_objects_need_not_say_what_is_known_of_objects() -> None:
+    """Asked one image at a time, as by `augpipe prepare`, a source may know nothing more of an empty one."""
+    one = Targets(counts=np.array([1]), labels=np.array([1]), boxes=np.ones((1, 4)), fields={"area": np.array([4.0])})
+    nothing = Targets(counts=np.array([0]), labels=np.empty(0))
+    found = joined([(np.array([0]), nothing), (np.array([1]), one), (np.array([2]), nothing)], 3)
+    assert found.counts.tolist() == [0, 1, 0] and found.labels is not None and found.labels.tolist() == [1]
+    assert found.boxes is not None and found.boxes.tolist() == [[1.0, 1.0, 1.0, 1.0]]
+    assert isinstance(found.fields["area"], np.ndarray) and found.fields["area"].tolist() == [4.0]
+    assert joined([(np.array([0]), nothing)], 1).boxes is None

@@ -226,7 +226,7 @@ def test_other_settings_are_refused_by_name(photos: Path, tmp_path: Path, is_fin
     moved = photos / "class 0/0000.jpeg"
     moved.rename(photos / "class 0/00000.jpeg")
     try:
-        assert "names and labels in the source (their SHA-256)" in refused(photos, out, resume=True)
+        assert "names, labels and objects in the source (their SHA-256)" in refused(photos, out, resume=True)
     finally:
         (photos / "class 0/00000.jpeg").rename(moved)
 
@@ -241,7 +241,7 @@ def test_a_source_that_was_relabelled_is_another_one(tmp_path: Path, is_finished
     except KeyboardInterrupt:
         assert not is_finished
     labels[[2, 3]] = 1, 0
-    with pytest.raises(ValueError, match=r"names and labels in the source \(their SHA-256\)"):
+    with pytest.raises(ValueError, match=r"names, labels and objects in the source \(their SHA-256\)"):
         prepare(ArraySource(images, labels), tmp_path / "out", settings, engine=InlineEngine(), resume=True)
 
 

@@ -252,6 +252,15 @@ def test_the_files_do_not_depend_on_workers_nor_on_stops(tmp_path: Path) -> None
     assert everything(ShardSource(tmp_path / "one")).counts.tolist() == everything(source).counts.tolist()
 
 
+@pytest.mark.parametrize("change", [{"bbox": [2, 2.25, 10, 30]}, {"category_id": 3}, {"iscrowd": 1}])
+def test_shards_of_other_annotations_are_not_taken_for_these(tmp_path: Path, change: dict[str, Any]) -> None:
+    make(coco(tmp_path / "coco"), tmp_path / "out")
+    prepare(coco(tmp_path / "coco"), tmp_path / "out", KEEP, engine=InlineEngine(), resume=True)
+    changed = put_coco(tmp_path / "coco", [*OBJECTS[:2], OBJECTS[2] | change], categories=PERSONS)
+    with pytest.raises(ValueError, match="names, labels and objects in the source"):
+        prepare(CocoSource(changed), tmp_path / "out", KEEP, engine=InlineEngine(), resume=True)
+
+
 def test_an_image_with_an_unusable_label_map_is_rejected(tmp_path: Path) -> None:
     source = object_source(5, maps=True)
     source.maps[1], source.maps[3] = OSError("gone"), np.zeros((2, 2), np.uint8)

@@ -77,7 +77,7 @@ def test_a_run_goes_on_to_the_same_bytes_and_other_labels_are_another_source(tmp
     source = ArraySource(IMAGES, SOFT)
     with pytest.raises(KeyboardInterrupt):
         prepare(source, tmp_path / "parts", SETTINGS, engine=InlineEngine(stop_before=1))
-    with pytest.raises(ValueError, match="names and labels in the source"):
+    with pytest.raises(ValueError, match="names, labels and objects in the source"):
         prepared(tmp_path / "parts", SOFT + np.float32(1e-6), resume=True)
     prepared(tmp_path / "parts", SOFT, resume=True)
     for path in sorted((tmp_path / "whole").rglob("*.*")):
