@@ -306,6 +306,10 @@ PAGES = {
     "docs/exchange.md": Page(),
     "docs/labels.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
+    "docs/keep_objects.md": Page(
+        files=(annotated,),
+        then={"from augpipe": ("len(tries) == len(targets) == 4 and (1 <= tries).all() and (tries <= 50).all()",)},
+    ),
     "docs/loader.md": Page(
         files=(photos(256),),
         before={
