@@ -142,6 +142,19 @@ def test_lines_that_name_nothing_here(folder: Path, line: str, said: str) -> Non
         loader_of(folder, RECIPE).replay(line)
 
 
+def test_a_sticky_order_that_mixes_is_replayed_with_as_many_ranks_only(folder: Path) -> None:
+    """Who is mixed with whom depends on how many ranks there are: a line that is silent on it would guess."""
+    loader = loader_of(folder, MIXED, shuffle="sticky", rank=1, world_size=2)
+    batch = next(iter(loader))
+    for line in (batch.line(2), f"{batch.line(2)}, rank 0 of 3"):
+        with pytest.raises(ValueError, match="rank 0 of 2"):
+            loader.replay(line)
+    again = loader.replay(f"{batch.line(2)}, rank 1 of 2")
+    assert np.array_equal(again.images[0], batch.images[2])
+    unmixed = loader_of(folder, RECIPE, shuffle="sticky", rank=1, world_size=2)
+    assert unmixed.replay(batch.line(2)).sample_ids.tolist() == [batch.sample_ids[2]]
+
+
 def test_words_are_found_in_any_text() -> None:
     assert ItemLine.read("epoch=2 step:14 (item 3, rank 1 of 4)") == ItemLine(epoch=2, step=14, item=3, rank=1, of=4)
     assert ItemLine.read("WARNING skipped sample 17, photos/9.jpg: truncated") == ItemLine(sample=17)
