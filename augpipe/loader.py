@@ -439,10 +439,10 @@ class Loader(Generic[FrameworkName]):
         Args:
             line: "seed 0, epoch 3, sample 17", as `batch.line(position)` says it, or any text with such words.
                 Without a seed it is this loader's, and without an epoch its epoch. Of a sampler, without a position
-                it is the first one at which the epoch holds the sample.
+                it is the first one at which the epoch holds the sample. A sticky order that mixes needs "rank 1 of 4".
 
         Raises:
-            ValueError: the line does not name a sample, or it has another seed than the loader.
+            ValueError: the line does not name a sample, or it has another seed or other ranks than the loader.
             SampleError: the image cannot be used, and on_error is "raise".
         """
         named = ItemLine.read(line)
@@ -450,6 +450,12 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
+        mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixing
+        if self.shuffle == "sticky" and mixes and named.of != self.world_size:
+            raise ValueError(
+                f"{line!r}: which samples a sticky order mixes depends on the ranks. Make a loader of as many as the "
+                f"run has, and add them to the line: rank 0 of {self.world_size} are this one's."
+            )
         return self.sample(named.sample, named.epoch, named.position)
 
     def _start_compiling(self) -> list[Overload]:
