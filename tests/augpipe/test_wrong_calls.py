@@ -128,7 +128,7 @@ def test_a_file_object_is_a_file() -> None:
 def test_a_batch_and_its_plan_say_in_a_line_what_they_are() -> None:
     unnamed = Recipe(ops=[ops.CenterCrop(size=16), ops.Normalize()])
     (batch,) = Loader(IMAGES, unnamed, batch_size=4, framework="numpy")
-    assert "epoch 0, an unnamed recipe: images" in repr(batch)
+    assert "epoch 0, samples 2, 0, 1, 3, an unnamed recipe: images" in repr(batch)
     assert repr(replace(batch, columns={"caption": ["a"] * 4, "path": ["b"] * 4})).endswith(
         ", columns caption and path"
     )
