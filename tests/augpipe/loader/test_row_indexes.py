@@ -9,7 +9,7 @@ from augpipe import Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import HEADER, POINT_BYTES, FileSum, pack, row_index_of
-from augpipe.gpu_ops.jpeg.workspace import Workspace
+from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points, Workspace
 from augpipe.ops import CenterCrop, RandomResizedCrop, Rotate
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import MemorySource
@@ -147,3 +147,18 @@ def test_negative_room_is_refused() -> None:
 def test_no_memory_is_taken_before_something_is_found() -> None:
     indexes = RowIndexes(MemorySource(FILES), 2**40)
     assert indexes._rooms is None
+
+
+def test_what_was_found_stays_while_another_thread_keeps_more() -> None:
+    """The same sample may be decoded twice at once, as itself and in another's place: points that change under a
+    decoder's hands would give other pixels, and be kept."""
+    indexes = RowIndexes(MemorySource(FILES), 2**40)
+    _, file = indexes.find(0, FILES[0])
+    few = Points(2, 1, 2, np.arange(4, dtype=np.uint32), np.zeros((4, 3), np.int16))
+    more = Points(1, 1, 9, np.arange(100, 118, dtype=np.uint32), np.ones((18, 3), np.int16))
+    indexes.keep(0, file, NO_POINTS, few)
+    known, _ = indexes.find(0, FILES[0])
+    indexes.keep(0, file, known, more)
+    assert known.positions.tolist() == few.positions.tolist() and not known.predictors.any()
+    again, _ = indexes.find(0, FILES[0])
+    assert again.positions.tolist() == more.positions.tolist() and again.num_rows == 9
