@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.jpeg import decoder_if_compiled
-from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack
+from augpipe.decoding.row_index import HEADER, MAX_POINTS, POINT_BYTES, FileSum, pack, unpack, used_part
 from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points
 from augpipe.sources.protocol import Pixels, Source
 
@@ -69,7 +69,9 @@ class RowIndexes:
         file = FileSum.of(data)
         known = unpack(self._stored(sample_id), file) if self._stored is not None else NO_POINTS
         if known.num_rows == 0 and self._rooms is not None:
-            known = unpack(memoryview(self._rooms[sample_id]), file)
+            with self._lock:  # a copy: whoever keeps more of it writes into the room
+                held = used_part(memoryview(self._rooms[sample_id])).tobytes()
+            known = unpack(held, file)
         return known, file
 
     def keep(self, sample_id: int, file: FileSum | None, known: Points, found: Points) -> None:
@@ -82,5 +84,4 @@ class RowIndexes:
         with self._lock:
             if self._rooms is None:
                 self._rooms = np.zeros((self._num_samples, self._room_bytes), np.uint8)
-            # another thread that reads it now finds a wrong sum, and goes without
             self._rooms[sample_id, : len(index)] = np.frombuffer(index, np.uint8)

@@ -41,6 +41,12 @@ def pack(points: Points, file: FileSum) -> bytes:
     return MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest
 
 
+def used_part(room: memoryview) -> memoryview:
+    """What an index takes of the memory that it lies at the beginning of."""
+    *_, num = HEADER.unpack_from(room)
+    return room[: HEADER.size + num * POINT_BYTES]
+
+
 def unpack(index: bytes | memoryview, file: FileSum) -> Points:
     """The points that an index holds of this file; `NO_POINTS` where it is damaged or another file's."""
     if len(index) < HEADER.size:
