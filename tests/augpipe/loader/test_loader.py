@@ -112,6 +112,27 @@ def test_numpy_batches_need_no_torch_and_torch_batches_say_how_to_get_it() -> No
         assert 'pip install "augpipe[torch]"' in line and 'framework="numpy"' in line
 
 
+BROKEN_TORCH = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import augpipe
+from augpipe.datasets.formats.arrays import ArraySource
+augpipe.Loader(ArraySource([np.zeros((40, 50, 3), np.uint8)]), "evaluation", batch_size=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_torch_that_is_broken_says_itself_what_it_lacks(tmp_path: Path) -> None:
+    """To install it again is no remedy for a library that it does not find."""
+    (tmp_path / "torch").mkdir()
+    fault = 'raise ImportError("libc10.so: cannot open shared object file", name="torch._C")'
+    (tmp_path / "torch" / "__init__.py").write_text(fault)
+    ended = run_python(BROKEN_TORCH, str(tmp_path))
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ImportError: libc10.so: cannot open shared object file"
+
+
 # Sources
 
 
