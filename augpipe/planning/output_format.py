@@ -124,7 +124,7 @@ def import_torch() -> Any:
     """The torch module, imported when it is first needed.
 
     Raises:
-        ImportError: it is not installed; the message says what to do.
+        ImportError: it is not installed, and the message says what to do; or torch's own, where it is broken.
     """
     if (loaded := sys.modules.get("torch")) is not None:
         return loaded
@@ -133,6 +133,8 @@ def import_torch() -> Any:
     try:
         import torch
     except ImportError as error:
+        if error.name != "torch":
+            raise  # of an installed torch that is broken: it says itself what it lacks
         raise ImportError(
             'framework="torch" needs torch, which is not installed: pip install "augpipe[torch]", '
             'or choose framework="numpy".'
