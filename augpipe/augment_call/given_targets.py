@@ -120,7 +120,7 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
     elif labels is not None and len(labels) and labels.dtype.kind not in "biu":
         labels = None
     elif labels is not None:
-        unknown = [name for op in recipe.keeping for name, _ in op.keep_objects.classes if not name.isdecimal()]  # type: ignore[attr-defined]
+        unknown = [name for _, keep in recipe.keeping for name, _ in keep.classes if not name.isdecimal()]
         if unknown:
             raise ValueError(
                 f"keep_objects names the class {unknown[0]!r}, and labels are numbers. Give the names of classes as "

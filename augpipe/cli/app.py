@@ -89,8 +89,8 @@ def augpipe(
     """
     if context.invoked_subcommand is None:
         print(FIRST_COMMANDS)
-        named = ("demo", "preview", "import", "bench", "train")
-        others = (name for name in context.command.list_commands(context) if name not in named)  # type: ignore[attr-defined]
+        assert isinstance(context.command, Group)
+        others = [name for name in context.command.list_commands(context) if f"augpipe {name} " not in FIRST_COMMANDS]
         print(f"\nAlso: {', '.join(others)}.\nAll of them, with what they do: augpipe --help")
 
 

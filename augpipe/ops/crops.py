@@ -284,6 +284,7 @@ class RandomResizedCrop(PlacedCrop):
     """What the crop must show of the image's objects: it is drawn again until it does, see `KeepObjects`. It needs a
     source with boxes, or `bboxes` in a call of `Augment`. None: objects do not matter."""
 
+    may_be_whole = True
     num_tries: ClassVar[int] = 10
     num_words = 4 + 4 * 10
     draws = (Draw("x"), Draw("y"), Draw("width"), Draw("height"))

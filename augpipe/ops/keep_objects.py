@@ -178,6 +178,9 @@ class ObjectCropper(Protocol):
     def moved(self, frame: Frame, drawn: Drawn, x: Float, y: Float) -> Drawn:
         """The same crop with its centre as near to (x, y) as the frame allows."""
 
+    def whole(self, frame: Frame) -> Drawn:
+        """The whole frame, of crops that may squeeze it."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Counting:
@@ -264,7 +267,7 @@ def kept(crop: ObjectCropper, keep: KeepObjects, words: RandomWords, frame: Fram
     if len(rows) and keep.fallback != "last":
         part, some = PartOfFrame(frame, rows), counting.of(rows)
         if keep.fallback == "whole":
-            made = crop.whole(part)  # type: ignore[attr-defined]  # a recipe is checked for it
+            made = crop.whole(part)
         else:
             last = {name: values[rows] for name, values in drawn.items()}
             made = last | crop.moved(part, last, *_middle(some, keep, own.integer(2, 2**31)[rows]))

@@ -29,6 +29,9 @@ class SizedCrop(Op):
 class PlacedCrop(SizedCrop):
     """What the crops have in common whose place is drawn: it may be drawn again for the sake of the image's objects."""
 
+    may_be_whole: ClassVar[bool] = False
+    """Whether it may squeeze the whole frame to its size: what `whole` gives."""
+
     @property
     def keep(self) -> KeepObjects | None:
         """The field `keep_objects`, which each class has as its last one."""
@@ -37,7 +40,7 @@ class PlacedCrop(SizedCrop):
 
     @model_validator(mode="after")
     def _can_fall_back(self) -> Self:
-        if self.keep is not None and self.keep.fallback == "whole" and not hasattr(self, "whole"):
+        if self.keep is not None and self.keep.fallback == "whole" and not self.may_be_whole:
             raise ValueError(
                 f"keep_objects.fallback='whole' is for random_resized_crop, and {self.op} does not resize the whole "
                 "image to its size. Write fallback='object' or fallback='last'."
@@ -74,6 +77,10 @@ class PlacedCrop(SizedCrop):
     def moved(self, frame: Frame, drawn: Drawn, x: Float, y: Float) -> Drawn:
         """The crops that were drawn, with their centres as near to (x, y) of the frame as it allows."""
         raise AssertionError(f"{type(self).__name__} does not say where it may lie")
+
+    def whole(self, frame: Frame) -> Drawn:
+        """The whole frame, squeezed to the crop's size."""
+        raise AssertionError(f"{type(self).__name__} does not squeeze, and its recipe was checked for it")
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         text = super().caption(drawn)

@@ -22,9 +22,8 @@ def check_kept_objects(source: Source, recipes: Sequence[Recipe]) -> None:
         ValueError: a crop has `keep_objects`, and the source has no boxes, or not the classes that it names.
     """
     for recipe in recipes:
-        for op in recipe.keeping:
-            keep = op.keep_objects  # type: ignore[attr-defined]
-            told = f"{op.op} of {recipe.called} keeps objects"
+        for kind, keep in recipe.keeping:
+            told = f"{kind} of {recipe.called} keeps objects"
             known = source.targets_of(np.empty(0, np.int64)) if has_targets(source) else None
             if known is None or known.boxes is None:
                 raise ValueError(

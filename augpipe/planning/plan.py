@@ -228,7 +228,7 @@ def _checked_objects(recipe: Recipe, objects: KnownObjects | None, num: int) -> 
             f"objects has counts of {count(len(objects.counts), 'image')} and {len(objects.boxes)} boxes, for "
             f"{count(num, 'sample id')}. Give one count each, which add up to the boxes."
         )
-    if objects.labels is None and any(op.keep_objects.classes for op in recipe.keeping):  # type: ignore[attr-defined]
+    if objects.labels is None and any(keep.classes for _, keep in recipe.keeping):
         raise ValueError(
             f"{recipe.called} keeps objects of some classes, and the objects have no labels. Give labels, or leave "
             "keep_objects.classes out."

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from augpipe.ops import Normalize, Op
+from augpipe.ops import KeepObjects, Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
@@ -159,9 +159,9 @@ class Recipe(TomlFile):
         return tuple(view for view in views for _ in range(view.count))
 
     @property
-    def keeping(self) -> tuple[Op, ...]:
-        """The crops that look at the image's objects: a plan of the recipe needs their boxes."""
-        return tuple(op for view in self.all_views for op in view.keeping)
+    def keeping(self) -> tuple[tuple[str, KeepObjects], ...]:
+        """The crops that look at the image's objects, as `View.keeping`: a plan of the recipe needs their boxes."""
+        return tuple(crop for view in self.all_views for crop in view.keeping)
 
     @property
     def num_variants(self) -> int | None:
@@ -309,7 +309,7 @@ def refuse_keeping(recipe: Recipe, where: str = "here") -> None:
     """Raise ValueError where a crop of a recipe has `keep_objects` and no boxes are known."""
     if recipe.keeping:
         raise ValueError(
-            f"{recipe.called} keeps objects ({recipe.keeping[0].op}), and no boxes are known {where}. Use a Loader "
+            f"{recipe.called} keeps objects ({recipe.keeping[0][0]}), and no boxes are known {where}. Use a Loader "
             "with a source that has boxes, or Augment with bboxes=...; or leave keep_objects out."
         )
 

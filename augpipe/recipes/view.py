@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.ops import Grayscale, Op
+from augpipe.ops import Grayscale, KeepObjects, Op
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
+from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
 
@@ -39,7 +40,7 @@ class View(Checked):
         acting = [op for _, op in self.acting_ops]
         moving = [place for place, op in enumerate(acting) if any(_moves(inner) for inner in op.flat)]
         for op in acting[moving[0] :] if moving else ():
-            if getattr(op, "keep_objects", None) is not None:
+            if isinstance(op, PlacedCrop) and op.keep is not None:
                 moves = acting[moving[0]].op
                 raise ValueError(
                     f"{op.op} keeps objects and stands behind {moves}, which moves them: boxes do not fit them there. "
@@ -89,9 +90,9 @@ class View(Checked):
         return tuple(op for op in self.ops if op.is_crop)
 
     @cached_property
-    def keeping(self) -> tuple[Op, ...]:
-        """The crops that look at the image's objects."""
-        return tuple(op for op in self.crops if getattr(op, "keep_objects", None) is not None)
+    def keeping(self) -> tuple[tuple[str, KeepObjects], ...]:
+        """The crops that look at the image's objects: the kind of each, and what it keeps."""
+        return tuple((op.op, op.keep) for op in self.crops if isinstance(op, PlacedCrop) and op.keep is not None)
 
     @cached_property
     def out_size(self) -> tuple[int, int] | None:

@@ -113,8 +113,8 @@ def test_numpy_batches_need_no_torch_and_torch_batches_say_how_to_get_it() -> No
 
 
 BROKEN_TORCH = """
-import sys
-sys.path.insert(0, sys.argv[1])
+import os, sys
+sys.path.insert(0, os.environ["BROKEN"])
 import numpy as np
 import augpipe
 from augpipe.datasets.formats.arrays import ArraySource
@@ -128,7 +128,7 @@ def test_a_torch_that_is_broken_says_itself_what_it_lacks(tmp_path: Path) -> Non
     (tmp_path / "torch").mkdir()
     fault = 'raise ImportError("libc10.so: cannot open shared object file", name="torch._C")'
     (tmp_path / "torch" / "__init__.py").write_text(fault)
-    ended = run_python(BROKEN_TORCH, str(tmp_path))
+    ended = run_python(BROKEN_TORCH, BROKEN=str(tmp_path))
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == "ImportError: libc10.so: cannot open shared object file"
 
