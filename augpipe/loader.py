@@ -423,7 +423,7 @@ class Loader(Generic[FrameworkName]):
         number = self.epoch if epoch is None else as_epoch(epoch)
         recipe = self.schedule.at(number)
         asked = None if position is None else as_whole("position", position)
-        request = replace(self._epochs, asked=asked).request_of(recipe, self.seed, number, which)
+        request = self._epochs.request_of(recipe, self.seed, number, which, position=asked)
         self._forget_after_fork()
         background.wait(self._compiling)
         made = self._choice.batch_maker(self._settings(recipe), 1, None).run(iter([request]))

@@ -69,7 +69,7 @@ class RowIndexes:
         file = FileSum.of(data)
         known = unpack(self._stored(sample_id), file) if self._stored is not None else NO_POINTS
         if known.num_rows == 0 and self._rooms is not None:
-            with self._lock:  # a copy: whoever keeps more of it writes into the room
+            with self._lock:  # a copy: another thread may write more points into the room
                 held = used_part(memoryview(self._rooms[sample_id])).tobytes()
             known = unpack(held, file)
         return known, file

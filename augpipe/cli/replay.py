@@ -1,6 +1,5 @@
 """`augpipe replay`: one image of a run or of a folder again, with all that was drawn for it."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +43,7 @@ def replay(
     loader, epoch, sample, position = _found(place, recipe, named)
     schedule = drawn_without(loader.schedule, without)
     shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
-    shown["epochs"] = replace(loader._epochs, asked=position)
+    shown |= {"epochs": loader._epochs, "position": position}
     views = len(schedule.at(epoch).all_views)
     contents = (
         by_step(loader.source, schedule, **shown)

@@ -37,8 +37,6 @@ class Epochs:
     shuffle: bool | Literal["sticky"]
     sampling: Sampling | None
     """What draws the samples; None where an epoch is each of the source's samples once."""
-    asked: int | None = None
-    """Of a sampler's epoch the position that `request_of` gives; None: where the sample comes first."""
 
     def __post_init__(self) -> None:
         if self.num_batches() == 0:
@@ -83,24 +81,26 @@ class Epochs:
             block = ranked._block(schedule.at(place.epoch), seed, place.epoch, place.first, num_batches=1)
             yield from block.requests(number, 1, self.batch_size)
 
-    def request_of(self, recipe: Recipe, seed: int, epoch: int, sample_id: int, number: int = 0) -> Request:
-        """A batch of this sample alone, as it is in the batch that holds it.
+    def request_of(
+        self, recipe: Recipe, seed: int, epoch: int, sample_id: int, number: int = 0, position: int | None = None
+    ) -> Request:
+        """A batch of this sample only, as it is in the batch that holds it.
 
-        Of a sampler it is the one at the position `asked`, or else the first one.
+        A sampler may hold it several times: `position` says which of them, in the epoch's order. None: the first one.
 
         Raises:
             ValueError: the epoch does not hold the sample, or has no such position.
         """
-        if self.asked is not None and self.sampling is None:
-            raise ValueError(f"position {self.asked} is for epochs of a sampler, and there is none. Leave it out.")
-        if self.asked is not None and not 0 <= self.asked < self.num_samples:
+        if position is not None and self.sampling is None:
+            raise ValueError(f"position {position} is for epochs of a sampler, and there is none. Leave it out.")
+        if position is not None and not 0 <= position < self.num_samples:
             raise ValueError(
-                f"position={self.asked} is out of range: epoch {epoch} has the positions 0..{self.num_samples - 1}."
+                f"position={position} is out of range: epoch {epoch} has the positions 0..{self.num_samples - 1}."
             )
         if self.sampling is None and not recipe.mixing:
             block = Block(epoch, np.array([sample_id], np.int64))
         else:
-            position = self._position_of(seed, epoch, sample_id) if self.asked is None else self.asked
+            position = self._position_of(seed, epoch, sample_id) if position is None else position
             rank = position % self.world_size
             alone = replace(self, batch_size=1, rank=rank, drop_last=False)
             block = alone._block(recipe, seed, epoch, position - rank, num_batches=1)

@@ -92,6 +92,7 @@ def over_epochs(
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
     epochs: Epochs | None = None,
+    position: int | None = None,
     originals: bool = True,
 ) -> Contents:
     """The first images of an epoch as the loader gives them in that epoch (first column) and in those after it.
@@ -108,6 +109,7 @@ def over_epochs(
         on_error: "raise", or "skip" as the loader does.
         samples: ids of the images to show, instead of the first ones.
         epochs: a loader's; None: shuffled ones of all images. Of a sampler's, one epoch is shown.
+        position: of the only sample in a sampler's epoch, see `Epochs.request_of`.
         originals: whether rows hold their images as they are stored; False saves decoding them.
 
     Raises:
@@ -125,7 +127,7 @@ def over_epochs(
     own_recipes = {id(own): own for own in map(schedule.at, numbers)}
     plain = {key: without_normalize(own) for key, own in own_recipes.items()}
     shown = [plain[id(schedule.at(e))] for e in numbers]
-    first, skipped = _first_batches(source, ordered, shown[0], chosen, seed, epoch, on_error == "skip")
+    first, skipped = _first_batches(source, ordered, shown[0], chosen, seed, epoch, on_error == "skip", position)
     ids = [int(batch.sample_ids[0]) for batch in first]
     later: list[list[Batch]] = []
     for _, alike in groupby(numbers[1:], lambda e: id(schedule.at(e))):  # epochs of one recipe in one pass
@@ -165,13 +167,12 @@ def by_op(
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
-    epochs: Epochs | None = None,
 ) -> Contents:
     """Each op of the epoch's recipe alone on its crop, then all together, mixing too; drawn as in the whole recipe.
 
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
-    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs)
+    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples)
 
 
 def by_step(
@@ -184,9 +185,12 @@ def by_step(
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
     epochs: Epochs | None = None,
+    position: int | None = None,
 ) -> Contents:
     """The image after each op of the epoch's recipe, one more a column, and mixed in the last; as in `by_op`."""
-    return _by_parts(growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs)
+    return _by_parts(
+        growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs, position
+    )
 
 
 def _by_parts(
@@ -199,30 +203,31 @@ def _by_parts(
     epoch: int,
     on_error: Literal["raise", "skip"],
     samples: Sequence[int] | None,
-    epochs: Epochs | None,
+    epochs: Epochs | None = None,
+    position: int | None = None,
 ) -> Contents:
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
     schedule = as_schedule(recipe)
     shown = without_normalize(schedule.at(epoch))
     ordered = epochs or _epochs_of(source)
     chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
-    whole, skipped = _first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip")
+    whole, skipped = _first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip", position)
     ids = [int(batch.sample_ids[0]) for batch in whole]
+    wanted = [(epoch, sample_id) for sample_id in ids]
     made: list[list[Row]] = [[] for _ in ids]
     for view in _distinct_views(shown):
         taken = parts(shown, view)
         columns = []
         for key, part in taken:
-            batches = _batches(source, ordered, part, [(epoch, sample_id) for sample_id in ids], seed)
+            batches = _batches(source, ordered, part, wanted, seed, position=position)
             columns.append([_cell(source, batch, view, key) for batch, _ in batches])
         headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in taken)]
         if (parts is solos and len(taken) != 1) or shown.mixing:
             columns.append([_cell(source, batch, view) for batch in whole])
             headings.append("all together")
-        for position, batch in enumerate(whole):
-            cells = tuple(column[position] for column in columns)
-            row = _row(source, ids[position], cells=cells, headings=tuple(headings), crop=_crop(batch, view))
-            made[position].append(row)
+        for rows_of_one, sample_id, batch, *cells in zip(made, ids, whole, *columns, strict=True):
+            crop = _crop(batch, view)
+            rows_of_one.append(_row(source, sample_id, cells=tuple(cells), headings=tuple(headings), crop=crop))
     note = _note(source, seed, f"epoch {epoch}, {how}", ids, [shown], are_first=samples is None)
     flat = tuple(row for rows_of_one in made for row in rows_of_one)
     return Contents(title=schedule.name or shown.name or "recipe", note=note, rows=flat, skipped=skipped)
@@ -254,13 +259,20 @@ def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
 
 
 def _first_batches(
-    source: Source, epochs: Epochs, recipe: Recipe, ids: Sequence[int], seed: int, epoch: int, skips_bad: bool
+    source: Source,
+    epochs: Epochs,
+    recipe: Recipe,
+    ids: Sequence[int],
+    seed: int,
+    epoch: int,
+    skips_bad: bool,
+    position: int | None,
 ) -> tuple[list[Batch], dict[int, str]]:
     """A batch of one for each sample, and what was skipped."""
     batches: dict[int, Batch] = {}
     skipped: dict[int, str] = {}
     wanted = [(epoch, sample_id) for sample_id in ids]
-    for batch, problems in _batches(source, epochs, recipe, wanted, seed, skips_bad=skips_bad):
+    for batch, problems in _batches(source, epochs, recipe, wanted, seed, skips_bad=skips_bad, position=position):
         # what stands in for an unusable image may be one that is shown anyway
         batches.setdefault(int(batch.sample_ids[0]), batch)
         skipped |= problems
@@ -275,6 +287,7 @@ def _batches(
     seed: int,
     *,
     skips_bad: bool = False,
+    position: int | None = None,
 ) -> Iterator[tuple[Batch, dict[int, str]]]:
     """For each (epoch, sample id) a batch of one, made as the loader makes it, and what was skipped.
 
@@ -294,7 +307,7 @@ def _batches(
         groups_of=None if epochs.sampling is None else epochs.sampling.groups_of,
         targets=options_for(source, recipe),
     )
-    requests = (epochs.request_of(recipe, seed, *each, number) for number, each in enumerate(wanted))
+    requests = (epochs.request_of(recipe, seed, *each, number, position) for number, each in enumerate(wanted))
     return BatchMaker(settings, HostOutput(settings)).run(requests)
 
 

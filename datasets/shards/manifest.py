@@ -133,7 +133,7 @@ class Manifest(Written):
     label_dtype: Literal["int64", "float32"] = "int64"
     """The type of those numbers, as the indexes hold them."""
     targets: TargetsInfo | None = None
-    """Of the targets in the files next to the shards; None where there are none."""
+    """What the files of targets next to the shards hold; None of a data set without targets."""
     mean: PerChannel | None = None
     """The mean of red, green and blue over all pixels, in 0..1 as `normalize` takes it."""
     std: PerChannel | None = None

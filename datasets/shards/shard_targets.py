@@ -24,7 +24,7 @@ VERSION = 1
 HEAD = struct.Struct("<8sIQ")
 """Magic, version, and bytes of the table, which follows; behind it come the label maps, one after the other."""
 _FIELD, _TEXT = "field ", "text "
-"""What stands before the name of a field of numbers, and of one of anything else that JSON has."""
+"""Prefixes of field names: of a field of numbers, and of a field of other values that JSON has."""
 DAMAGED = "augpipe verify lists all that is damaged."
 
 

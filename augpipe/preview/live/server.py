@@ -1,4 +1,4 @@
-"""The live page's server: of this machine for this machine, to whoever has its address, and one recipe at a time."""
+"""The server of the live page: it answers this machine only, and only requests that know its token."""
 
 import contextlib
 import hmac
@@ -131,8 +131,8 @@ class Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             status, kind, body = refused.status, "text/plain; charset=utf-8", f"{refused}\n".encode()
         except OSError:
-            raise
-        except Exception as fault:
+            raise  # the browser has gone
+        except Exception as fault:  # the page shows it and lives on; the terminal has where it lies
             traceback.print_exc()
             status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8"
             body = f"a fault of augpipe's: {type(fault).__name__}: {fault}\n".encode(errors="replace")

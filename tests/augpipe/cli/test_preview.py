@@ -266,7 +266,7 @@ def test_impossible_arguments_are_refused(arguments: dict[str, int], message: st
         ({"serve": True, "epoch": 2**32}, "epoch=4294967296 must be at most"),
     ],
 )
-def test_options_of_a_sheet_and_of_the_page_are_told_apart(folder: Path, options: dict[str, Any], message: str) -> None:
+def test_a_sheet_and_the_page_do_not_share_options(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         preview(folder, **options)
 
