@@ -10,7 +10,7 @@ from augpipe import Loader, Recipe
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.jpeg.workspace import File, Workspace
-from augpipe.ops import RandomResizedCrop
+from augpipe.ops import ElasticTransform, GridDistortion, Op, RandomResizedCrop
 from augpipe.pipeline import batches, host_output
 from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.sources.protocol import Pixels
@@ -118,3 +118,22 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
     output.fill(batch, items, SimpleNamespace(decode=decode, read=read))
     expected = [(0, [10]), (2, [12, 13]), (5, [15, 16, 17]), (9, [19]), (10, [20, 21, 22]), (14, [24])]
     assert rendered == expected and [item.position for item in items if item.error] == [8, 13]
+
+
+@pytest.mark.parametrize(
+    "op", [GridDistortion(p=0.4), ElasticTransform(alpha=90.0, sigma=4.0, p=0.4)], ids=lambda op: op.op
+)
+@pytest.mark.parametrize("contents", [CONTENTS, arrays(NUM)], ids=["files", "arrays"])
+def test_an_image_is_bent_whatever_others_are(contents: list[bytes] | list[Pixels], op: Op) -> None:
+    """The kernel that bends is called where any image of a call is bent, and not where all are, or the first."""
+
+    def loader_of(op: Op, batch_size: int = NUM) -> Loader:
+        recipe = Recipe(ops=(RandomResizedCrop(size=32), op))
+        return Loader(MemorySource(contents), recipe, batch_size=batch_size, seed=3, num_threads=1, framework="numpy")
+
+    assert dict(samples(loader_of(op))) == dict(samples(loader_of(op, batch_size=1)))
+    (batch,), (straight,) = loader_of(op), loader_of(op.model_copy(update={"p": 0.0}))
+    are_bent = batch.plan.rows["field"]["kind"] != 0
+    assert 2 < are_bent.sum() < NUM - 2
+    are_equal = [np.array_equal(*both) for both in zip(batch.images, straight.images, strict=True)]
+    assert are_equal == (~are_bent).tolist()
