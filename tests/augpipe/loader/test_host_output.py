@@ -135,5 +135,5 @@ def test_an_image_is_bent_whatever_others_are(contents: list[bytes] | list[Pixel
     (batch,), (straight,) = loader_of(op), loader_of(op.model_copy(update={"p": 0.0}))
     are_bent = batch.plan.rows["field"]["kind"] != 0
     assert 2 < are_bent.sum() < NUM - 2
-    are_equal = [np.array_equal(*both) for both in zip(batch.images, straight.images, strict=True)]
-    assert are_equal == (~are_bent).tolist()
+    apart = np.abs(batch.images - straight.images).max(axis=(1, 2, 3))  # a straight grid differs by rounding only
+    assert ((apart > 1.0) == are_bent).all() and not apart[~are_bent].any()
