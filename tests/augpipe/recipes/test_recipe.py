@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from augpipe import Recipe, View, ops, recipes
+from augpipe import Recipe, Schedule, View, ops, plan, recipes
+from augpipe.sampling.state import recipe_text
 from augpipe.validation.models import FieldError
 from tests.parity.schema import problems
 
@@ -347,3 +348,13 @@ def test_the_size_of_the_output() -> None:
     assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
     assert not Recipe(ops=(ops.Flip(),)).normalises
     assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises
+
+
+def test_a_recipe_reads_the_same_after_it_was_planned_with() -> None:
+    """What ops keep of their own, such as their record, is no concern of the text, and no reason for a warning."""
+    chain = [ops.Pad(px=(1, 2, 3, 4)), ops.RandomCrop(size=4), ops.Flip()]
+    recipe = Recipe(views=[View(ops=chain)])
+    text, toml = recipe_text(Schedule.of(recipe)), recipe.to_toml()
+    plan(recipe, range(3), sizes=[(30, 40)] * 3)
+    assert any(set(vars(op)) - set(type(op).model_fields) for op in recipe.views[0].ops)
+    assert (recipe_text(Schedule.of(recipe)), recipe.to_toml()) == (text, toml)
