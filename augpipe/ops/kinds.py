@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, WrapValidator
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from augpipe.ops.op import KINDS, Op
 from augpipe.ops.other_names import ANSWERS
@@ -21,7 +21,15 @@ class _OfAnyKind:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         kinds = tuple(KINDS[name] for name in sorted(KINDS))
-        return handler.generate_schema(Annotated[Union[kinds], Field(discriminator="op")])  # noqa: UP007
+        schema: Any = handler.generate_schema(Annotated[Union[kinds], Field(discriminator="op")])  # noqa: UP007
+        # written down by its own class: a union would compare all fields, and take what an op has cached for one more
+        schema["serialization"] = core_schema.wrap_serializer_function_ser_schema(_own, schema=core_schema.any_schema())
+        made: CoreSchema = schema
+        return made
+
+
+def _own(op: Any, serialize: Callable[[Any], Any]) -> Any:
+    return serialize(op)
 
 
 def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
