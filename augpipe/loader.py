@@ -29,6 +29,7 @@ from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
+from augpipe.pipeline.load_times import PassClock
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
@@ -61,6 +62,7 @@ from augpipe.validation.torch_worker import refuse_torch_worker
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from augpipe.explain import Explanation
     from augpipe.planning.targets.options import TargetOptions
 
 logger = logging.getLogger("augpipe")
@@ -254,6 +256,8 @@ class Loader(Generic[FrameworkName]):
         self._identity: dict[str, Any] | None = None
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
+        self._clock = PassClock()
+        self._path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None
@@ -426,7 +430,8 @@ class Loader(Generic[FrameworkName]):
         request = self._epochs.request_of(recipe, self.seed, number, which, position=asked)
         self._forget_after_fork()
         background.wait(self._compiling)
-        made = self._choice.batch_maker(self._settings(recipe), 1, None).run(iter([request]))
+        settings = replace(self._settings(recipe), clock=PassClock())
+        made = self._choice.batch_maker(settings, 1, None).run(iter([request]))
         check = partial(check_unchanged, self.source)
         (batch,) = hand_out(made, f"sample {which}", self.skipped, check=check, skips_bad=self._skips_bad)
         if asked is not None and batch.sample_ids[0] != which:
@@ -458,6 +463,39 @@ class Loader(Generic[FrameworkName]):
             )
         return self.sample(named.sample, named.epoch, named.position)
 
+    def explain(self, *, seconds: float = 8.0) -> "Explanation":
+        """Say which part of loading is slow, what would be gained if it took no time, and what to do about it.
+
+        It tells of the pass that runs or ran last, with what used its batches: train for some steps, and ask. Before
+        any pass it tells of the loader by itself. What it advises was tried for a moment, on this machine: batches are
+        made for that, which nobody gets. On a CUDA device it sees what its threads do, and not the device.
+
+        Args:
+            seconds: about how long to try things; less is less exact.
+
+        Raises:
+            ValueError: `seconds` is not above 0.
+            SampleError: an image cannot be used, and on_error is "raise".
+        """
+        refuse_torch_worker()
+        if not seconds > 0.0:
+            raise ValueError(f"seconds={seconds} must be above 0.")
+        from augpipe.explain.explain import explain
+        from augpipe.explain.trials import Trials
+
+        self._forget_after_fork()
+        background.wait(self._compiling)
+        trials = Trials(
+            settings=self._settings(self.recipe),
+            choice=self._choice,
+            epochs=self._epochs,
+            cache=self._cache,
+            epoch=self.epoch + 1,
+            seconds=seconds / 6,
+        )
+        with self._clock.stopped():
+            return explain(trials, self._clock.times, self._path)
+
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None
         return start_compiling(self._form, self.schedule.recipes, decodes=decodes)
@@ -471,7 +509,7 @@ class Loader(Generic[FrameworkName]):
             yield makers[id(recipe)], request
 
     def _run(self, batches: Generator[Batch, None, None]) -> Pass:
-        running = Pass(batches)
+        running = Pass(batches, self._clock)
         self._running = weakref.ref(running)
         return running
 
@@ -540,6 +578,7 @@ class Loader(Generic[FrameworkName]):
             groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
             pins_memory=self._choice.pins_memory,
             targets=self._targets,
+            clock=self._clock,
         )
 
     def _end_running(self, by: str) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from augpipe.bench.held_images import hold
 from augpipe.bench.machine import machine
 from augpipe.bench.tasks import Task, decode_task, kernel_task, loader_task, plan_task, region_task
 from augpipe.native.workers import num_usable_cores
 from augpipe.pipeline.blocks import BLOCK_SIZE
+from augpipe.pipeline.held_images import hold
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe

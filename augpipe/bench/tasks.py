@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.bench.held_images import HeldSource
 from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.loader import Loader, Numpy
 from augpipe.native.cpu_render import Scratch, render
+from augpipe.pipeline.held_images import HeldSource
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.output_format import OutputFormat

@@ -10,6 +10,7 @@ from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.evaluate import evaluate
 from augpipe.cli.exit_codes import Group
+from augpipe.cli.explain import explain
 from augpipe.cli.import_recipe import import_recipe
 from augpipe.cli.index import index
 from augpipe.cli.inspect import inspect
@@ -61,6 +62,7 @@ for command in (
     report,
     simulate,
     bench,
+    explain,
     doctor,
     warm,
 ):

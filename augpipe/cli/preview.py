@@ -113,7 +113,7 @@ def drawn_without(schedule: "Schedule", names: list[str] | None) -> "Schedule":
     """The schedule as if ops of these names never happened; all others draw as before."""
     if not names:
         return schedule
-    from augpipe.preview.parts import without_ops
+    from augpipe.recipes.parts import without_ops
 
     stages = [changed(stage, recipe=without_ops(stage.recipe, names)) for stage in schedule.stages]
     return changed(schedule, stages=stages)

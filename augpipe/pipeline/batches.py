@@ -6,6 +6,7 @@ next stage, and tasks of earlier batches go first, so that a batch is finished a
 be used carries its error to the next "replace".
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
@@ -69,6 +71,7 @@ class Stage:
     """A step of a batch's way."""
 
     work: Work
+    counts_as: KindOfWork
     items: Callable[[BatchInProgress], list[Item]] | None = None
     """Which items it concerns; it is left out where there are none. None: the batch, however many it has."""
     is_in_pieces: bool = False
@@ -87,33 +90,45 @@ def stages_of(
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
     find_targets, map_targets = _target_stages(settings)
     last = [
-        Stage(work=partial(label, settings.source)),
+        Stage(work=partial(label, settings.source), counts_as="copying"),
         *map_targets,
-        Stage(work=output.deliver),
+        Stage(work=output.deliver, counts_as="copying"),
     ]
     if settings.recipe.mixing:
-        mix = Stage(work=output.mix, items=is_mixed_first, is_in_pieces=True, min_piece_px=MIN_PIECE_PX)
-        last = [Stage(work=plan_mixing), mix, *last]
+        mix = Stage(
+            work=output.mix, counts_as="mixing", items=is_mixed_first, is_in_pieces=True, min_piece_px=MIN_PIECE_PX
+        )
+        last = [Stage(work=plan_mixing, counts_as="mixing"), mix, *last]
     if not output.decodes:  # nor is anything read, so no item can fail
         return [
-            Stage(work=samples.look_up_sizes),
-            Stage(work=planner.plan),
-            Stage(work=fill, items=_not_on_device, is_in_pieces=True, min_piece_px=MIN_PIECE_PX),
+            Stage(work=samples.look_up_sizes, counts_as="planning"),
+            Stage(work=planner.plan, counts_as="planning"),
+            Stage(
+                work=fill,
+                counts_as="filling",
+                items=_not_on_device,
+                is_in_pieces=True,
+                min_piece_px=MIN_PIECE_PX,
+            ),
             *last,
         ]
     again: list[Work] = [samples.open, planner.plan_again, fill, *(stage.work for stage in find_targets)]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
-        *([Stage(work=samples.look_up)] if knows_sizes else []),
-        Stage(work=samples.open, items=_unopened, is_in_pieces=True),
-        Stage(work=partial(samples.replace, again=[samples.open]), items=_failed),
-        Stage(work=planner.plan),
-        *([Stage(work=dali.submit, items=_without_pixels, goes_on_elsewhere=True)] if dali is not None else []),
-        Stage(work=fill, items=_not_on_device, is_in_pieces=True),
+        *([Stage(work=samples.look_up, counts_as="planning")] if knows_sizes else []),
+        Stage(work=samples.open, counts_as="reading", items=_unopened, is_in_pieces=True),
+        Stage(work=partial(samples.replace, again=[samples.open]), counts_as="reading", items=_failed),
+        Stage(work=planner.plan, counts_as="planning"),
+        *([_by_dali(dali)] if dali is not None else []),
+        Stage(work=fill, counts_as="filling", items=_not_on_device, is_in_pieces=True),
         *find_targets,
-        Stage(work=partial(samples.replace, again=again), items=_failed),
+        Stage(work=partial(samples.replace, again=again), counts_as="filling", items=_failed),
         *last,
     ]
+
+
+def _by_dali(dali: DaliStage) -> Stage:
+    return Stage(work=dali.submit, counts_as="copying", items=_without_pixels, goes_on_elsewhere=True)
 
 
 def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
@@ -123,8 +138,11 @@ def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
     from augpipe.pipeline.targets_stage import TargetStages
 
     targets = TargetStages(settings)
-    reads = [Stage(work=targets.read_label_maps, items=_sound, is_in_pieces=True)] if targets.has_label_maps else []
-    return [*reads, Stage(work=targets.look_up)], [Stage(work=targets.map)]
+    finds = [Stage(work=targets.look_up, counts_as="targets")]
+    if targets.has_label_maps:
+        reads = Stage(work=targets.read_label_maps, counts_as="targets", items=_sound, is_in_pieces=True)
+        finds = [reads, *finds]
+    return finds, [Stage(work=targets.map, counts_as="targets")]
 
 
 def _unopened(batch: BatchInProgress) -> list[Item]:
@@ -180,6 +198,7 @@ class BatchMaker:
         self._cache = cache
         samples = Samples(settings, cache)
         self._dali = dali(samples) if dali is not None else None
+        self._dali_free_s = 0.0  # when DALI had ended the batch before
         self._stages = stages_of(settings, output, cache, samples, self._dali)
 
     def run(self, requests: Iterator[Request]) -> Generator[tuple[Batch, dict[int, str]], None, None]:
@@ -216,14 +235,28 @@ class BatchMaker:
                 if num_pieces > 1:
                     self._share_out(pool, batch, stage, items, num_pieces)
                     return
-                stage.work(batch, items)
+                if stage.goes_on_elsewhere:
+                    batch.submitted_s = time.perf_counter()
+                self._carry_out(stage, batch, items)
                 if stage.goes_on_elsewhere:
                     return
         except BaseException as problem:
             batch.error = problem
         batch.done.set()
 
+    def _carry_out(self, stage: Stage, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        start, start_cpu = time.perf_counter(), time.thread_time()
+        try:
+            stage.work(batch, items)
+        finally:
+            took, took_cpu = time.perf_counter() - start, time.thread_time() - start_cpu
+            with batch.lock:
+                batch.work_s[stage.counts_as] += took
+                batch.work_cpu_s += took_cpu
+
     def _after_dali(self, pool: WorkerPool, batch: BatchInProgress) -> None:
+        now = time.perf_counter()
+        batch.dali_s, self._dali_free_s = now - max(batch.submitted_s, self._dali_free_s), now
         if len(_without_pixels(batch)) > LEFT_BY_DALI * len(batch.items):
             pool.grow_to(self._settings.num_threads)
         self._go_on(pool, batch)
@@ -237,7 +270,7 @@ class BatchMaker:
 
         def run(piece: list[Item]) -> None:
             try:
-                stage.work(batch, piece)
+                self._carry_out(stage, batch, piece)
             except BaseException as problem:
                 piece[0].error = problem
             with batch.lock:
@@ -265,7 +298,10 @@ class BatchMaker:
         if batch.error is not None:
             raise batch.error
         assert batch.plan is not None and batch.labels is not None
+        start = time.perf_counter()
         images, labels = self._output.finish(batch), batch.labels
+        batch.work_s["copying"] += time.perf_counter() - start
+        self._settings.clock.add(batch)
         if self._cache is not None:
             num_hits = sum(item.is_cached for item in batch.items)
             self._cache.count(hits=num_hits, misses=len(batch.items) - num_hits)

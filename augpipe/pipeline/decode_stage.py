@@ -1,5 +1,6 @@
 """What the last stages share: an item's pixels, from wherever they are, as RGBX in memory."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -138,7 +139,9 @@ class Decoder:
         """
         if item.pixels is not None or item.opened.content is not None:
             return
-        known, found = item.opened, self._samples.read(item.opened.sample_id)
+        known, start = item.opened, time.perf_counter()
+        found = self._samples.read(item.opened.sample_id)
+        item.read_s, item.read_bytes = time.perf_counter() - start, found.num_bytes
         if self._cache is not None:
             if found.size != known.size:
                 raise SampleError(

@@ -1,6 +1,7 @@
 """What goes through the stages: a batch in the making, and its items."""
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.mixed_labels import MixedLabels
 from augpipe.pipeline.blocks import Request
+from augpipe.pipeline.load_times import PassClock, Work
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
@@ -60,6 +62,8 @@ class Settings:
     """Whether batches on the CPU lie in page-locked memory."""
     targets: "TargetOptions | None" = None
     """How targets are mapped; None where batches have none."""
+    clock: PassClock = field(default_factory=PassClock)
+    """Where it is counted how long the batches of a pass took."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -86,6 +90,10 @@ class Item:
     """Whether the cache held them."""
     error: BaseException | None = None
     """Why it cannot be used: a `SampleError` where that lies with the sample."""
+    read_s: float = 0.0
+    """How long it took to read it after the batch was planned."""
+    read_bytes: int = 0
+    """How much was read of it; 0 for pixels."""
 
     @property
     def opened(self) -> StoredImage:
@@ -127,6 +135,13 @@ class BatchInProgress:
     error: BaseException | None = None
     """What ends the run."""
     num_pieces_left: int = 0
+    work_s: defaultdict[Work, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds that threads have spent on it, written with the lock held, as the next ones are."""
+    work_cpu_s: float = 0.0
+    submitted_s: float = 0.0
+    """When DALI was asked to decode it, by `time.perf_counter`."""
+    dali_s: float = 0.0
+    """While DALI was busy with it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: threading.Event = field(default_factory=threading.Event)
 

@@ -6,6 +6,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 
 from augpipe.batch import Batch
 from augpipe.pipeline.epochs import Epochs
+from augpipe.pipeline.load_times import PassClock
 from augpipe.validation.plural import count
 
 logger = logging.getLogger("augpipe")
@@ -16,10 +17,13 @@ class Pass(Iterator[Batch]):
 
     Args:
         batches: what it gives.
+        clock: counts it.
     """
 
-    def __init__(self, batches: Generator[Batch, None, None]) -> None:
+    def __init__(self, batches: Generator[Batch, None, None], clock: PassClock) -> None:
         self._batches = batches
+        self._clock = clock
+        clock.begin()
         self._ended_by = ""
 
     def __next__(self) -> Batch:
@@ -29,7 +33,10 @@ class Pass(Iterator[Batch]):
             RuntimeError: something else has ended this pass.
         """
         try:
-            return next(self._batches)
+            self._clock.asked()
+            batch = next(self._batches)
+            self._clock.gave()
+            return batch
         except StopIteration:
             if not self._ended_by:
                 raise

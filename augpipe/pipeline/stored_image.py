@@ -64,6 +64,11 @@ class StoredImage:
         return -(-self.size[0] // factor), -(-self.size[1] // factor), 4
 
     @property
+    def num_bytes(self) -> int:
+        """Of the encoded file; 0 for pixels, and where nothing is read."""
+        return 0 if self.content is None or isinstance(self.content, np.ndarray) else len(self.content)
+
+    @property
     def may_crop(self) -> bool:
         """Whether a region of it is worth decoding alone."""
         return self.header is not None and self.header.may_crop

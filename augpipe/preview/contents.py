@@ -19,10 +19,10 @@ from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.planning.fields import not_followed
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
-from augpipe.preview.parts import Parts, growing, solos, without_normalize
 from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
 from augpipe.preview.whole_image import whole_image
 from augpipe.recipes.names import as_schedule
+from augpipe.recipes.parts import Parts, growing, solos, without_normalize
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.sources.protocol import Pixels, Source

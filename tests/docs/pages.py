@@ -274,6 +274,12 @@ PAGES = {
         files=(photos(256),),
         then={"from augpipe import Place": ("place == places[1] and images.shape == (256, 3, 224, 224)",)},
     ),
+    "docs/explain.md": Page(
+        files=(photos(160),),
+        instead={"step == 20": "step == 3"},
+        then={"import time": ("loader.epoch == 0",)},
+        plain=("            share",),
+    ),
     "docs/evaluate.md": Page(
         files=(photos(16),),
         needs={"torchrun": "four ranks; test_partial.py evaluates among three"},

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from augpipe.datasets.files.atomic import write_atomically
@@ -15,6 +16,9 @@ img { width: 100%; background: #fff; border: 1px solid var(--line); }
 pre { border: 1px solid var(--line); padding: .8rem 1rem; overflow-x: auto; font-size: .82rem; line-height: 1.35;
       columns: 2 24rem; }
 """
+
+MUCH = 0.1
+"""Share of waiting from which on the page says how to find the reason."""
 
 
 def write_page(run: Path, curves: Path, pushes: Path | None = None) -> Path:
@@ -31,7 +35,7 @@ def write_page(run: Path, curves: Path, pushes: Path | None = None) -> Path:
     rows = read_rows(run / "metrics.csv")
     config = run / "config.toml"
     parts = [
-        _facts(rows),
+        _facts(rows, counts_waiting=pushes is None),
         _image(curves, "Curves of loss, accuracy, learning rate and speed"),
         *_evaluations(rows),
     ]
@@ -49,7 +53,7 @@ def _image(path: Path, what: str) -> str:
     return f"<p>{html_image(path.read_bytes(), what)}</p>"
 
 
-def _facts(rows: list[dict[str, str]]) -> str:
+def _facts(rows: list[dict[str, str]], *, counts_waiting: bool) -> str:
     last = rows[-1]
     trained = [row for row in rows if row["loss"]]
     held_out = [row for row in rows if row["eval_top1"]]
@@ -58,6 +62,8 @@ def _facts(rows: list[dict[str, str]]) -> str:
     if trained:
         rates = sorted(float(row["images_per_s"]) for row in trained)
         facts.append(("images a second, all ranks, median", f"{rates[len(rates) // 2]:,.0f}"))
+        if counts_waiting and all(row["data_ms"] for row in trained):
+            facts.append(("waiting for batches, of the time in training", _waiting(trained)))
         facts.append(("sent by a rank, MB a step", f"{float(trained[-1]['sent_mb']):.3g}"))
     if held_out:
         best = max(held_out, key=lambda row: float(row["eval_top1"]))
@@ -69,6 +75,14 @@ def _facts(rows: list[dict[str, str]]) -> str:
     if int(last["skipped"] or 0):
         facts.append(("steps left out", last["skipped"]))
     return html_table(facts)
+
+
+def _waiting(trained: list[dict[str, str]]) -> str:
+    """How much of the training rank 0 has waited for batches, and who says why where that is much."""
+    steps = [0, *(int(row["step"]) for row in trained)]
+    waited_s = sum(float(row["data_ms"]) / 1e3 * (b - a) for row, (a, b) in zip(trained, pairwise(steps), strict=True))
+    share = waited_s / max(float(trained[-1]["seconds"]), 1e-9)
+    return f"{share:.0%}" + (": augpipe explain SOURCE tells which part of loading is slow" if share > MUCH else "")
 
 
 def _evaluations(rows: list[dict[str, str]]) -> Iterable[str]:

@@ -19,8 +19,8 @@ from augpipe.planning.fields import not_followed
 from augpipe.planning.plan import Plan
 from augpipe.preview.contents import Cell, over_epochs
 from augpipe.preview.draw_targets import colour_of, tinted
-from augpipe.preview.parts import only_ops, without_normalize
 from augpipe.preview.shown_targets import ShownTargets
+from augpipe.recipes.parts import only_ops, without_normalize
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Pixels, Source
 from augpipe.sources.targets import LabelMap

@@ -11,14 +11,14 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import SampleError, recipes
-from augpipe.bench import held_images as held
 from augpipe.bench import machine, measure, tasks
-from augpipe.bench.held_images import HeldSource, hold
 from augpipe.bench.machine import cpu_name
 from augpipe.cli.app import app
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.native.cpu_render import Scratch
+from augpipe.pipeline import held_images as held
+from augpipe.pipeline.held_images import HeldSource, hold
 
 RECIPE = recipes.deep_image(size=32, scales=(40,))
 WHATS = ("decode", "decode_region", "kernel", "loader_memory", "loader_disk")

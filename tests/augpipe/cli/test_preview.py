@@ -20,7 +20,7 @@ from augpipe.datasets.formats.folder import FolderSource
 from augpipe.preview import Contents, by_op, draw_sheet, fonts, over_epochs, text
 from augpipe.preview.draw import ACCENT, BACKGROUND
 from augpipe.preview.layout import CAPTION_PX, MAX_WIDTH_PX, MIN_CELL_PX, arrange
-from augpipe.preview.parts import only_ops, without_normalize
+from augpipe.recipes.parts import only_ops, without_normalize
 
 SEED = 11
 DEEP = recipes.deep_image(size=32, scales=(40, 64))

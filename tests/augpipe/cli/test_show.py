@@ -12,8 +12,8 @@ from augpipe import Loader, Recipe, ops, sampling
 from augpipe.cli.preview import preview
 from augpipe.ops.mixing import CutMix
 from augpipe.preview import by_op, by_step, over_epochs
-from augpipe.preview.parts import without_ops
 from augpipe.preview.show import _of_loader, of_batch
+from augpipe.recipes.parts import without_ops
 from augpipe.recipes.recipe import Recipe as AnyRecipe
 
 SEED = 4

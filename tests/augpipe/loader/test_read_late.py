@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from augpipe import Loader, Recipe, SampleError, recipes
-from augpipe.bench.held_images import HeldSource, hold
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.ops import CenterCrop
+from augpipe.pipeline.held_images import HeldSource, hold
 from augpipe.pipeline.samples import Samples
 from augpipe.sources.protocol import Source
 from tests.augpipe.decoding.image_files import encoded, exif, scene

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from augpipe import Recipe, View, ops, recipes
-from augpipe.preview.parts import only_ops, without_normalize
+from augpipe.recipes.parts import only_ops, without_normalize
 from augpipe.trainer.evaluation.robustness import with_op
 from augpipe.trainer.evaluation.views import centre_recipe, whole_recipe
 

@@ -111,13 +111,14 @@ def test_the_bar_goes_on_where_a_resumed_epoch_stands() -> None:
     assert task.fields["pace"] == "loss 0.500  1,200 img/s  waits 1.5 ms  sends 0.25 MB a step"
 
 
-def write_run(folder: Path, *, seconds: float = 3.25) -> Path:
+def write_run(folder: Path, *, seconds: float = 3.25, data_ms: float = 2.5) -> Path:
     """Steps 1..28, with an evaluation after every second one; the best is after step 6."""
     table = StepsFile(folder / "metrics.csv", COLUMNS, 0)
     for step in range(1, 29):
         row = {"step": step, "epoch": (step - 1) // 2, "seconds": seconds, "skipped": 3}
         rate = 90_000.0 if step == 1 else 100.0 + step
-        table.write(row | {"lr": 0.1, "loss": 2.0 / step, "top1": step / 50, "images_per_s": rate, "sent_mb": step})
+        told = {"lr": 0.1, "loss": 2.0 / step, "top1": step / 50, "data_ms": data_ms}
+        table.write(row | told | {"images_per_s": rate, "sent_mb": step})
         if step % 2 == 0:
             top1 = 0.875 if step == 6 else 0.5 + step / 1000
             table.write(row | {"eval_loss": 1.0, "eval_top1": top1, "eval_top5": 0.975})
@@ -149,6 +150,21 @@ def test_the_page_says_how_the_run_went(tmp_path: Path) -> None:
         for row in (evaluations[0], evaluations[-1])
     )
     assert first == ["3", "6", "1.000", "87.5%", "97.5%"] and last == ["14", "28", "1.000", "52.8%", "97.5%"]
+
+
+@pytest.mark.parametrize(
+    ("data_ms", "told"),
+    [
+        (2.5, "2%"),  # 28 steps of 2.5 ms, of 3.25 s
+        (58.0, "50%: augpipe explain SOURCE tells which part of loading is slow"),
+    ],
+)
+def test_the_page_says_how_long_it_waited_for_batches(data_ms: float, told: str, tmp_path: Path) -> None:
+    curves = tmp_path / "curves.png"
+    curves.write_bytes(b"")
+    run = write_run(tmp_path, data_ms=data_ms)
+    fact = f"<tr><th>waiting for batches, of the time in training</th><td>{told}</td>"
+    assert fact in write_page(run, curves).read_text()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def hold(source: Source, recipe: Recipe, *, skips_bad: bool = False) -> tuple[li
     shuffled = epoch_order.sample_ids(np.arange(num_tried), num_tried, seed=0, epoch=0, shuffle=True)
     for sample_id in (num * int(i) // num_tried for i in shuffled):
         try:
-            held.append(_open(source, recipe, sample_id, scratch))
+            held.append(open_sound(source, recipe, sample_id, scratch))
         except SampleError as problem:
             if not skips_bad:
                 raise
@@ -88,8 +88,15 @@ class HeldSource:
         return name if self._source is None else self._source.name(image.sample_id)
 
 
-def _open(source: Source, recipe: Recipe, sample_id: int, scratch: Scratch) -> StoredImage:
-    image = open_image(source, recipe, sample_id, MAX_PIXELS)
+def open_sound(
+    source: Source, recipe: Recipe, sample_id: int, scratch: Scratch, max_pixels: int = MAX_PIXELS
+) -> StoredImage:
+    """An image as it is stored, once all of it has been decoded.
+
+    Raises:
+        SampleError: it cannot be used with the recipe, or is damaged.
+    """
+    image = open_image(source, recipe, sample_id, max_pixels)
     try:
         # one with a sound header can still be damaged further on, which is better known before the clock runs
         image.decode(scratch)

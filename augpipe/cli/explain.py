@@ -1,0 +1,87 @@
+"""`augpipe explain`: which part of loading is slow, and what to do about it."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from augpipe.cli.common import (
+    JsonOption,
+    OnErrorOption,
+    RecipeOption,
+    ScaleOption,
+    SeedOption,
+    SizeOption,
+    SourceArgument,
+    one_recipe,
+    print_json,
+    progress_bar,
+    say,
+    telling_of_skip,
+)
+from augpipe.recipes.names import load_recipe
+
+if TYPE_CHECKING:
+    from augpipe.loader import Loader, Numpy
+
+LEAST_STEPS = 5
+"""Steps of the model that are counted at least; the first ones find batches made ahead."""
+
+
+def explain(
+    source: SourceArgument,
+    recipe: RecipeOption = None,
+    json: JsonOption = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Of the loader.")] = 64,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the loader.", show_default="one a core")] = None,
+    step_ms: Annotated[
+        float,
+        typer.Option(min=0.0, metavar="MS", help="How long your model takes for a batch, on a device of its own."),
+    ] = 0.0,
+    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 8.0,
+    seed: SeedOption = 0,
+    size: SizeOption = None,
+    scale: ScaleOption = None,
+    on_error: OnErrorOption = "raise",
+) -> None:
+    """Say which part of loading is slow, what the rate would be without it, and what makes it faster.
+
+    What is advised was tried for a moment. In a program of your own,
+    `print(loader.explain())` after some steps tells of them.
+    """
+    from rich.progress import TimeElapsedColumn
+
+    from augpipe.loader import Loader
+
+    loader = Loader(
+        source,
+        load_recipe(one_recipe(recipe), size, scale),
+        batch_size=batch_size,
+        seed=seed,
+        rank=0,
+        world_size=1,
+        num_threads=threads,
+        framework="numpy",
+        on_error=on_error,
+    )
+    # drawing takes time from what is measured
+    with telling_of_skip(loader.source, on_error), progress_bar(TimeElapsedColumn(), refresh_per_second=2) as bar:
+        bar.add_task("trying", total=None)
+        if step_ms:
+            _use(loader, step_ms / 1e3, seconds / 3.0)
+        found = loader.explain(seconds=seconds)
+    if json:
+        print_json(found.to_json())
+    else:
+        say(str(found))
+
+
+def _use(loader: "Loader[Numpy]", step_s: float, seconds: float) -> None:
+    """A few steps of a model that takes so long for a batch."""
+    start, num = time.perf_counter(), 0
+    while time.perf_counter() < start + seconds or num < LEAST_STEPS:
+        for _ in loader:
+            time.sleep(step_s)
+            num += 1
+            if time.perf_counter() > start + seconds and num >= LEAST_STEPS:
+                return

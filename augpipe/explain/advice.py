@@ -1,0 +1,198 @@
+"""What could be changed about a slow stage: each change is tried for a moment, and the best is advised."""
+
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from augpipe.cache.budget import available_host_bytes, default_budget, host_reserve
+from augpipe.cache.statistics import shown_bytes
+from augpipe.decoding import probe
+from augpipe.explain.parts import Parts, time_parts
+from augpipe.explain.trials import Trials
+from augpipe.native.cpu_render import Scratch
+from augpipe.native.workers import num_usable_cores
+from augpipe.ops import Blur, GaussianBlur, Op
+from augpipe.pipeline.load_times import LoadTimes
+from augpipe.pipeline.stored_image import StoredImage
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.view import View
+from augpipe.validation.models import changed
+
+MOST_THREADS = 64
+WAITS = 1.5
+"""Seconds over CPU seconds of the loader's threads from which on they wait for storage rather than for a core."""
+
+SHORT_SIDES = 2
+"""Short sides of the output that smaller files have: a crop of a quarter of such an image still fills the output."""
+TOO_LARGE = 1.5
+"""Short sides of stored images over that, from which on smaller files are tried."""
+
+COSTLY = 0.15
+"""Part of decoding and rendering from which on leaving an op out is tried."""
+FEW = 16
+"""Images that are timed without each op, or made smaller."""
+
+SMALL_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change that was tried."""
+
+    text: str
+    """What to do."""
+    times: LoadTimes
+    """Of the loader with it, with nobody who uses its batches."""
+    command: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    when: str = ""
+    """From when on it helps, unless at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is known of a loader when advice is sought."""
+
+    trials: Trials
+    alone: LoadTimes
+    """Of the loader as it is, with nobody who uses its batches."""
+    images: Sequence[StoredImage]
+    parts: Parts
+    path: str | None
+    """Where the source lies, if the loader was given a path."""
+
+
+def tried_changes(case: Case, bottleneck: str) -> Iterator[Change]:
+    """What may make a stage faster, tried one after the other, the least intrusive first."""
+    yield from _more_threads(case)
+    if case.trials.choice.is_on_cuda:
+        return
+    if bottleneck in ("reading", "decoding"):
+        yield from _cache(case)
+    if bottleneck == "decoding":
+        yield from _row_indexes(case)
+        yield from _smaller_files(case)
+    if bottleneck in ("decoding", "map", "program"):
+        yield from _another_recipe(case)
+    if bottleneck in ("planning", "copying"):
+        yield from _larger_batches(case)
+
+
+def _more_threads(case: Case) -> Iterator[Change]:
+    cores, threads = num_usable_cores(), case.trials.settings.num_threads
+    waits = sum(case.alone.work_s.values()) / max(case.alone.work_cpu_s, 1e-9)
+    num = min(MOST_THREADS, math.ceil(cores * waits)) if waits > WAITS else cores
+    if num > threads:
+        times = case.trials.run(num_threads=num, first_threads=num)
+        text = f"num_threads={num} instead of {threads}"
+        yield Change(text=text, times=times, arguments={"num_threads": num})
+
+
+def _cache(case: Case) -> Iterator[Change]:
+    if case.trials.choice.cache != "off":
+        return
+    needed = case.parts.cached_bytes * len(case.trials.settings.source)
+    available = available_host_bytes()
+    if needed <= default_budget(available, host_reserve(available)):
+        times = case.trials.run_held(case.images, cached=True, image_bytes=case.parts.cached_bytes)
+        yield Change(
+            text=f'cache="host", which takes {shown_bytes(int(needed))} of memory for all images',
+            times=times,
+            arguments={"cache": "host"},
+            when=" from the second epoch on",
+        )
+
+
+def _row_indexes(case: Case) -> Iterator[Change]:
+    source = case.trials.settings.source
+    if case.path is None or hasattr(source, "row_index") or not any(image.may_crop for image in case.images):
+        return
+    times = case.trials.run_held(case.images, read_from=source, is_warm=True)
+    command = f"augpipe index {case.path}"
+    yield Change(text=command, times=times, command=command, when=" in the first epoch, as in later ones")
+
+
+def _smaller_files(case: Case) -> Iterator[Change]:
+    sizes = [view.out_size for view in case.trials.settings.recipe.all_views]
+    if not all(sizes) or any(isinstance(image.content, np.ndarray) for image in case.images):
+        return
+    scale = SHORT_SIDES * max(max(size) for size in sizes if size is not None)
+    short = float(np.mean([min(image.size) for image in case.images]))
+    are_jpegs = all(image.header is not None and image.header.format == "JPEG" for image in case.images)
+    if short < TOO_LARGE * scale and are_jpegs:
+        return
+    few = [_smaller(image, scale, case.trials.settings.max_pixels) for image in case.images[:FEW]]
+    times = case.trials.run_held(few, is_warm=True)
+    out = None if case.path is None else f"{case.path.rstrip('/')}-{scale}"
+    command = f"augpipe prepare {case.path or 'SOURCE'} {out or 'OUT'} --scales {scale}"
+    what = f"{command}, which writes JPEGs with a short side of {scale} px" if short > scale else f"{command} (JPEGs)"
+    yield Change(
+        text=what,
+        times=times,
+        command=None if out is None else command,
+        arguments={} if out is None else {"source": out},
+    )
+
+
+def _smaller(image: StoredImage, scale: int, max_pixels: int) -> StoredImage:
+    """What `augpipe prepare` makes of it, nearly."""
+    pixels = Image.fromarray(image.decode(Scratch())[:, :, :3])
+    ratio = min(1.0, scale / min(pixels.size))
+    resized = pixels.resize((round(pixels.width * ratio), round(pixels.height * ratio)), Image.Resampling.LANCZOS)
+    file = io.BytesIO()
+    resized.save(file, "JPEG", quality=90)
+    content = file.getvalue()
+    header = probe(content, max_pixels=max_pixels)
+    size = (header.height, header.width)
+    return replace(image, content=content, header=header, size=size, may_scale=header.may_scale)
+
+
+def _another_recipe(case: Case) -> Iterator[Change]:
+    """Without the op that takes most of the time, or with a blur that takes less."""
+    settings, few = case.trials.settings, case.images[:FEW]
+    listed = [op for view in settings.recipe.all_views for op in view.ops]
+    kinds = {op.op for op in listed if op.op != "normalize" and not op.is_crop and getattr(op, "p", 0.0) > 0.0}
+    before = time_parts(settings, few, case.trials.epoch).total
+    gains: dict[str, float] = {}
+    for kind in sorted(kinds):
+        without = replace(settings, recipe=_with(settings.recipe, kind, p=0.0))
+        gains[kind] = 1.0 - time_parts(without, few, case.trials.epoch).total / before
+    if not gains or max(gains.values()) < COSTLY:
+        return
+    kind = max(gains, key=lambda name: gains[name])
+    if kind == "blur":
+        yield _tried(case, "ops.GaussianBlur instead of ops.Blur", _by_filter(settings.recipe))
+    yield _tried(case, f"leave {kind} out, or lower its p", _with(settings.recipe, kind, p=0.0))
+
+
+def _tried(case: Case, text: str, recipe: Recipe) -> Change:
+    return Change(text=text, times=case.trials.run(recipe=recipe), arguments={"recipe": recipe})
+
+
+def _with(recipe: Recipe, kind: str, **fields: Any) -> Recipe:
+    """The recipe with other values in some fields of the ops of a kind."""
+    return _mapped(recipe, lambda op: changed(op, **fields) if op.op == kind else op)
+
+
+def _mapped(recipe: Recipe, of_op: Callable[[Op], Op]) -> Recipe:
+    if not recipe.views:
+        return changed(recipe, ops=tuple(map(of_op, recipe.ops)))
+    views = tuple(View(ops=tuple(map(of_op, view.ops)), count=view.count) for view in recipe.views)
+    return changed(recipe, views=views)
+
+
+def _by_filter(recipe: Recipe) -> Recipe:
+    return _mapped(recipe, lambda op: GaussianBlur(sigma_px=op.sigma_px, p=op.p) if isinstance(op, Blur) else op)
+
+
+def _larger_batches(case: Case) -> Iterator[Change]:
+    size = case.trials.epochs.batch_size
+    if size < SMALL_BATCH:
+        larger = min(4 * size, SMALL_BATCH)
+        times = case.trials.run(epochs=replace(case.trials.epochs, batch_size=larger))
+        yield Change(text=f"batch_size={larger} instead of {size}", times=times, arguments={"batch_size": larger})

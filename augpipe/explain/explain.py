@@ -1,0 +1,163 @@
+"""From what a pass has counted, and short trials, to an `Explanation`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from augpipe.explain.advice import Case, Change, tried_changes
+from augpipe.explain.explanation import Explanation, Stage
+from augpipe.explain.parts import Parts, time_parts
+from augpipe.explain.trials import Trials
+from augpipe.native.workers import num_usable_cores
+from augpipe.pipeline.load_times import LoadTimes
+
+LEAST_BATCHES = 3
+"""Batches that a pass must have given, or one is made to be counted."""
+
+WORTH_IT = 1.1
+"""Times as fast that a change must make the loop to be advised."""
+ENOUGH = 1.5
+"""Times as fast from which on a change is advised whatever later ones bring: those are more of a change."""
+PREFERRED = 0.9
+"""A change is advised, too, before a later one that is not better by more than this."""
+
+LOADER_BOUND = 0.1
+"""Part of the time in which the consumer waits, from which on the loader sets the rate."""
+SATURATED = 0.9
+"""Part of all cores' time from which on loader and consumer take it from each other."""
+
+ORDER = ("reading", "planning", "decoding", "map", "program", "targets", "mixing", "copying")
+
+
+def explain(trials: Trials, loop: LoadTimes, path: str | None) -> Explanation:
+    """Where the time of a loader goes, and what to do about it.
+
+    Args:
+        trials: runs of the loader.
+        loop: its last pass; where that gave fewer than `LEAST_BATCHES`, one is made.
+        path: of its source, if it was given one.
+
+    Raises:
+        SampleError: an image cannot be used, and none is skipped.
+    """
+    alone = trials.run()
+    loop = loop if loop.num_batches >= LEAST_BATCHES else alone
+    images = trials.hold()
+    parts = time_parts(trials.settings, images, trials.epoch)
+    shares = _shares(loop, parts, trials)
+    step = Step(loop, alone)
+    rates = {name: step.rate(1.0 - share) for name, share in shares.items()} | {"consumer": step.rate_alone}
+    bottleneck = max(rates, key=lambda name: rates[name])
+    best = None
+    if bottleneck != "consumer":
+        case = Case(trials=trials, alone=alone, images=images, parts=parts, path=path)
+        best = _best([(change, step.after(change)) for change in tried_changes(case, bottleneck)], loop.images_per_s)
+    change, expected = best or (None, loop.images_per_s)
+    stages = [Stage(name=name, share=shares[name], rate_if_free=rates[name]) for name in ORDER if name in shares]
+    used = loop.used_s / loop.seconds
+    share = used if bottleneck == "consumer" else shares[bottleneck]
+    threads = trials.settings.first_threads
+    return Explanation(
+        rate=loop.images_per_s,
+        rate_alone=step.rate_alone,
+        stages=(*stages, Stage(name="consumer", share=used, rate_if_free=rates["consumer"])),
+        bottleneck=bottleneck,
+        advice=_sentence(bottleneck, share, change, expected / loop.images_per_s, trials),
+        command=None if change is None else change.command,
+        change={} if change is None else change.arguments,
+        expected_rate=expected,
+        num_images=loop.num_images,
+        waited=loop.waited_s / loop.seconds,
+        threads=threads,
+        busy=min(1.0, sum(loop.work_s.values()) / (threads * loop.seconds)),
+        read_mb_per_s=loop.read_bytes / 1e6 / loop.seconds,
+        cached=loop.num_cached / max(loop.num_images, 1),
+    )
+
+
+def _shares(loop: LoadTimes, parts: Parts, trials: Trials) -> Mapping[str, float]:
+    """Name -> 0..1 of the loader's own time; filling is split as its parts are by themselves."""
+    spent: dict[str, float] = {name: seconds for name, seconds in loop.work_s.items() if name != "filling"}
+    filling = max(loop.work_s["filling"], 0.0)
+    if trials.choice.is_on_cuda:
+        spent["decoding"] = filling  # the device renders
+    else:
+        decoding = parts.decoding * (1.0 - loop.num_cached / max(loop.num_images, 1))
+        total = decoding + parts.map + parts.program
+        spent["decoding"], spent["map"] = filling * decoding / total, filling * parts.map / total
+        spent["program"] = filling * parts.program / total
+    spent["decoding"] += loop.dali_s * trials.settings.first_threads
+    total = sum(spent.values())
+    return {name: spent[name] / total for name in ORDER if spent.get(name, 0.0) > 0.0}
+
+
+@dataclass(frozen=True)
+class Step:
+    """How long an image takes in the loop: as long as the loader, the consumer, or the cores that both share.
+
+    Args:
+        loop: with the consumer.
+        alone: the same loader without.
+    """
+
+    loop: LoadTimes
+    alone: LoadTimes
+
+    @property
+    def rate_alone(self) -> float:
+        """Images/s without a consumer."""
+        return 1.0 / self._loader_s
+
+    def rate(self, part: float, alone: LoadTimes | None = None) -> float:
+        """Images/s of the loop if the loader took `part` of the time it does, or if it were the one of `alone`."""
+        of = self.alone if alone is None else alone
+        loader_s = part * self._loader_s * self.alone.images_per_s / of.images_per_s
+        cpu_s = part * of.work_cpu_s / of.num_images
+        return 1.0 / max(loader_s, self._consumer_s, (cpu_s + self._consumer_cpu_s) / num_usable_cores(), 1e-9)
+
+    def after(self, change: Change) -> float:
+        """Images/s of the loop with a change."""
+        return self.rate(1.0, change.times)
+
+    @property
+    def _loader_s(self) -> float:
+        loop = self.loop
+        alone_s = 1.0 / self.alone.images_per_s
+        # what the pass waited for may have been slower than the trial, whose files the system has at hand
+        is_bound = loop.waited_s > LOADER_BOUND * loop.seconds and not self._is_saturated
+        return max(alone_s, 1.0 / loop.images_per_s) if is_bound else alone_s
+
+    @property
+    def _consumer_cpu_s(self) -> float:
+        return max(self.loop.process_cpu_s - self.loop.work_cpu_s, 0.0) / self.loop.num_images
+
+    @property
+    def _consumer_s(self) -> float:
+        """What a consumer would take with the cores to itself."""
+        used_s = self.loop.used_s / self.loop.num_images
+        if not self._is_saturated:
+            return used_s
+        cpu_s = self.loop.used_cpu_s / self.loop.num_images
+        return min(used_s, max(cpu_s, self._consumer_cpu_s / num_usable_cores()))
+
+    @property
+    def _is_saturated(self) -> bool:
+        return self.loop.process_cpu_s > SATURATED * num_usable_cores() * self.loop.seconds
+
+
+def _best(tried: list[tuple[Change, float]], rate: float) -> tuple[Change, float] | None:
+    """The change that is worth it, and the rate with it."""
+    if not tried or max(expected for _, expected in tried) < WORTH_IT * rate:
+        return None
+    enough = min(ENOUGH * rate, max(PREFERRED * max(expected for _, expected in tried), WORTH_IT * rate))
+    return next(one for one in tried if one[1] >= enough)
+
+
+def _sentence(bottleneck: str, share: float, change: Change | None, gain: float, trials: Trials) -> str:
+    if bottleneck == "consumer":
+        return f"What uses the batches takes {share:.0%} of the time: there is nothing to gain in the loader."
+    what = f"{bottleneck.capitalize()} takes {share:.0%} of the loader's time"
+    if change is not None:
+        return f"{what}: {change.text}. Expected: {gain:.2g}x{change.when}."
+    views = len(trials.settings.recipe.all_views)
+    many = f", for {views} views of each image" if views > 1 and bottleneck in ("map", "program") else ""
+    return f"{what}{many}, and nothing that was tried makes it faster by a tenth. More cores would."

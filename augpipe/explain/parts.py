@@ -1,0 +1,72 @@
+"""What decoding, the map and the program take of an image, on one thread: the loader does them in one stage."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.native.cpu_render import Scratch, finish_levels, render
+from augpipe.pipeline.blocks import Block
+from augpipe.pipeline.decode_stage import Decoder
+from augpipe.pipeline.items import BatchInProgress, Settings
+from augpipe.pipeline.planner import Planner
+from augpipe.pipeline.samples import Samples
+from augpipe.pipeline.stored_image import StoredImage
+from augpipe.planning.output_format import OutputFormat
+
+FORM = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Seconds of a thread for an image, on average."""
+
+    decoding: float
+    map: float
+    program: float
+    cached_bytes: float
+    """What a cache would take for an image."""
+
+    @property
+    def total(self) -> float:
+        return self.decoding + self.map + self.program
+
+
+def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) -> Parts:
+    """Time them for each image, planned as the loader plans them; the second of two rounds counts."""
+    settings = replace(settings, targets=None, groups_of=None)
+    samples = Samples(settings, None)
+    planner = Planner(settings, None, _nothing, decodes=True, wants_regions=False)
+    decoder, scratch, memory = Decoder(settings, samples, planner, None), Scratch(), Scratch()
+    for _ in range(2):
+        spent, cached = np.zeros(3), 0
+        for image in images:
+            (request,) = Block(epoch, np.array([image.sample_id], np.int64)).requests(0, 1, 1)
+            batch = BatchInProgress.of(request)
+            (item,) = batch.items
+            item.image = replace(image)
+            planner.plan(batch, batch.items)
+            start = time.perf_counter()
+            decoder.decode(batch, item, scratch.pixels)
+            spent[0] += time.perf_counter() - start
+            assert item.pixels is not None
+            for rows, (height, width) in zip(batch.tables, batch.sizes, strict=True):
+                out = memory.values(height * width * 3)
+                first = first_parts(rows)
+                start = time.perf_counter()
+                render([item.pixels], first, out, (height, width), FORM, scratch)
+                spent[1] += time.perf_counter() - start
+                if first is not rows:
+                    start = time.perf_counter()
+                    finish_levels(rows, out, out, (height, width), True)
+                    spent[2] += time.perf_counter() - start
+            height, width, channels = image.shape(item.factor)
+            cached += height * width * channels
+    decoding, mapping, program = (spent / len(images)).tolist()
+    return Parts(decoding=decoding, map=mapping, program=program, cached_bytes=cached / len(images))
+
+
+def _nothing(batch: BatchInProgress) -> None:
+    """No memory is wanted of a batch that is timed."""

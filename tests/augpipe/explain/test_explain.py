@@ -1,0 +1,244 @@
+"""What `Loader.explain` says: the slow stage by its name, and rates that follow from what was counted."""
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augpipe import Loader, Recipe, View, ops
+from augpipe.explain import advice, explain, trials
+from augpipe.explain.explain import Step
+from augpipe.explain.parts import time_parts
+from augpipe.pipeline import load_times
+from augpipe.pipeline.load_times import LoadTimes, PassClock
+from augpipe.recipes import evaluation
+from tests.augpipe.decoding.image_files import encoded, scene
+from tests.augpipe.loader.loader_sources import MemorySource, jpegs
+
+NUM = 64
+SOURCE = MemorySource(jpegs(NUM), [0] * NUM)
+RECIPE = Recipe(ops=(ops.RandomResizedCrop(size=16), ops.Flip(), ops.Normalize()))
+STAGES = ["reading", "planning", "decoding", "map", "copying", "consumer"]
+
+
+class SlowSource(MemorySource):
+    """Waits as for a disk, which takes no core."""
+
+    def read(self, sample_id: int) -> Any:
+        time.sleep(0.02)
+        return super().read(sample_id)
+
+
+def loader(source: Any = SOURCE, recipe: Recipe = RECIPE, **options: Any) -> Loader[Any]:
+    settings = {"batch_size": 8, "num_threads": 2, "framework": "numpy", "rank": 0, "world_size": 1} | options
+    return Loader(source, recipe, **settings)
+
+
+def test_an_explanation_tells_of_every_stage_and_says_what_is_worst() -> None:
+    found = loader().explain(seconds=0.3)
+    assert [stage.name for stage in found.stages] == STAGES
+    *own, consumer = found.stages
+    assert sum(stage.share for stage in own) == pytest.approx(1.0)
+    assert consumer.share < 0.5 and found.waited > 0.5, "nobody uses the batches"
+    assert found.bottleneck == max(found.stages, key=lambda stage: stage.rate_if_free).name
+    assert all(stage.rate_if_free >= found.rate * 0.999 for stage in own)
+    assert found.num_images > 0 and found.threads == 2 and 0.0 < found.busy <= 1.0 and found.cached == 0.0
+    assert found.bottleneck in str(found) and str(found).endswith(found.advice)
+
+
+def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
+    found = loader(SlowSource(jpegs(NUM), [0] * NUM)).explain(seconds=1.0)
+    assert found.bottleneck == "reading"
+    assert found.stages[0].share > 0.6
+    assert found.change["num_threads"] > 2 and found.expected_rate > 1.5 * found.rate
+    assert f"num_threads={found.change['num_threads']} instead of 2" in found.advice
+    faster = loader(SlowSource(jpegs(NUM), [0] * NUM), **found.change)
+    assert faster.explain(seconds=0.5).threads == found.change["num_threads"]
+
+
+def test_a_slow_consumer_is_named_and_no_change_is_advised() -> None:
+    made = loader()
+    for _ in made:
+        time.sleep(0.15)
+    found = made.explain(seconds=0.3)
+    assert found.bottleneck == "consumer" and found.expected_rate == found.rate and not found.change
+    assert found.advice.endswith("there is nothing to gain in the loader.")
+    assert found.rate_alone > 1.5 * found.rate
+
+
+def test_batches_go_on_as_if_nobody_had_asked() -> None:
+    def epoch(asks: bool) -> list[bytes]:
+        made, pixels = loader(on_error="skip"), []
+        for number, batch in enumerate(made):
+            pixels.append(np.asarray(batch.images).tobytes())
+            if asks and number == 3:
+                made.explain(seconds=0.1)
+        assert made.epoch == 1
+        return pixels
+
+    assert epoch(asks=True) == epoch(asks=False)
+
+
+def test_what_was_asked_meanwhile_is_not_the_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = loader()
+    batches = iter(made)
+    for _ in range(4):
+        next(batches)
+    before = made._clock.times.used_s
+    monkeypatch.setattr(explain, "explain", lambda *_: time.sleep(0.5))
+    made.explain(seconds=1.0)
+    next(batches)
+    assert made._clock.times.used_s - before < 0.4
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
+def test_seconds_are_above_nothing(seconds: float) -> None:
+    with pytest.raises(ValueError, match=r"seconds=.* must be above 0"):
+        loader().explain(seconds=seconds)
+
+
+def clock_at(monkeypatch: pytest.MonkeyPatch, *times: tuple[float, float, float]) -> PassClock:
+    left = iter(times)
+    monkeypatch.setattr(load_times, "_clocks", lambda: next(left))
+    return PassClock()
+
+
+def test_the_clock_tells_the_consumers_time_from_the_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = clock_at(monkeypatch, (1.0, 0.5, 2.0), (3.0, 1.5, 5.0), (3.5, 1.5, 5.5), (3.75, 1.75, 6.0))
+    clock.begin()
+    clock.asked()
+    clock.gave()  # at 1: nothing before counts
+    clock.asked()
+    clock.gave()
+    clock.asked()
+    times = clock.times
+    assert (times.num_batches, times.used_s, times.waited_s) == (1, 2.25, 0.5)
+    assert (times.used_cpu_s, times.process_cpu_s, times.seconds) == (1.25, 4.0, 2.75)
+
+
+def test_short_passes_are_counted_together_and_a_long_one_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = clock_at(monkeypatch, *((float(second), 0.0, 0.0) for second in range(1000)))
+    for num_batches, counted in ((5, 4), (5, 8), (30, 37), (5, 4)):
+        clock.begin()
+        for _ in range(num_batches):
+            clock.asked()
+            clock.gave()
+        assert clock.times.num_batches == counted
+
+
+def times(
+    rate: float, *, used: float = 0.0, used_cpu: float = 0.0, work_cpu: float = 0.001, cpu: float = 0.0
+) -> LoadTimes:
+    """Of 100 images: their rate, the part of the time that a consumer uses, and CPU seconds an image."""
+    seconds = 100 / rate
+    return LoadTimes(
+        num_batches=10,
+        num_images=100,
+        used_s=used * seconds,
+        waited_s=(1.0 - used) * seconds,
+        used_cpu_s=100 * used_cpu,
+        process_cpu_s=100 * (cpu or work_cpu + used_cpu),
+        work_s=defaultdict(float, filling=100 * work_cpu),
+        work_cpu_s=100 * work_cpu,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (explain, advice):
+        monkeypatch.setattr(module, "num_usable_cores", lambda: 2)
+
+
+def test_a_loop_is_as_fast_as_the_slower_of_loader_and_consumer() -> None:
+    by_itself = Step(times(1000.0), times(1000.0))
+    assert by_itself.rate(0.5) == pytest.approx(2000.0)
+    held_up = Step(times(400.0, used=1.0), times(1000.0))
+    assert held_up.rate(0.5) == pytest.approx(400.0) and held_up.rate_alone == pytest.approx(1000.0)
+    nearly = Step(times(800.0, used=0.5), times(1000.0))
+    assert nearly.rate(0.5) == pytest.approx(1600.0), "the consumer takes half of the time"
+    slower_then = Step(times(500.0, used=0.2), times(1000.0))
+    assert slower_then.rate_alone == pytest.approx(500.0), "files were slower to come in the pass than in the trial"
+
+
+def test_loader_and_consumer_share_the_cores() -> None:
+    """Two cores, 3 ms of the consumer's and 1 ms of the loader's an image: 500 images/s, 667 with no loader."""
+    step = Step(times(500.0, used=1.0, used_cpu=0.0015, cpu=0.004), times(1500.0))
+    assert step.rate(1.0) == pytest.approx(500.0)
+    assert step.rate(0.0) == pytest.approx(2 / 0.003)
+    assert step.rate_alone == pytest.approx(1500.0)
+
+
+def change(rate: float, text: str) -> tuple[advice.Change, float]:
+    return advice.Change(text=text, times=times(rate)), rate
+
+
+@pytest.mark.parametrize(
+    ("tried", "best"),
+    [
+        ([], None),
+        ([("a", 105.0)], None),
+        ([("a", 115.0)], "a"),
+        ([("a", 115.0), ("b", 118.0)], "a"),
+        ([("a", 115.0), ("b", 140.0)], "b"),
+        ([("a", 160.0), ("b", 300.0)], "a"),
+        ([("a", 90.0), ("b", 111.0)], "b"),
+    ],
+)
+def test_the_least_change_that_is_worth_it_is_advised(tried: list[tuple[str, float]], best: str | None) -> None:
+    found = explain._best([change(rate, text) for text, rate in tried], 100.0)
+    assert (None if found is None else found[0].text) == best
+
+
+def case(recipe: Recipe = RECIPE, source: Any = SOURCE, path: str | None = None, **options: Any) -> advice.Case:
+    made = loader(source, recipe, **options)
+    tried = trials.Trials(
+        settings=made._settings(recipe), choice=made._choice, epochs=made._epochs, cache=None, epoch=1, seconds=0.01
+    )
+    images = tried.hold()
+    parts = time_parts(tried.settings, images, 1)
+    return advice.Case(trials=tried, alone=times(1000.0), images=images, parts=parts, path=path)
+
+
+def test_fewer_threads_than_cores_are_tried_to_be_more() -> None:
+    (more,) = advice._more_threads(case(num_threads=1))
+    assert more.arguments == {"num_threads": 2} and more.times.num_batches >= trials.LEAST_BATCHES
+    assert list(advice._more_threads(case())) == []
+
+
+def test_a_cache_is_tried_where_it_fits_and_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    (kept,) = advice._cache(case())
+    assert kept.arguments == {"cache": "host"} and kept.times.num_cached > 0.9 * kept.times.num_images
+    assert list(advice._cache(case(cache="host"))) == []
+    monkeypatch.setattr(advice, "available_host_bytes", lambda: 1000)
+    assert list(advice._cache(case())) == []
+
+
+def test_large_photographs_are_tried_smaller() -> None:
+    large = MemorySource([encoded(scene(150, 200, seed), "JPEG") for seed in range(4)], [0] * 4)
+    (smaller,) = advice._smaller_files(case(source=large, path="photos"))
+    assert smaller.command == "augpipe prepare photos photos-32 --scales 32"
+    assert smaller.arguments == {"source": "photos-32"}
+    assert advice._smaller(case(source=large).images[0], 32, 10**6).size in ((32, 43), (43, 32), (32, 42), (42, 32))
+    (nameless,) = advice._smaller_files(case(source=large))
+    assert nameless.command is None and "SOURCE" in nameless.text
+    assert list(advice._smaller_files(case(recipe=Recipe(ops=(ops.RandomResizedCrop(size=224),))))) == []
+
+
+def test_an_op_that_takes_most_of_the_time_is_named() -> None:
+    blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
+    by_filter, without = advice._another_recipe(case(blurred))
+    assert by_filter.arguments["recipe"].ops[1] == ops.GaussianBlur(sigma_px=(4.0, 4.0), p=1.0)
+    assert without.text == "leave blur out, or lower its p"
+    assert without.arguments["recipe"].ops[1].p == 0.0
+    views = Recipe(views=(View(ops=blurred.ops, count=2), View(ops=RECIPE.ops)))
+    changed = advice._with(views, "blur", p=0.0)
+    assert [view.count for view in changed.views] == [2, 1] and changed.views[0].ops[1].p == 0.0
+    assert list(advice._another_recipe(case(evaluation(16, scale=18)))) == []
+
+
+def test_larger_batches_are_tried_up_to_a_limit() -> None:
+    (larger,) = advice._larger_batches(case())
+    assert larger.arguments == {"batch_size": 32}
+    assert list(advice._larger_batches(case(batch_size=advice.SMALL_BATCH))) == []
