@@ -85,7 +85,8 @@ def tried_changes(case: Case, bottleneck: str) -> Iterator[Change]:
 
 def _more_threads(case: Case) -> Iterator[Change]:
     cores, threads = num_usable_cores(), case.trials.settings.num_threads
-    waits = sum(case.alone.work_s.values()) / max(case.alone.work_cpu_s, 1e-9)
+    alone = case.alone
+    waits = sum(alone.work_s.values()) / alone.seconds / max(alone.cores, 1e-9)
     num = min(MOST_THREADS, math.ceil(cores * waits)) if waits > WAITS else cores
     if num > threads:
         times = case.trials.run(num_threads=num, first_threads=num)

@@ -111,8 +111,8 @@ class Step:
         """Images/s of the loop if the loader took `part` of the time it does, or if it were the one of `alone`."""
         of = self.alone if alone is None else alone
         loader_s = part * self._loader_s * self.alone.images_per_s / of.images_per_s
-        cpu_s = part * of.work_cpu_s / of.num_images
-        return 1.0 / max(loader_s, self._consumer_s, (cpu_s + self._consumer_cpu_s) / num_usable_cores(), 1e-9)
+        cpu_s = part * _cpu_s(of) + self._consumer_cpu_s
+        return 1.0 / max(loader_s, self._consumer_s, cpu_s / num_usable_cores(), 1e-9)
 
     def after(self, change: Change) -> float:
         """Images/s of the loop with a change."""
@@ -128,7 +128,8 @@ class Step:
 
     @property
     def _consumer_cpu_s(self) -> float:
-        return max(self.loop.process_cpu_s - self.loop.work_cpu_s, 0.0) / self.loop.num_images
+        """Of all threads but the loader's."""
+        return max(_cpu_s(self.loop) - _cpu_s(self.alone), 0.0)
 
     @property
     def _consumer_s(self) -> float:
@@ -136,12 +137,17 @@ class Step:
         used_s = self.loop.used_s / self.loop.num_images
         if not self._is_saturated:
             return used_s
-        cpu_s = self.loop.used_cpu_s / self.loop.num_images
-        return min(used_s, max(cpu_s, self._consumer_cpu_s / num_usable_cores()))
+        own_s = self.loop.consumer_cores / self.loop.images_per_s
+        return min(used_s, max(own_s, self._consumer_cpu_s / num_usable_cores()))
 
     @property
     def _is_saturated(self) -> bool:
-        return self.loop.process_cpu_s > SATURATED * num_usable_cores() * self.loop.seconds
+        return self.loop.cores > SATURATED * num_usable_cores()
+
+
+def _cpu_s(times: LoadTimes) -> float:
+    """CPU seconds an image, of the whole process."""
+    return times.cores / times.images_per_s
 
 
 def _best(tried: list[tuple[Change, float]], rate: float) -> tuple[Change, float] | None:

@@ -245,14 +245,13 @@ class BatchMaker:
         batch.done.set()
 
     def _carry_out(self, stage: Stage, batch: BatchInProgress, items: Sequence[Item]) -> None:
-        start, start_cpu = time.perf_counter(), time.thread_time()
+        start = time.perf_counter()
         try:
             stage.work(batch, items)
         finally:
-            took, took_cpu = time.perf_counter() - start, time.thread_time() - start_cpu
+            took = time.perf_counter() - start
             with batch.lock:
                 batch.work_s[stage.counts_as] += took
-                batch.work_cpu_s += took_cpu
 
     def _after_dali(self, pool: WorkerPool, batch: BatchInProgress) -> None:
         now = time.perf_counter()
@@ -301,10 +300,11 @@ class BatchMaker:
         start = time.perf_counter()
         images, labels = self._output.finish(batch), batch.labels
         batch.work_s["copying"] += time.perf_counter() - start
-        self._settings.clock.add(batch)
+        num_hits = 0
         if self._cache is not None:
             num_hits = sum(item.is_cached for item in batch.items)
             self._cache.count(hits=num_hits, misses=len(batch.items) - num_hits)
+        self._settings.clock.add(batch, num_hits)
         plan, positions, wrap = batch.plan, batch.request.positions, self._output.labels
         if batch.num_own < len(plan):
             plan = plan[: batch.num_own]

@@ -141,7 +141,7 @@ class Decoder:
             return
         known, start = item.opened, time.perf_counter()
         found = self._samples.read(item.opened.sample_id)
-        item.read_s, item.read_bytes = time.perf_counter() - start, found.num_bytes
+        batch.note_read(found.num_bytes, time.perf_counter() - start)
         if self._cache is not None:
             if found.size != known.size:
                 raise SampleError(

@@ -90,10 +90,6 @@ class Item:
     """Whether the cache held them."""
     error: BaseException | None = None
     """Why it cannot be used: a `SampleError` where that lies with the sample."""
-    read_s: float = 0.0
-    """How long it took to read it after the batch was planned."""
-    read_bytes: int = 0
-    """How much was read of it; 0 for pixels."""
 
     @property
     def opened(self) -> StoredImage:
@@ -136,8 +132,9 @@ class BatchInProgress:
     """What ends the run."""
     num_pieces_left: int = 0
     work_s: defaultdict[Work, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds that threads have spent on it, written with the lock held, as the next ones are."""
-    work_cpu_s: float = 0.0
+    """Seconds that threads have spent on it, written with the lock held."""
+    read_bytes: int = 0
+    """Encoded bytes that were read for it, as above."""
     submitted_s: float = 0.0
     """When DALI was asked to decode it, by `time.perf_counter`."""
     dali_s: float = 0.0
@@ -149,6 +146,13 @@ class BatchInProgress:
     def num_own(self) -> int:
         """How many of its items are handed out; those behind them are guests, see `pipeline.mixing`."""
         return len(self.items) if self.request.num_own is None else self.request.num_own
+
+    def note_read(self, num_bytes: int, late_s: float = 0.0) -> None:
+        """Count what was read, and how long that took a stage that does something else as well."""
+        with self.lock:
+            self.read_bytes += num_bytes
+            self.work_s["reading"] += late_s
+            self.work_s["filling"] -= late_s
 
     @classmethod
     def of(cls, request: Request) -> "BatchInProgress":

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     from augpipe.pipeline.items import BatchInProgress
@@ -24,14 +24,13 @@ class LoadTimes:
     """While the consumer waited for batches."""
     used_s: float = 0.0
     """While the consumer used them: the rest of its step."""
-    used_cpu_s: float = 0.0
-    """CPU time of the consumer's thread meanwhile."""
-    process_cpu_s: float = 0.0
-    """CPU time of all threads of the process."""
+    cpu_s: float = 0.0
+    """CPU time of all threads of the process, in the first `cpu_seconds` of the pass."""
+    consumer_cpu_s: float = 0.0
+    """CPU time of the thread that asks for batches, as above."""
+    cpu_seconds: float = 0.0
     work_s: defaultdict[Work, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds of the loader's threads, those of waiting for storage included."""
-    work_cpu_s: float = 0.0
-    """CPU time of the loader's threads."""
     dali_s: float = 0.0
     """While DALI decoded, one batch after the other."""
     read_bytes: int = 0
@@ -48,9 +47,22 @@ class LoadTimes:
         """The rate of the whole loop, the consumer included; 0 before the second batch."""
         return self.num_images / self.seconds if self.seconds else 0.0
 
+    @property
+    def cores(self) -> float:
+        """How many cores the process kept busy."""
+        return self.cpu_s / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    @property
+    def consumer_cores(self) -> float:
+        """The part of a core that the thread kept busy that asks for batches."""
+        return self.consumer_cpu_s / self.cpu_seconds if self.cpu_seconds else 0.0
+
 
 ENOUGH = 20
 """Batches of one pass that are enough to tell of it; shorter passes are counted together."""
+
+CPU_EVERY = 8
+"""Batches from one look at CPU time to the next."""
 
 
 class PassClock:
@@ -61,29 +73,33 @@ class PassClock:
 
     def __init__(self) -> None:
         self.times = LoadTimes()
-        self._last: tuple[float, float, float] | None = None
+        self._last_s: float | None = None  # when it was asked or gave
+        self._cpu = _CpuStamp.now()
 
     def begin(self, *, anew: bool = False) -> None:
         """Count another pass."""
         if anew or self.times.num_batches >= ENOUGH:
             self.times = LoadTimes()
-        self._last = None
+        self._last_s = None
 
     def asked(self) -> None:
         """The consumer asks for a batch."""
-        if self._last is not None:
-            wall, cpu, self._last = self._since_last(self._last)
-            self.times.used_s += wall
-            self.times.used_cpu_s += cpu
+        if self._last_s is not None:
+            now_s = time.perf_counter()
+            self.times.used_s += now_s - self._last_s
+            self._last_s = now_s
 
     def gave(self) -> None:
         """The consumer was given one. Nothing before the first one counts."""
-        if self._last is None:
-            self._last = _clocks()
+        now_s, times = time.perf_counter(), self.times
+        if self._last_s is None:
+            self._cpu = _CpuStamp.now()
         else:
-            wall, _, self._last = self._since_last(self._last)
-            self.times.num_batches += 1
-            self.times.waited_s += wall
+            times.num_batches += 1
+            times.waited_s += now_s - self._last_s
+            if times.num_batches < CPU_EVERY or times.num_batches % CPU_EVERY == 0:
+                self._count_cpu()
+        self._last_s = now_s
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -91,29 +107,35 @@ class PassClock:
         try:
             yield
         finally:
-            if self._last is not None:
-                self._last = _clocks()
+            if self._last_s is not None:
+                self._last_s, self._cpu = time.perf_counter(), _CpuStamp.now()
 
-    def add(self, batch: "BatchInProgress") -> None:
+    def add(self, batch: "BatchInProgress", num_cached: int) -> None:
         """Count a batch that is made."""
-        if self._last is None:
+        if self._last_s is None:
             return  # a pass's first batch
-        times, late_s = self.times, sum(item.read_s for item in batch.items)
+        times = self.times
         times.num_images += batch.num_own
         for work, seconds in batch.work_s.items():
             times.work_s[work] += seconds
-        times.work_s["reading"] += late_s
-        times.work_s["filling"] -= late_s
-        times.work_cpu_s += batch.work_cpu_s
         times.dali_s += batch.dali_s
-        times.read_bytes += sum(item.read_bytes for item in batch.items)
-        times.num_cached += sum(item.is_cached for item in batch.items)
+        times.read_bytes += batch.read_bytes
+        times.num_cached += num_cached
 
-    def _since_last(self, last: tuple[float, float, float]) -> tuple[float, float, tuple[float, float, float]]:
-        now = _clocks()
-        self.times.process_cpu_s += now[2] - last[2]
-        return now[0] - last[0], now[1] - last[1], now
+    def _count_cpu(self) -> None:
+        before, self._cpu = self._cpu, _CpuStamp.now()
+        self.times.cpu_s += self._cpu.process_s - before.process_s
+        self.times.consumer_cpu_s += self._cpu.thread_s - before.thread_s
+        self.times.cpu_seconds += self._cpu.wall_s - before.wall_s
 
 
-def _clocks() -> tuple[float, float, float]:
-    return time.perf_counter(), time.thread_time(), time.process_time()
+class _CpuStamp(NamedTuple):
+    """What the clocks say; asking two of them takes a microsecond each."""
+
+    wall_s: float
+    process_s: float
+    thread_s: float
+
+    @classmethod
+    def now(cls) -> Self:
+        return cls(time.perf_counter(), time.process_time(), time.thread_time())

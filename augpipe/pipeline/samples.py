@@ -60,7 +60,7 @@ class Samples:
                 if known is not None and self._settings.recipes_differ and not self._suits(np.array([known[:2]]))[0]:
                     known = None  # another recipe took it; reading it says why this one does not
                 item.image = self.read(item.sample_id) if known is None else _unread(item.sample_id, *known)
-                item.read_bytes = item.image.num_bytes
+                batch.note_read(item.image.num_bytes)
                 self._seen.note(item.sample_id, item.image.size, item.image.may_scale)
             except BaseException as problem:
                 item.error = problem

@@ -99,49 +99,77 @@ def test_seconds_are_above_nothing(seconds: float) -> None:
         loader().explain(seconds=seconds)
 
 
-def clock_at(monkeypatch: pytest.MonkeyPatch, *times: tuple[float, float, float]) -> PassClock:
-    left = iter(times)
-    monkeypatch.setattr(load_times, "_clocks", lambda: next(left))
-    return PassClock()
+class Clocks:
+    """Stands in for `time`: what its clocks say is set by hand."""
+
+    def __init__(self) -> None:
+        self.wall = self.process = self.thread = 0.0
+
+    def perf_counter(self) -> float:
+        return self.wall
+
+    def process_time(self) -> float:
+        return self.process
+
+    def thread_time(self) -> float:
+        return self.thread
+
+    def pass_by(self, seconds: float, *, threads: float = 0.0, consumer: float = 0.0) -> None:
+        """Let time pass in which other threads, and the consumer's, keep so many cores busy."""
+        self.wall += seconds
+        self.process += seconds * (threads + consumer)
+        self.thread += seconds * consumer
 
 
-def test_the_clock_tells_the_consumers_time_from_the_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = clock_at(monkeypatch, (1.0, 0.5, 2.0), (3.0, 1.5, 5.0), (3.5, 1.5, 5.5), (3.75, 1.75, 6.0))
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    found = Clocks()
+    monkeypatch.setattr(load_times, "time", found)
+    return found
+
+
+def test_the_clock_tells_the_consumers_time_from_the_loaders(clocks: Clocks) -> None:
+    clock = PassClock()
     clock.begin()
     clock.asked()
-    clock.gave()  # at 1: nothing before counts
-    clock.asked()
+    clocks.pass_by(10.0, threads=2.0)  # nothing before the first batch counts
     clock.gave()
-    clock.asked()
+    for _ in range(3):
+        clocks.pass_by(2.0, threads=0.5, consumer=1.0)
+        clock.asked()
+        clocks.pass_by(0.5, threads=1.5)
+        clock.gave()
+    clocks.pass_by(1.0)
+    clock.asked()  # which the end of the epoch answers
     times = clock.times
-    assert (times.num_batches, times.used_s, times.waited_s) == (1, 2.25, 0.5)
-    assert (times.used_cpu_s, times.process_cpu_s, times.seconds) == (1.25, 4.0, 2.75)
+    assert (times.num_batches, times.used_s, times.waited_s, times.seconds) == (3, 7.0, 1.5, 8.5)
+    assert times.cores == pytest.approx((2.0 * 1.5 + 0.5 * 1.5) / 2.5)
+    assert times.consumer_cores == pytest.approx(2.0 / 2.5)
 
 
-def test_short_passes_are_counted_together_and_a_long_one_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = clock_at(monkeypatch, *((float(second), 0.0, 0.0) for second in range(1000)))
+def test_short_passes_are_counted_together_and_a_long_one_by_itself(clocks: Clocks) -> None:
+    clock = PassClock()
     for num_batches, counted in ((5, 4), (5, 8), (30, 37), (5, 4)):
         clock.begin()
         for _ in range(num_batches):
             clock.asked()
+            clocks.pass_by(1.0, threads=1.5)
             clock.gave()
-        assert clock.times.num_batches == counted
+        assert clock.times.num_batches == counted and clock.times.cores == 1.5
 
 
-def times(
-    rate: float, *, used: float = 0.0, used_cpu: float = 0.0, work_cpu: float = 0.001, cpu: float = 0.0
-) -> LoadTimes:
-    """Of 100 images: their rate, the part of the time that a consumer uses, and CPU seconds an image."""
+def times(rate: float, *, used: float = 0.0, cores: float = 1.0, consumer_cores: float = 0.0) -> LoadTimes:
+    """Of 100 images: their rate, the part of the time that a consumer uses, the cores that are busy, its own part."""
     seconds = 100 / rate
     return LoadTimes(
         num_batches=10,
         num_images=100,
         used_s=used * seconds,
         waited_s=(1.0 - used) * seconds,
-        used_cpu_s=100 * used_cpu,
-        process_cpu_s=100 * (cpu or work_cpu + used_cpu),
-        work_s=defaultdict(float, filling=100 * work_cpu),
-        work_cpu_s=100 * work_cpu,
+        cpu_s=cores * seconds,
+        consumer_cpu_s=consumer_cores * seconds,
+        cpu_seconds=seconds,
+        work_s=defaultdict(float, filling=cores * seconds),
     )
 
 
@@ -163,8 +191,8 @@ def test_a_loop_is_as_fast_as_the_slower_of_loader_and_consumer() -> None:
 
 
 def test_loader_and_consumer_share_the_cores() -> None:
-    """Two cores, 3 ms of the consumer's and 1 ms of the loader's an image: 500 images/s, 667 with no loader."""
-    step = Step(times(500.0, used=1.0, used_cpu=0.0015, cpu=0.004), times(1500.0))
+    """On two cores 3 ms of the consumer's threads and 1 ms of the loader's make 500 images/s; the first by itself 667."""
+    step = Step(times(500.0, used=1.0, cores=2.0, consumer_cores=0.75), times(1500.0, cores=1.5))
     assert step.rate(1.0) == pytest.approx(500.0)
     assert step.rate(0.0) == pytest.approx(2 / 0.003)
     assert step.rate_alone == pytest.approx(1500.0)
