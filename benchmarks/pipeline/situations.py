@@ -32,16 +32,14 @@ JITTER = ColorJitter(brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, p=0.
 """As for SimCLR; its blur is wider here."""
 
 
-def crops(*steps: Op, size: int = 224, scale: tuple[float, float] = (0.08, 1.0)) -> tuple[Op, ...]:
+def crops(*steps: Op, size: int = 224) -> tuple[Op, ...]:
     """A crop of random area, a flip, what more there is, and normalisation."""
-    return RandomResizedCrop(size=size, scale=scale), Flip(), *steps, Normalize()
+    return RandomResizedCrop(size=size), Flip(), *steps, Normalize()
 
 
-def multi_crop(large_px: int, small_px: int, **how: Any) -> Recipe:
-    """Two large views and eight small ones of each photograph, as for DINO."""
-    large = View(ops=crops(size=large_px, scale=(0.25, 1.0)), count=2)
-    small = View(ops=crops(size=small_px, scale=(0.05, 0.25)), count=8)
-    return Recipe(views=(large, small), **how)
+def eight_views(size: int, **how: Any) -> Recipe:
+    """Eight views of each photograph in a batch, as for batch augmentation (Hoffer et al. 2020)."""
+    return Recipe(views=(View(ops=crops(size=size), count=8),), **how)
 
 
 CROPS = Recipe(ops=crops())
@@ -142,8 +140,9 @@ SITUATIONS: dict[str, Callable[[Staging], Situation]] = {
     ),
     "many_views": lambda at: Situation(
         files=at.photographs,
-        recipe=multi_crop(224, 96),
-        without_map=multi_crop(8, 8, **POINTS),
+        loader=SMALL_BATCHES,
+        recipe=eight_views(224),
+        without_map=eight_views(8, **POINTS),
         before_map=("reading", "decoding", "planning"),
     ),
     "busy_consumer": lambda at: Situation(files=at.photographs, consumer=computes),
