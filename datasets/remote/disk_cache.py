@@ -20,6 +20,8 @@ _KEPT_SHARE = 0.9
 entry."""
 _LOCK_NAME = "lock"
 _COUNT_BYTES = 8
+_WHOLE = ".file"
+"""What files end with that are kept whatever the limit."""
 
 
 class DiskCache:
@@ -66,7 +68,8 @@ class DiskCache:
         """Keep bytes, unless there are more than the limit; a folder that cannot be written is told of once."""
         if self._is_usable and len(data) + _TRAILER_BYTES <= self.max_bytes:
             try:
-                self._write(key, self._path(key), (data, _trailer(key, data)))
+                self._make_room(len(data) + _TRAILER_BYTES)
+                self._write(self._path(key), (data, _trailer(key, data)))
             except FileNotFoundError:
                 # another process that made room took the file that was being written: this entry is not kept, and
                 # nothing is wrong with the folder
@@ -86,12 +89,12 @@ class DiskCache:
             OSError: the folder cannot be written.
         """
         path = self.path_of_file(key)
-        self._write(key, path, (data,))
+        self._write(path, (data,))
         return path
 
     def path_of_file(self, key: str) -> str:
         """Where `put_file` keeps what has this key."""
-        return f"{self._path(key)}.file"
+        return f"{self._path(key)}{_WHOLE}"
 
     def discard(self, key: str) -> None:
         """Forget what is kept under a key."""
@@ -99,16 +102,15 @@ class DiskCache:
             os.unlink(self._path(key))
 
     def num_bytes(self) -> int:
-        """The bytes of all that is there; goes through the folder."""
+        """The bytes of all entries; goes through the folder."""
         return sum(size for _, size, _ in self._entries())
 
     def _path(self, key: str) -> str:
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
         return os.path.join(self.folder, digest[:2], digest[2:])
 
-    def _write(self, key: str, path: str, parts: tuple[bytes, ...]) -> None:
+    def _write(self, path: str, parts: tuple[bytes, ...]) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        self._make_room(sum(map(len, parts)))
         temporary = f"{path}.{uuid.uuid4().hex}.tmp"
         try:
             with open(temporary, "xb") as file:
@@ -121,6 +123,7 @@ class DiskCache:
             raise
 
     def _make_room(self, num_bytes: int) -> None:
+        os.makedirs(self.folder, exist_ok=True)
         with self._locked() as descriptor:
             count = os.pread(descriptor, _COUNT_BYTES, 0)
             held = int.from_bytes(count, "little")
@@ -147,6 +150,8 @@ class DiskCache:
         for folder in _scan(self.folder):
             if folder.is_dir(follow_symlinks=False) and len(folder.name) == 2:
                 for entry in _scan(folder.path):
+                    if entry.name.endswith(_WHOLE):
+                        continue
                     with suppress(OSError):
                         status = entry.stat(follow_symlinks=False)
                         yield status.st_mtime_ns, status.st_size, entry.path

@@ -309,6 +309,18 @@ def test_tar_members_that_lead_out_are_refused_and_nothing_is_written_outside(
     assert others() == before
 
 
+def test_indices_are_kept_whatever_the_limit(server: Server, root: Path) -> None:
+    """A cache that is smaller than the indices of all shards, and one that is full of blocks since."""
+    for cache_bytes in (0, 4096 + 100):
+        settings = quick(root.parent / f"limit{cache_bytes}", cache_bytes=cache_bytes)
+        source = ShardSource(server.url("set"), 48, remote=settings)
+        assert len(source.manifest.scale(48).shards) > 1, "or one index could not make room for another"
+        batches(source, on_error="raise")
+        asked = len(server.requests)
+        ShardSource(server.url("set"), 48, remote=settings)
+        assert not [path for path, _ in server.requests[asked:] if path.endswith(".idx")], "they are still there"
+
+
 # --- a server that fails is no bad image
 
 
