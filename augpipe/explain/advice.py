@@ -72,9 +72,10 @@ def tried_changes(case: Case, bottleneck: str) -> Iterator[Change]:
     yield from _more_threads(case)
     if case.trials.choice.is_on_cuda:
         return
-    if bottleneck in ("reading", "decoding"):
+    can_hold = not case.trials.settings.recipe.keeping  # images that are held come without their objects
+    if bottleneck in ("reading", "decoding") and can_hold:
         yield from _cache(case)
-    if bottleneck == "decoding":
+    if bottleneck == "decoding" and can_hold:
         yield from _row_indexes(case)
         yield from _smaller_files(case)
     if bottleneck in ("decoding", "map", "program"):
@@ -195,5 +196,5 @@ def _larger_batches(case: Case) -> Iterator[Change]:
     size = case.trials.epochs.batch_size
     if size < SMALL_BATCH:
         larger = min(4 * size, SMALL_BATCH)
-        times = case.trials.run(epochs=replace(case.trials.epochs, batch_size=larger))
+        times = case.trials.run(epochs=replace(case.trials.epochs, batch_size=larger, drop_last=False))
         yield Change(text=f"batch_size={larger} instead of {size}", times=times, arguments={"batch_size": larger})

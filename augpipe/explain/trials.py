@@ -121,7 +121,7 @@ class Trials:
         start, num_bytes = time.perf_counter(), 0
         held: list[StoredImage] = []
         problem: SampleError | None = None
-        request = next(self._endless(replace(self.epochs, batch_size=MOST_HELD), self.settings))
+        request = next(self._endless(replace(self.epochs, batch_size=MOST_HELD, drop_last=False), self.settings))
         for sample_id in request.sample_ids[:MOST_HELD].tolist():
             try:
                 image = open_sound(settings.source, settings.recipe, sample_id, scratch, settings.max_pixels)

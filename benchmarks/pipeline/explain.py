@@ -131,7 +131,7 @@ def advice_of(situation: Situation, folder: Path, rounds: int, seconds: float, p
             situation.consumer(batch)
             if time.perf_counter() > until:
                 break
-        told = loader.explain(seconds=pass_s)
+        told = loader.explain()
     if told.command is not None:
         run_command(told.command, folder.parent)
     turns = {
