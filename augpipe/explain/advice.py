@@ -96,25 +96,26 @@ def _more_threads(case: Case) -> Iterator[Change]:
 
 
 def _cache(case: Case) -> Iterator[Change]:
-    if case.trials.choice.cache != "off":
+    if case.trials.choice.cache != "off" or not _fits(case.parts.cached_bytes, case):
         return
-    needed = case.parts.cached_bytes * len(case.trials.settings.source)
+    times, image_bytes = case.trials.run_cached(case.images, case.alone.images_per_s, case.parts.cached_bytes)
+    if _fits(image_bytes, case):
+        needed = shown_bytes(int(image_bytes * len(case.trials.settings.source)))
+        text = f'cache="host", which takes about {needed} of memory for all images'
+        yield Change(text=text, times=times, arguments={"cache": "host"}, when=" in the second epoch")
+
+
+def _fits(image_bytes: float, case: Case) -> bool:
+    """Whether a cache has room for all images, of so many bytes each."""
     available = available_host_bytes()
-    if needed <= default_budget(available, host_reserve(available)):
-        times = case.trials.run_held(case.images, cached=True, image_bytes=case.parts.cached_bytes)
-        yield Change(
-            text=f'cache="host", which takes {shown_bytes(int(needed))} of memory for all images',
-            times=times,
-            arguments={"cache": "host"},
-            when=" from the second epoch on",
-        )
+    return image_bytes * len(case.trials.settings.source) <= default_budget(available, host_reserve(available))
 
 
 def _row_indexes(case: Case) -> Iterator[Change]:
     source = case.trials.settings.source
     if case.path is None or hasattr(source, "row_index") or not any(image.may_crop for image in case.images):
         return
-    times = case.trials.run_held(case.images, read_from=source, is_warm=True)
+    times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
     command = f"augpipe index {case.path}"
     yield Change(text=command, times=times, command=command, when=" in the first epoch, as in later ones")
 
@@ -129,7 +130,7 @@ def _smaller_files(case: Case) -> Iterator[Change]:
     if short < TOO_LARGE * scale and are_jpegs:
         return
     few = [_smaller(image, scale, case.trials.settings.max_pixels) for image in case.images[:FEW]]
-    times = case.trials.run_held(few, is_warm=True)
+    times = case.trials.run_held(few, case.alone.images_per_s)
     out = None if case.path is None else f"{case.path.rstrip('/')}-{scale}"
     command = f"augpipe prepare {case.path or 'SOURCE'} {out or 'OUT'} --scales {scale}"
     what = f"{command}, which writes JPEGs with a short side of {scale} px" if short > scale else f"{command} (JPEGs)"

@@ -121,10 +121,8 @@ class Step:
     @property
     def _loader_s(self) -> float:
         loop = self.loop
-        alone_s = 1.0 / self.alone.images_per_s
-        # what the pass waited for may have been slower than the trial, whose files the system has at hand
         is_bound = loop.waited_s > LOADER_BOUND * loop.seconds and not self._is_saturated
-        return max(alone_s, 1.0 / loop.images_per_s) if is_bound else alone_s
+        return 1.0 / (loop if is_bound else self.alone).images_per_s  # a pass may have other files at hand than a trial
 
     @property
     def _consumer_cpu_s(self) -> float:

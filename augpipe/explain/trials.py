@@ -23,8 +23,8 @@ from augpipe.sources.protocol import Source
 LEAST_BATCHES = 4
 """Batches that a trial counts at least: fewer come in bursts."""
 
-ROUNDS_TO_FILL = 4
-"""Epochs in which a cache fills: an image is kept at the scales that it was decoded at, which are drawn."""
+MOST_BATCHES = 64
+"""Batches of an epoch of held images: shorter epochs take longer, as they are planned one by one."""
 
 MOST_HELD = 64
 MOST_HELD_BYTES = 256 * 2**20
@@ -46,64 +46,83 @@ class Trials:
     """How long each counts."""
 
     def run(
-        self, *, epochs: Epochs | None = None, warm_batches: int = 0, cached: bool = False, **changes: Any
+        self,
+        *,
+        epochs: Epochs | None = None,
+        cache: PixelCache | None = None,
+        first_batch: int = 0,
+        most_batches: int | None = None,
+        **changes: Any,
     ) -> LoadTimes:
         """What the loader takes with some of its settings changed.
 
         Args:
             epochs: another batch size or number of samples.
-            warm_batches: batches to leave out before the count, in addition to those that fill the threads.
-            cached: with an empty cache in host memory, instead of the loader's own.
+            cache: another cache; the loader's own serves its own source.
+            first_batch: that is counted, once all threads have work.
+            most_batches: to count, though time be left.
             changes: fields of `Settings`.
         """
         clock, ordered = PassClock(), epochs or self.epochs
         settings = replace(self.settings, clock=clock, **changes)
-        choice = replace(self.choice, cache="host", cache_bytes=None) if cached else self.choice
-        cache = choice.make_cache(ordered.num_samples) if cached else None if "source" in changes else self.cache
-        maker = choice.batch_maker(settings, ordered.batch_size, cache)
+        cache = cache or (None if "source" in changes else self.cache)
+        maker = self.choice.batch_maker(settings, ordered.batch_size, cache)
         wanted = ((maker, request) for request in self._endless(ordered, settings))
         made = make_ahead(wanted, first_threads=settings.first_threads, prefetch=settings.prefetch)
         running = Pass((batch for batch, _ in made), clock)
         try:
-            for _ in range(warm_batches + settings.prefetch + 1):
+            for _ in range(max(first_batch, settings.prefetch + 1)):
                 next(running)
             clock.begin(anew=True)
             next(running)
-            start = time.perf_counter()
-            while time.perf_counter() < start + self.seconds or clock.times.num_batches < LEAST_BATCHES:
+            end = time.perf_counter() + self.seconds
+            while clock.times.num_batches < LEAST_BATCHES or (
+                time.perf_counter() < end and clock.times.num_batches != most_batches
+            ):
                 next(running)
         finally:
             made.close()
         return clock.times
 
-    def run_held(
-        self,
-        images: Sequence[StoredImage],
-        *,
-        read_from: Source | None = None,
-        is_warm: bool = False,
-        cached: bool = False,
-        image_bytes: float = 1.0,
-    ) -> LoadTimes:
-        """The same of a few images, over and over.
+    def run_held(self, images: Sequence[StoredImage], rate: float, *, read_from: Source | None = None) -> LoadTimes:
+        """What it takes for a few images, over and over, from the second epoch on.
 
         Args:
             images: in memory.
+            rate: images/s, at which an epoch takes about as long as a trial.
             read_from: reads those very images there instead.
-            is_warm: leave the first round out, in which sizes and row indexes are found.
-            cached: with a cache, once it is filled.
-            image_bytes: what the cache takes for an image.
         """
-        num = max(len(images), LEAST_BATCHES * self.epochs.batch_size)
-        num = max(1, min(num, int(MOST_CACHED_BYTES / image_bytes))) if cached else num
-        epochs = replace(
-            self.epochs, num_samples=num, rank=0, world_size=1, drop_last=False, shuffle=True, sampling=None
-        )
+        epochs = self._epochs_of(int(rate * self.seconds))
+        return self._run_second_epoch(epochs, HeldSource(images, epochs.num_samples, read_from))
+
+    def run_cached(self, images: Sequence[StoredImage], rate: float, image_bytes: float) -> tuple[LoadTimes, float]:
+        """The same with a cache in host memory, in the second epoch; and the bytes of an image that it holds by then.
+
+        Args:
+            images, rate: as above.
+            image_bytes: about what the cache takes for one.
+        """
+        epochs = self._epochs_of(min(int(rate * self.seconds), int(MOST_CACHED_BYTES / image_bytes)))
+        cache = replace(self.choice, cache="host", cache_bytes=None).make_cache(epochs.num_samples)
+        assert cache is not None
+        times = self._run_second_epoch(epochs, HeldSource(images, epochs.num_samples), cache)
+        return times, cache.statistics().held_bytes / epochs.num_samples
+
+    def _epochs_of(self, num: int) -> Epochs:
+        """Epochs of about so many samples, in any order, on one rank."""
+        size = self.epochs.batch_size
+        num_batches = min(max(num // size, LEAST_BATCHES + self.settings.prefetch + 1), MOST_BATCHES)
+        return replace(self.epochs, num_samples=num_batches * size, rank=0, world_size=1, shuffle=True, sampling=None)
+
+    def _run_second_epoch(self, epochs: Epochs, source: Source, cache: PixelCache | None = None) -> LoadTimes:
+        """In the first one sizes and row indexes are found, and a cache fills."""
+        num_batches, ahead = epochs.num_batches(), self.settings.prefetch + 1
         return self.run(
             epochs=epochs,
-            warm_batches=epochs.num_batches() * (ROUNDS_TO_FILL if cached else is_warm),
-            cached=cached,
-            source=HeldSource(images, num, read_from),
+            cache=cache,
+            first_batch=num_batches + ahead,
+            most_batches=num_batches - ahead,
+            source=source,
             seen=None,
             row_indexes=None,
             groups_of=None,
