@@ -63,9 +63,10 @@ def test_what_is_short_fails_or_is_not_to_be_told_has_no_line_at_its_end(
         with ProgressBar("reading", 10, unit="image", **options) as bar:  # type: ignore[arg-type]
             clock.now += seconds
             bar.advance(5)
-    with pytest.raises(ValueError, match="damaged"), ProgressBar("reading", 10, unit="image"):
-        clock.now += 5
-        raise ValueError("damaged")
+    failing = ProgressBar("reading", 10, unit="image")
+    clock.now += 5
+    with pytest.raises(ZeroDivisionError), failing:
+        failing.advance(1 // 0)
     assert capsys.readouterr().err == ""
 
 
