@@ -4,7 +4,7 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -463,7 +463,9 @@ class Loader(Generic[FrameworkName]):
             )
         return self.sample(named.sample, named.epoch, named.position)
 
-    def explain(self, *, seconds: float = 8.0) -> "Explanation":
+    def explain(
+        self, *, seconds: float = 8.0, progress: Callable[[float, float], None] = lambda done, total: None
+    ) -> "Explanation":
         """Say which part of loading is slow, what would be gained if it took no time, and what to do about it.
 
         It tells of the pass that runs or ran last, with what used its batches: train for some steps, and ask. Before
@@ -472,6 +474,7 @@ class Loader(Generic[FrameworkName]):
 
         Args:
             seconds: about how long to try things; less is less exact.
+            progress: called with the parts that are done, and about how many there are.
 
         Raises:
             ValueError: `seconds` is not above 0.
@@ -494,7 +497,7 @@ class Loader(Generic[FrameworkName]):
             seconds=seconds / 6,
         )
         with self._clock.stopped():
-            return explain(trials, self._clock.times, self._path)
+            return explain(trials, self._clock.times, self._path, progress)
 
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None

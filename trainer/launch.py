@@ -44,7 +44,7 @@ def launch_replay(path: str, overrides: Iterable[str], log_folder: str, step: in
         raise ValueError(
             f"--replay {log_folder}: there is no such folder. A run's order is in the folder order of out."
         )
-    require_torch("training")
+    load_torch("training")
     _log_to_stderr()
     from augpipe.trainer.servers.run import replay
 
@@ -65,7 +65,7 @@ def launch(path: str, overrides: Iterable[str]) -> int:
     from augpipe.trainer.config.load import load_config
 
     config = load_config(path, overrides)
-    require_torch("training")
+    load_torch("training")
     _log_to_stderr()
     if config.servers.mode == "off":
         from augpipe.trainer.loop import run
@@ -132,17 +132,29 @@ def _may_be_config(file: Path) -> bool:
     return len(start) <= _MOST_CONFIG_BYTES
 
 
-def require_torch(doing: str) -> None:
-    """Raise ImportError where torch is not installed."""
+def load_torch(doing: str) -> None:
+    """Import torch, which takes seconds, behind a bar of the first rank.
+
+    Raises:
+        ImportError: it is not installed; says how to get it.
+    """
     if find_spec("torch") is None:
         raise ImportError(f'{doing} needs torch, which is not installed: pip install "augpipe[torch]"')
+    from augpipe.reports.progress_bar import ProgressBar
+
+    with ProgressBar("loading torch", shows=os.environ.get("RANK", "0") == "0", tells_end=False):
+        import torch  # noqa: F401
 
 
 def main(arguments: list[str]) -> int:
     """What torchrun calls once for each rank: CONFIG [--set a.b=c]..."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog="python -m augpipe.trainer", description="One rank of a training run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m augpipe.trainer",
+        description="One rank of a training run.",
+        epilog="Exit codes are those of augpipe train.",
+    )
     parser.add_argument("config", metavar="CONFIG", help="TOML file; augpipe train --example prints one")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="FIELD=VALUE")
     parsed = parser.parse_args(arguments)

@@ -112,7 +112,7 @@ def measure(
     num_threads: int | None = None,
     seed: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float, int], None] | None = None,
 ) -> Report:
     """Time decoding (whole, and what a plan looks at), planning, the kernel and the loader, on 1 thread and on all.
 
@@ -124,7 +124,7 @@ def measure(
         num_threads: what "all" means; None for one a core.
         seed: of the plans.
         on_error: "raise", or "skip" images that cannot be used.
-        progress: called with the fraction done.
+        progress: called with the share of `seconds` that has passed, above 0, and how many images were measured.
 
     Raises:
         SampleError: an image cannot be used.
@@ -159,12 +159,13 @@ def measure(
         passes = seconds / (NUM_ROUNDS * len(contestants)) / contestant.task(contestant.num, contestant.threads)
         contestant.num *= max(1, round(passes))
     begun = time.perf_counter()
-    number = 0
+    number = num_measured = 0
     while number < MIN_ROUNDS or time.perf_counter() - begun < seconds * (1.0 - 0.5 / NUM_ROUNDS):
         for contestant in contestants:
             contestant.rates.append(contestant.num / contestant.task(contestant.num, contestant.threads))
+            num_measured += contestant.num
             if progress is not None:
-                progress(min(1.0, (time.perf_counter() - begun) / seconds))
+                progress(min(1.0, (time.perf_counter() - begun) / seconds), num_measured)
         number += 1
     sizes = [image.size[0] * image.size[1] for image in images]
     num_bytes = [len(image.content) for image in images if isinstance(image.content, bytes)]

@@ -9,7 +9,7 @@ from augpipe.cli.checkpoint import checkpoint
 from augpipe.cli.demo import demo
 from augpipe.cli.doctor import doctor
 from augpipe.cli.evaluate import evaluate
-from augpipe.cli.exit_codes import Group
+from augpipe.cli.exit_codes import Group, epilog
 from augpipe.cli.explain import explain
 from augpipe.cli.import_recipe import import_recipe
 from augpipe.cli.index import index
@@ -29,6 +29,7 @@ from augpipe.cli.warm import warm
 app = typer.Typer(
     name="augpipe",
     cls=Group,
+    epilog=epilog(""),
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -66,7 +67,8 @@ for command in (
     doctor,
     warm,
 ):
-    app.command(NAMES.get(command))(command)
+    name = NAMES.get(command, command.__name__)
+    app.command(name, epilog=epilog(name))(command)
 app.add_typer(checkpoint, name="checkpoint")
 
 

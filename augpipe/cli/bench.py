@@ -16,7 +16,6 @@ from augpipe.cli.common import (
     console,
     one_recipe,
     print_json,
-    progress_bar,
     telling_of_skip,
     warn_of_skipped,
     with_skip_bad,
@@ -94,14 +93,12 @@ def run(
     seed: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> "Report":
-    """Measure behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import TimeRemainingColumn
-
+    """Measure behind a progress bar, which goes to stderr."""
     from augpipe.bench import measure
+    from augpipe.reports.progress_bar import ProgressBar
 
     # drawing takes time from what is measured
-    with progress_bar(TimeRemainingColumn(), refresh_per_second=2) as bar:
-        task = bar.add_task("measuring", total=1.0)
+    with ProgressBar("measuring", unit="image", refresh_per_second=2) as bar:
         return measure(
             source,
             recipe,
@@ -110,7 +107,7 @@ def run(
             num_threads=num_threads,
             seed=seed,
             on_error=on_error,
-            progress=lambda fraction: bar.update(task, completed=fraction),
+            progress=lambda fraction, num: bar.update(num, num / fraction),
         )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.exit_codes import Group
+from augpipe.cli.exit_codes import Group, epilog
 
 checkpoint = typer.Typer(cls=Group, help="Write a run's checkpoint in another form.")
 
@@ -15,7 +15,7 @@ def _checkpoint() -> None:
     """Write a run's checkpoint in another form."""
 
 
-@checkpoint.command()
+@checkpoint.command(epilog=epilog("checkpoint"))
 def convert(
     source: Annotated[
         Path,
@@ -43,6 +43,10 @@ def convert(
 
     augpipe checkpoint convert RUN/checkpoints/step-000000500 resnet.safetensors
     """
+    from augpipe.reports.progress_bar import ProgressBar
+    from augpipe.trainer.launch import load_torch
+
+    load_torch("converting")
     from augpipe.trainer.checkpoint import Checkpoint, version_1
     from augpipe.trainer.checkpoint.manifest import verify
     from augpipe.trainer.evaluation.weights import write_weights
@@ -52,12 +56,15 @@ def convert(
     if out.suffix in (".safetensors", ".pt"):
         if not out.parent.is_dir():
             raise ValueError(f"there is no folder {out.parent} for OUT={out}. Make it first.")
-        if "servers" in verify(source):
+        with ProgressBar(f"checking {source}", unit="byte") as bar:
+            manifest = verify(source, progress=bar.update)
+        if "servers" in manifest:
             raise ValueError(
                 f"{source} is of a run with parameter servers, which keep their weights as arrays in .npz files: "
                 "see docs/servers.md."
             )
-        write_weights(Checkpoint(source), out, averaged=ema)
+        with ProgressBar(f"writing {out}"):
+            write_weights(Checkpoint(source), out, averaged=ema)
         print(out)
         return
     if ema:
@@ -67,4 +74,6 @@ def convert(
             f"OUT={out} is a folder, for a checkpoint of version 1. That holds a pickle: its author can run code "
             "on this machine. Add --trust-pickle if you trust them, or give a .safetensors or .pt file for weights."
         )
-    print(version_1.convert(source, out))
+    with ProgressBar(f"writing {out}"):
+        made = version_1.convert(source, out)
+    print(made)

@@ -14,8 +14,8 @@ from augpipe.validation.deprecation import warn_deprecated
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
 
+    from augpipe.datasets.shards.manifest import Manifest
     from augpipe.sources.protocol import Source
 
 DEFAULT_RECIPE = "deep_image"
@@ -69,7 +69,7 @@ OnErrorOption = Annotated[
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]
 """The old name of --on-error skip, which works until 0.2."""
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 
 
 def one_recipe(given: list[str] | None) -> str:
@@ -126,22 +126,6 @@ def console(*, stderr: bool = False) -> "Console":
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=200)
 
 
-def progress_bar(*columns: "str | ProgressColumn", refresh_per_second: float = 10.0) -> "Progress":
-    """What is under way, a bar, then `columns`; it goes to stderr, and only where that is a terminal."""
-    from rich.progress import BarColumn, Progress
-
-    screen = console(stderr=True)
-    return Progress(
-        "{task.description}",
-        BarColumn(),
-        *columns,
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-        refresh_per_second=refresh_per_second,
-    )
-
-
 def decimal_bytes(num: int) -> str:
     """`1.24 GB`: three digits and a decimal unit."""
     value, unit = float(num), "B"
@@ -172,6 +156,11 @@ def warn_of_skipped(skipped: Mapping[int, str], most: int = 5) -> None:
         print(f"augpipe: skipped {problem}", file=sys.stderr)
     if len(skipped) > most:
         print(f"augpipe: and {len(skipped) - most} more", file=sys.stderr)
+
+
+def scales_json(manifest: "Manifest") -> list[dict[str, Any]]:
+    """The sets of shards of a prepared data set."""
+    return [{"name": scale.name, "shards": len(scale.shards), "bytes": scale.num_bytes} for scale in manifest.scales]
 
 
 def print_json(data: Any) -> None:

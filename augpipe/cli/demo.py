@@ -3,14 +3,13 @@
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augpipe.cli.common import console, progress_bar, say
+from augpipe.cli.common import console, say
 from augpipe.cli.demo_train import parallel_table, train_step
 from augpipe.validation.plural import count
 
@@ -38,11 +37,11 @@ def demo(
     Takes two to five minutes on two cores; run again, it keeps the images.
     """
     from augpipe import recipes
-    from augpipe.cli import bench, sample
+    from augpipe.cli import bench, preview, sample
     from augpipe.datasets.open import open_source
     from augpipe.native.compile_ahead import start_compiling
     from augpipe.planning.output_format import OutputFormat
-    from augpipe.preview import by_op, draw_sheet, over_epochs
+    from augpipe.preview import by_op, over_epochs
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file, and the demo needs a folder. Name another one.")
@@ -55,9 +54,8 @@ def demo(
     source = open_source(photos)
 
     say(f"\n2. What the recipe {recipe.name} makes of a few photographs, with the values that it drew")
-    with _waiting("drawing the sheets"):
-        draw_sheet(over_epochs(source, recipe)).save(sheet)
-        draw_sheet(by_op(source, recipe)).save(op_sheet)
+    preview.draw(sheet, partial(over_epochs, source, recipe))
+    preview.draw(op_sheet, partial(by_op, source, recipe))
     say(f"   {sheet}: the same photograph in several epochs; {op_sheet}: one op at a time")
 
     say("\n3. The decoder and the kernels were compiled for this processor meanwhile: once, and kept for later starts")
@@ -97,27 +95,24 @@ def next_commands(config: Path) -> list[str]:
 
 def load_epoch(loader: "Loader[Numpy]", epoch: int) -> float:
     """Run one epoch behind a progress bar; returns the seconds that it took."""
-    from rich.progress import MofNCompleteColumn
+    from augpipe.reports.progress_bar import ProgressBar
 
     loader.set_epoch(epoch)
-    with progress_bar(MofNCompleteColumn(), "{task.fields[rate]}") as bar:
-        task = bar.add_task(f"   epoch {epoch}", total=len(loader.source), rate="")
-        done = 0
+    with ProgressBar(f"epoch {epoch}", len(loader.source), unit="image") as bar:
         start = time.perf_counter()
         for batch in loader:
-            done += len(batch)
-            rate = done / (time.perf_counter() - start)
-            bar.update(task, completed=done, rate=f"{rate:,.0f} images/s")
+            bar.advance(len(batch))
         return time.perf_counter() - start
 
 
 def compile_for(source: "Source", recipe: "Recipe") -> float:
     """Wait for what the loader will call, or load it from its cache, so that no rate counts it; returns the seconds."""
     from augpipe.decoding.jpeg import own_decoder
+    from augpipe.reports.progress_bar import ProgressBar
     from augpipe.sources import Subset
 
     start = time.perf_counter()
-    with _waiting("compiling"):
+    with ProgressBar("compiling"):
         own_decoder()
         for _ in _loader(Subset(source, range(min(len(source), BATCH_SIZE))), recipe):
             pass
@@ -128,13 +123,3 @@ def _loader(source: "Source", recipe: "Recipe") -> "Loader[Numpy]":
     from augpipe.loader import Loader
 
     return Loader(source, recipe, batch_size=BATCH_SIZE, rank=0, world_size=1, framework="numpy")
-
-
-@contextmanager
-def _waiting(what: str) -> Iterator[None]:
-    """A bar without an end, where stderr is a terminal."""
-    from rich.progress import TimeElapsedColumn
-
-    with progress_bar(TimeElapsedColumn()) as bar:
-        bar.add_task(f"   {what}", total=None)
-        yield

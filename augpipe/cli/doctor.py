@@ -26,8 +26,10 @@ def doctor(json: JsonOption = False) -> None:
     does not count.
     """
     from augpipe.doctor import examine, is_well
+    from augpipe.reports.progress_bar import ProgressBar
 
-    findings = examine()
+    with ProgressBar("looking at this machine", unit="part") as bar:
+        findings = examine(progress=bar.update)
     if json:
         print_json(as_json(findings))
     else:

@@ -3,8 +3,6 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -16,7 +14,6 @@ from augpipe.cli.common import (
     SkipBadOption,
     console,
     print_json,
-    progress_bar,
     warn_of_skipped,
     with_skip_bad,
 )
@@ -106,6 +103,10 @@ def evaluate(
     [cyan]augpipe evaluate RUN --dense --scales 224,256,320 --flip[/]
     """
     from augpipe.errors import SampleError
+    from augpipe.reports.progress_bar import ProgressBar
+    from augpipe.trainer.launch import load_torch, trainer_on_stderr
+
+    load_torch("evaluating")
     from augpipe.trainer.evaluation import Views, changes_of, evaluate_runs, robustness_of
     from augpipe.trainer.evaluation.files import (
         change_lines,
@@ -117,7 +118,6 @@ def evaluate(
     )
     from augpipe.trainer.evaluation.page import write_page
     from augpipe.trainer.evaluation.robustness import STRENGTHS, USUAL
-    from augpipe.trainer.launch import trainer_on_stderr
 
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file. Give a folder; it is made where it is missing.")
@@ -137,7 +137,8 @@ def evaluate(
     views = Views(scales=sizes, flip=flip, dense=dense, crops=crops, average=average)
     kept = None if out is None else out / "partial"
     on_error = with_skip_bad(on_error, skip_bad)
-    with trainer_on_stderr(), _progress() as tell:
+    is_first = os.environ.get("RANK", "0") == "0"  # which tells
+    with trainer_on_stderr(), ProgressBar(unit="image", shows=is_first) as bar:
         try:
             found = evaluate_runs(
                 runs,
@@ -149,7 +150,7 @@ def evaluate(
                 device=device,
                 memory_mb=memory,
                 on_error=on_error,
-                tell=tell,
+                tell=bar.tell,
                 keep=kept,
             )
             curves = None
@@ -163,13 +164,13 @@ def evaluate(
                     device=device,
                     memory_mb=memory,
                     on_error=on_error,
-                    tell=tell,
+                    tell=bar.tell,
                 )
         except SampleError as problem:
             hint = "Pass --on-error skip to leave out such photographs."
             raise Failure(f"{problem.name}: {problem.reason.rstrip('.')}. {hint}") from problem
-    if int(os.environ.get("RANK", "0")):
-        return  # rank 0 tells
+    if not is_first:
+        return
     warn_of_skipped(found.left_out)
     changes = changes_of(found) if compare else None
     if json:
@@ -198,14 +199,3 @@ def _numbers(option: str, text: str | None, kind: type[Number]) -> list[Number]:
         return [] if text is None else [kind(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{option} {text}: give numbers, separated by commas, as {option} 224,256.") from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """On stderr, and only where that is a terminal."""
-    from rich.markup import escape
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
-    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, description=escape(what), completed=done, total=total)

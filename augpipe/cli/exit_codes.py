@@ -1,4 +1,4 @@
-"""From an exception to one line on stderr and an exit code: 2 for what was asked wrongly, 1 for what went wrong."""
+"""Exit codes: what each means, and from an exception to one line on stderr and its code."""
 
 import errno
 import os
@@ -10,6 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+CODES = {0: "done", FAILURE: "failed", USAGE: "wrong use", INTERRUPTED: "Ctrl-C"}
+"""What the codes of every command mean."""
+_OF_IMAGES = {FAILURE: "failed, or an image cannot be used"}
+OWN_CODES: dict[str, dict[int, str]] = {
+    **dict.fromkeys(("bench", "evaluate", "explain", "prepare", "preview", "replay", "stats"), _OF_IMAGES),
+    "demo": {FAILURE: "failed, or training fell short of the stated accuracy"},
+    "doctor": {0: "augpipe runs here", FAILURE: "something that it needs is broken"},
+    "train": {FAILURE: "failed, or a replay differs", 143: "SIGTERM"},
+    "verify": {0: "all is well", FAILURE: "failed, or something is damaged"},
+}
+"""What they mean of single commands, where that is more."""
 _LINE = 240
 """Letters of the longest line that two are joined to: three lines of a terminal."""
 ASKED_WRONGLY = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -60,6 +71,16 @@ class Group(TyperGroup):
         if not standalone_mode:
             return code
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def codes_of(command: str) -> dict[int, str]:
+    """Exit code -> what it means of a command."""
+    return CODES | OWN_CODES.get(command, {})
+
+
+def epilog(command: str) -> str:
+    """The exit codes in a line, for the end of a command's help."""
+    return f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in codes_of(command).items())}."
 
 
 def explain(error: Exception) -> tuple[str, int] | None:

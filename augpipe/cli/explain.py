@@ -15,7 +15,6 @@ from augpipe.cli.common import (
     SourceArgument,
     one_recipe,
     print_json,
-    progress_bar,
     say,
     telling_of_skip,
 )
@@ -49,9 +48,8 @@ def explain(
     What is advised was tried for a moment. In a program of your own,
     `print(loader.explain())` after some steps tells of them.
     """
-    from rich.progress import TimeElapsedColumn
-
     from augpipe.loader import Loader
+    from augpipe.reports.progress_bar import ProgressBar
 
     loader = Loader(
         source,
@@ -65,11 +63,10 @@ def explain(
         on_error=on_error,
     )
     # drawing takes time from what is measured
-    with telling_of_skip(loader.source, on_error), progress_bar(TimeElapsedColumn(), refresh_per_second=2) as bar:
-        bar.add_task("trying", total=None)
+    with telling_of_skip(loader.source, on_error), ProgressBar("trying", unit="part", refresh_per_second=2) as bar:
         if step_ms:
             _use(loader, step_ms / 1e3, seconds / 3.0)
-        found = loader.explain(seconds=seconds)
+        found = loader.explain(seconds=seconds, progress=bar.update)
     if json:
         print_json(found.to_json())
     else:

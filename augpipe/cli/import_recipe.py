@@ -1,14 +1,14 @@
 """`augpipe import`: a recipe of torchvision, albumentations, timm or transformers as a TOML file."""
 
 import importlib
-import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import console
+from augpipe.cli.common import JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from augpipe.recipes.imported import Imported
@@ -33,26 +33,41 @@ def import_recipe(
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Leave out what cannot be imported, instead of refusing all of it.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Turn a recipe of torchvision, albumentations, timm or transformers into one of augpipe.
 
     augpipe import train.py:train_transforms --out mine.toml
     """
     found = _found(source, version, not leave_out)
+    text = found.recipe.to_toml()
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    if json:
+        print_json(as_json(found))
+        return
     screen = console(stderr=True)
     screen.print(found.table().terminal("what became of each transform"))
     for note in found.notes:
         if not any(row.note and note.endswith(row.note) for row in found.rows):
             screen.print(note, markup=False)
-    text = found.recipe.to_toml()
     if out is None:
         print(text.rstrip("\n"))
-        return
-    out.write_text(text, encoding="utf-8")
-    screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows its effect", markup=False)
+    else:
+        screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows its effect", markup=False)
+
+
+def as_json(found: "Imported") -> dict[str, Any]:
+    """The recipe as its TOML has it, what became of each transform, and what differs."""
+    rows = [
+        {"transform": row.name, "became": row.became, "verdict": row.verdict, "note": row.note} for row in found.rows
+    ]
+    return {"recipe": tomllib.loads(found.recipe.to_toml()), "transforms": rows, "notes": found.notes}
 
 
 def _found(source: str, version: str | None, strict: bool) -> "Imported":
+    import json
+
     from augpipe.recipes import imported
 
     if source == "-":

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import JsonOption, decimal_bytes, print_json, progress_bar
+from augpipe.cli.common import JsonOption, decimal_bytes, print_json
 from augpipe.validation.plural import count
 
 
@@ -22,15 +22,11 @@ def index(
     One file, .augpipe-index, is written; images stay as they are. A run that was stopped is resumed, and images
     that have not changed since are not read again.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from augpipe.datasets.prepare.index_folder import index_folder
+    from augpipe.reports.progress_bar import ProgressBar
 
-    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("reading", total=None)
-        done = index_folder(
-            folder, num_threads=workers, progress=lambda num, total: bar.update(task, completed=num, total=total)
-        )
+    with ProgressBar("reading", unit="image") as bar:
+        done = index_folder(folder, num_threads=workers, progress=bar.update)
     if json:
         print_json(asdict(done))
         return

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from augpipe.cli.common import OnError, decimal_bytes, progress_bar
+from augpipe.cli.common import JsonOption, OnError, decimal_bytes, print_json, scales_json
 from augpipe.cli.exit_codes import Failure
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from augpipe.datasets.prepare.engine_protocol import Engine, Watcher
     from augpipe.datasets.prepare.run_plan import RunPlan
     from augpipe.datasets.prepare.settings import PrepareSettings
     from augpipe.datasets.shards.manifest import Manifest
+    from augpipe.reports.progress_bar import ProgressBar
     from augpipe.sources.protocol import Source
 
 SourceArgument = Annotated[
@@ -103,6 +102,7 @@ def prepare(
     linear_light: Annotated[
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Write images as shards: WebDataset tar files of JPEGs, or of the original files, with an index.
 
@@ -130,6 +130,7 @@ def prepare(
     runner = make_engine(engine, workers, ray_address)
     if engine == "ray" and as_url(source) is None:
         source = source.absolute()  # workers stand in another folder
+    done = []
     for job in open_jobs(source, out, card, split or [], resume=resume):
         with explaining(job.out):
             manifest = run(
@@ -143,8 +144,11 @@ def prepare(
                 resume=resume,
                 on_error=on_error,
             )
-        for line in summary(job.out, manifest):
+        done.append(as_json(job.out, manifest))
+        for line in () if json else summary(job.out, manifest):
             print(line)
+    if json:
+        print_json({"data_sets": done})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +234,17 @@ def hint(out: Path) -> str:
     return RESUME if read_plan(str(out)) is not None else ""
 
 
+def as_json(out: Path, manifest: "Manifest") -> dict[str, Any]:
+    """What there is now."""
+    return {
+        "out": str(out),
+        "samples": manifest.num_samples,
+        "classes": len(manifest.classes),
+        "rejected": manifest.num_rejected,
+        "scales": scales_json(manifest),
+    }
+
+
 def summary(out: Path, manifest: "Manifest") -> list[str]:
     """What there is now, and where to look."""
     num_classes = len(manifest.classes)
@@ -261,17 +276,16 @@ def run(
     resume: bool,
     on_error: str,
 ) -> "Manifest":
-    """`augpipe.datasets.prepare.prepare.prepare` behind a bar, which goes to stderr and only where that is a terminal.
+    """`augpipe.datasets.prepare.prepare.prepare` behind a bar, which goes to stderr.
 
     Args:
         split: shown next to the bar.
         others: as there.
     """
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
     from augpipe.datasets.prepare.prepare import prepare
+    from augpipe.reports.progress_bar import ProgressBar
 
-    with progress_bar(MofNCompleteColumn(), "{task.fields[rate]}", TimeRemainingColumn()) as bar:
+    with ProgressBar("listing photographs", unit="image") as bar:
         return prepare(
             source,
             out,
@@ -285,32 +299,20 @@ def run(
         )
 
 
-def watcher(bar: "Progress", out: Path, split: str) -> "Watcher":
+def watcher(bar: "ProgressBar", out: Path, split: str) -> "Watcher":
     """Shows a run on the bar; what a user should read becomes a line of its own."""
     from augpipe.datasets.prepare.engine_protocol import Watcher
 
-    task = bar.add_task("listing photographs", total=None, rate="")
     what = f"preparing {split}" if split else "preparing"
-
-    def notice(text: str) -> None:
-        bar.stop()
-        print(f"augpipe: {text}", file=sys.stderr, flush=True)
-        bar.start()
 
     def planned(plan: "RunPlan", num_done: int) -> None:
         if num_done:
-            notice(f"{out}: {num_done:,} of {count(plan.source.num_samples, 'photograph')} are done already")
+            bar.note(f"{out}: {num_done:,} of {count(plan.source.num_samples, 'photograph')} are done already")
         if (warning := room_warning(plan, num_done, out)) is not None:
-            notice(warning)
-        bar.reset(task, description=what, total=plan.source.num_samples, completed=num_done, rate="")
+            bar.note(warning)
+        bar.begin(what, plan.source.num_samples, num_done)
 
-    def progress(num: int) -> None:
-        bar.update(task, advance=num)
-        speed = bar.tasks[task].speed
-        if speed:
-            bar.update(task, rate=f"{speed:,.0f} a second")
-
-    return Watcher(planned=planned, progress=progress, notice=notice)
+    return Watcher(planned=planned, progress=bar.advance, notice=bar.note)
 
 
 def room_warning(plan: "RunPlan", num_done: int, out: Path) -> str | None:

@@ -1,11 +1,14 @@
 """`augpipe preview`: a contact sheet of what a recipe does."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from augpipe.cli.common import (
+    JsonOption,
     OnErrorOption,
     RecipeOption,
     ScaleOption,
@@ -15,6 +18,7 @@ from augpipe.cli.common import (
     SourceArgument,
     one_recipe,
     output_file,
+    print_json,
     say,
     telling_of_skip,
     warn_of_skipped,
@@ -25,6 +29,7 @@ from augpipe.validation.models import changed
 from augpipe.validation.plural import count
 
 if TYPE_CHECKING:
+    from augpipe.preview import Contents
     from augpipe.recipes.recipe import Recipe
     from augpipe.recipes.schedule import Schedule
 
@@ -52,6 +57,7 @@ def preview(
     scale: ScaleOption = None,
     on_error: OnErrorOption = "raise",
     skip_bad: SkipBadOption = False,
+    json: JsonOption = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="A live page instead of a sheet, for a browser on this machine.")
     ] = False,
@@ -78,6 +84,7 @@ def preview(
     if serve:
         told = {"--out": out != SHEET, "--rows": rows != 4, "--cols": cols != 5, "--on-error": on_error != "raise"}
         told |= {"--by-op": by_op, "--steps": steps, "--without": bool(without), "--skip-bad": skip_bad}
+        told |= {"--json": json}
         for name in (name for name, is_given in told.items() if is_given):
             raise ValueError(f"{name} is for a sheet, and --serve shows a page. Leave one of them out.")
         _serve(source, load_recipe(one_recipe(recipe), size, scale), sample or [], seed, epoch, port)
@@ -90,23 +97,47 @@ def preview(
     path = output_file(out, EXTENSIONS)
     from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op
-    from augpipe.preview import by_step, draw_sheet, over_epochs
+    from augpipe.preview import by_step, over_epochs
 
     chosen = drawn_without(chosen, without)
     opened = open_source(source)
     on_error = with_skip_bad(on_error, skip_bad)
+    shown: dict[str, Any] = {"rows": rows, "seed": seed, "epoch": epoch, "on_error": on_error, "samples": sample}
+    of_parts = by_step if steps else contents_by_op if by_op else partial(over_epochs, cols=cols)
     with telling_of_skip(opened, on_error):
-        if by_op or steps:
-            of_parts = by_step if steps else contents_by_op
-            contents = of_parts(opened, chosen, rows=rows, seed=seed, epoch=epoch, on_error=on_error, samples=sample)
-        else:
-            contents = over_epochs(
-                opened, chosen, rows=rows, cols=cols, seed=seed, epoch=epoch, on_error=on_error, samples=sample
-            )
+        contents = draw(path, partial(of_parts, opened, chosen, **shown))
     warn_of_skipped(contents.skipped)
-    draw_sheet(contents).save(path)
+    if json:
+        print_json(as_json(path, contents))
+        return
     num_shown = len({row.sample_id for row in contents.rows})
     print(f"{path}: {count(num_shown, 'photograph')}, recipe {chosen.name}")
+
+
+def as_json(path: Path, contents: "Contents") -> dict[str, Any]:
+    """The sheet's file, and of each image on it what was drawn, an entry an op."""
+    rows = []
+    for row in contents.rows:
+        headings = row.headings[-len(row.cells) :]
+        cells = [
+            {"heading": heading, "drawn": cell.captions} for heading, cell in zip(headings, row.cells, strict=True)
+        ]
+        rows.append({"sample": row.sample_id, "name": row.name, "class": row.class_name, "images": cells})
+    return {"out": str(path), "recipe": contents.title, "rows": rows, "skipped": contents.skipped}
+
+
+def draw(path: Path, make: "Callable[..., Contents]") -> "Contents":
+    """Write a sheet behind a progress bar; `make` takes its `progress`, and returns what the sheet shows."""
+    from augpipe.preview import draw_sheet
+    from augpipe.reports.progress_bar import ProgressBar
+
+    with ProgressBar("making images", unit="image") as bar:
+        contents = make(progress=bar.update)
+        bar.begin("drawing the sheet")
+        sheet = draw_sheet(contents, bar.update)
+        bar.begin(f"writing {path}")
+        sheet.save(path)
+    return contents
 
 
 def drawn_without(schedule: "Schedule", names: list[str] | None) -> "Schedule":

@@ -1,12 +1,13 @@
 """`augpipe replay`: one image of a run or of a folder again, with all that was drawn for it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import RecipeOption, one_recipe, output_file
-from augpipe.cli.preview import EXTENSIONS, drawn_without
+from augpipe.cli.common import JsonOption, RecipeOption, one_recipe, output_file, print_json
+from augpipe.cli.preview import EXTENSIONS, as_json, draw, drawn_without
 from augpipe.recipes.names import load_schedule
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def replay(
     without: Annotated[
         list[str] | None, typer.Option(help="Leave an op out, as rotate; all others draw as before.")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Make one image again, the same as in its batch, and draw it.
 
@@ -38,19 +40,18 @@ def replay(
     from augpipe.pipeline.item_line import ItemLine
 
     named, path = ItemLine.read(line), output_file(out, EXTENSIONS)
-    from augpipe.preview import by_step, draw_sheet, over_epochs
+    from augpipe.preview import by_step, over_epochs
 
     loader, epoch, sample, position = _found(place, recipe, named)
     schedule = drawn_without(loader.schedule, without)
     shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
     shown |= {"epochs": loader._epochs, "position": position}
     views = len(schedule.at(epoch).all_views)
-    contents = (
-        by_step(loader.source, schedule, **shown)
-        if steps
-        else over_epochs(loader.source, schedule, cols=views, **shown)
-    )
-    draw_sheet(contents).save(path)
+    made_by = by_step if steps else partial(over_epochs, cols=views)
+    contents = draw(path, partial(made_by, loader.source, schedule, **shown))
+    if json:
+        print_json(as_json(path, contents) | {"seed": loader.seed, "epoch": epoch})
+        return
     print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}, {loader.source.name(sample)}")
 
 

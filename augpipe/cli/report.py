@@ -13,6 +13,7 @@ def report(
 
     Of a run with parameter servers RUN/pushes.png, too: how old gradients were, and what each worker did.
     """
+    from augpipe.reports.progress_bar import ProgressBar
     from augpipe.trainer.report.curves import write_curves
     from augpipe.trainer.report.page import write_page
     from augpipe.trainer.report.pushes import write_pushes
@@ -25,10 +26,12 @@ def report(
         raise ValueError(
             f"{run} is not a training run: it has no metrics.csv. Give the folder that out names in its config."
         )
-    curves = write_curves(metrics, run / "curves.png")
-    print(curves)
     pushes = run / "pushes.csv"
-    drawn = write_pushes(pushes, run / "pushes.png") if pushes.is_file() else None
-    if drawn is not None:
-        print(drawn)
-    print(write_page(run, curves, drawn))
+    with ProgressBar("drawing", 2 + pushes.is_file(), unit="file") as bar:
+        curves = write_curves(metrics, run / "curves.png")
+        bar.advance()
+        drawn = write_pushes(pushes, run / "pushes.png") if pushes.is_file() else None
+        bar.advance(pushes.is_file())
+        page = write_page(run, curves, drawn)
+        bar.advance()
+    print("\n".join(str(path) for path in (curves, drawn, page) if path is not None))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import SeedOption, progress_bar
+from augpipe.cli.common import SeedOption
 from augpipe.cli.exit_codes import Failure
 from augpipe.validation.plural import count
 
@@ -30,21 +30,12 @@ def sample(
 
 
 def write(out: Path, *, num: int, classes: int, seed: int, targets: bool = False) -> None:
-    """Draw it behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
+    """Draw it behind a progress bar, which goes to stderr."""
     from augpipe.datasets.synthetic.generate import generate
+    from augpipe.reports.progress_bar import ProgressBar
 
-    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("drawing photographs", total=num)
+    with ProgressBar("drawing photographs", unit="image") as bar:
         try:
-            generate(
-                out,
-                num=num,
-                classes=classes,
-                seed=seed,
-                targets=targets,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
+            generate(out, num=num, classes=classes, seed=seed, targets=targets, progress=bar.update)
         except RuntimeError as error:
             raise Failure(str(error)) from error

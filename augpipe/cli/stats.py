@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,6 @@ from augpipe.cli.common import (
     console,
     decimal_bytes,
     print_json,
-    progress_bar,
     with_skip_bad,
 )
 from augpipe.cli.exit_codes import FAILURE
@@ -27,7 +25,6 @@ from augpipe.validation.plural import count
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from augpipe.datasets.stats.collect import Progress
     from augpipe.datasets.stats.statistics import Statistics
 
 ROWS = {"height": "height", "width": "width", "short_side": "short side", "aspect": "width / height"}
@@ -76,19 +73,20 @@ def stats(
     from augpipe.datasets.open import open_source
     from augpipe.datasets.remote.urls import as_url, shown
     from augpipe.datasets.stats.collect import collect_statistics
+    from augpipe.reports.progress_bar import ProgressBar
 
     on_error = with_skip_bad(on_error, skip_bad)
     if plots is not None:
         _check_plots(plots)
     opened = open_source(source, label=None if label is None else _label_names(label))
     url = as_url(source)
-    with _progress_bar() as progress:
+    with ProgressBar("reading", unit="image") as bar:
         found = collect_statistics(
             opened,
             name=str(source) if url is None else shown(url),
             duplicates=duplicates,
             num_threads=workers,
-            progress=progress,
+            progress=bar.tell,
         )
     if json:
         print_json(found.to_json())
@@ -300,16 +298,6 @@ def _groups(found: "Statistics") -> "Iterator[RenderableType]":
     if more > 0:
         made.add_row("", f"and {count(more, 'group')} more (--json lists them)", "")
     yield made
-
-
-@contextmanager
-def _progress_bar() -> "Iterator[Progress]":
-    """On stderr, and only where that is a terminal."""
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
-    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 def _label_names(text: str) -> str | list[str]:

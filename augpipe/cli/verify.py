@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import JsonOption, print_json, progress_bar
+from augpipe.cli.common import JsonOption, print_json, scales_json
 from augpipe.cli.exit_codes import FAILURE
 from augpipe.validation.plural import count
 
@@ -54,10 +54,10 @@ def verify(
 
 def _verify_annotations(source: "AnnotatedSource", json: bool) -> None:
     from augpipe.datasets.annotations.annotated_source import check_annotations
+    from augpipe.reports.progress_bar import ProgressBar
 
-    with progress_bar() as bar:
-        task = bar.add_task("checking images", total=len(source))
-        faults = check_annotations(source, lambda done: bar.update(task, completed=done))
+    with ProgressBar("checking images", len(source), unit="image") as bar:
+        faults = check_annotations(source, bar.update)
     if json:
         print_json(
             {
@@ -76,14 +76,12 @@ def _verify_annotations(source: "AnnotatedSource", json: bool) -> None:
 
 
 def run(out: Path, manifest: "Manifest", *, deep: bool) -> "list[Fault]":
-    """Check behind a progress bar, which goes to stderr and only where that is a terminal."""
-    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-
+    """Check behind a progress bar, which goes to stderr."""
     from augpipe.datasets.shards.verify import verify
+    from augpipe.reports.progress_bar import ProgressBar
 
-    with progress_bar(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("checking shards", total=sum(scale.num_bytes for scale in manifest.scales))
-        return verify(out, deep=deep, progress=lambda num_bytes: bar.update(task, advance=num_bytes))
+    with ProgressBar("checking shards", sum(scale.num_bytes for scale in manifest.scales), unit="byte") as bar:
+        return verify(out, deep=deep, progress=bar.advance)
 
 
 def as_json(manifest: "Manifest", faults: "list[Fault]", *, deep: bool) -> dict[str, Any]:
@@ -92,9 +90,7 @@ def as_json(manifest: "Manifest", faults: "list[Fault]", *, deep: bool) -> dict[
         "is_well": not faults,
         "deep": deep,
         "samples": manifest.num_samples,
-        "scales": [
-            {"name": scale.name, "shards": len(scale.shards), "bytes": scale.num_bytes} for scale in manifest.scales
-        ],
+        "scales": scales_json(manifest),
         "faults": [
             {"path": fault.path, "key": fault.key, "sample_id": fault.sample_id, "reason": fault.reason}
             for fault in faults

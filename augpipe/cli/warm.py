@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from augpipe.cli.common import JsonOption, print_json, progress_bar
+from augpipe.cli.common import JsonOption, print_json
 from augpipe.validation.plural import count
 
 
@@ -17,25 +17,24 @@ def warm(
     They are kept below $AUGPIPE_CACHE_DIR, else in the user's cache
     folder. What a wheel brought with it is not compiled again.
     """
-    from rich.progress import MofNCompleteColumn
-
     from augpipe.gpu_ops.compiled.cache import find
     from augpipe.gpu_ops.compiled.declared import overloads
     from augpipe.gpu_ops.compiled.folder import CACHE_VARIABLE, kernels_name, lasting_folder, readable_folder
     from augpipe.gpu_ops.compiled.warm import warm
     from augpipe.native.workers import num_usable_cores
+    from augpipe.reports.progress_bar import ProgressBar
 
     num_before = sum(find(one) is not None for one in overloads())
     is_complete = num_before == len(overloads())
     folder = readable_folder(kernels_name()) if is_complete else lasting_folder()
     if folder is None and not is_complete:
         raise ValueError(f"there is no folder to keep kernels in. Set {CACHE_VARIABLE} to one that can be written.")
-    with progress_bar(MofNCompleteColumn()) as bar:
-        task = bar.add_task("compiling kernels", total=len(overloads()))
-        made = []
+    made = []
+    with ProgressBar(unit="kernel", shows=not quiet) as bar:
+        bar.begin("compiling kernels", len(overloads()), num_before)
         for one in warm(num_usable_cores()):
             made.append(one)
-            bar.update(task, advance=1)
+            bar.update(max(num_before, len(made)))
     num_now = len(made) - num_before
     if json:
         kept = None if folder is None else str(folder)

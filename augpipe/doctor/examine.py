@@ -45,15 +45,24 @@ SECTIONS = (
 )
 
 
-def examine(sections: Sequence[Section] = SECTIONS) -> list[Finding]:
-    """Look at everything; never raises for what it finds. About 4 s, mostly torch's import."""
+def examine(
+    sections: Sequence[Section] = SECTIONS, progress: Callable[[int, int], None] = lambda done, total: None
+) -> list[Finding]:
+    """Look at everything; never raises for what it finds. About 4 s, mostly torch's import.
+
+    Args:
+        sections: what to look at, in this order.
+        progress: called with the sections looked at and their number.
+    """
     # those apart start first, and run in parallel with the others
     waiting = {section: start(section.module, section.function) for section in sections if section.in_own_process}
-    return [
-        replace(finding, section=section.title)
-        for section in sections
-        for finding in run(section, waiting[section] if section.in_own_process else _probe(section))
-    ]
+    found: list[Finding] = []
+    for number, section in enumerate(sections):
+        progress(number, len(sections))
+        probe = waiting[section] if section.in_own_process else _probe(section)
+        found += [replace(finding, section=section.title) for finding in run(section, probe)]
+    progress(len(sections), len(sections))
+    return found
 
 
 def run(section: Section, probe: Probe) -> list[Finding]:

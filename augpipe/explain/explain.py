@@ -1,6 +1,6 @@
 """From what a pass has counted, and short trials, to an `Explanation`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from augpipe.explain.advice import Case, Change, tried_changes
@@ -20,6 +20,9 @@ ENOUGH = 1.5
 PREFERRED = 0.9
 """A change is advised, too, before a later one that is not better by more than this."""
 
+NUM_PARTS = 6
+"""Of the work of an explanation, of which half are changes that are tried; there may be more or fewer."""
+
 LOADER_BOUND = 0.1
 """Part of the time in which the consumer waits, from which on the loader sets the rate."""
 SATURATED = 0.9
@@ -28,30 +31,43 @@ SATURATED = 0.9
 ORDER = ("reading", "planning", "decoding", "map", "program", "targets", "mixing", "copying")
 
 
-def explain(trials: Trials, loop: LoadTimes, path: str | None) -> Explanation:
+def explain(
+    trials: Trials,
+    loop: LoadTimes,
+    path: str | None,
+    progress: Callable[[float, float], None] = lambda done, total: None,
+) -> Explanation:
     """Where the time of a loader goes, and what to do about it.
 
     Args:
         trials: runs of the loader.
         loop: its last pass; where that gave fewer than `LEAST_BATCHES`, one is made.
         path: of its source, if it was given one.
+        progress: called with the parts that are done, and about how many there are.
 
     Raises:
         SampleError: an image cannot be used, and none is skipped.
     """
     alone = trials.run()
     loop = loop if loop.num_batches >= LEAST_BATCHES else alone
+    progress(1, NUM_PARTS)
     images = trials.hold()
+    progress(2, NUM_PARTS)
     parts = time_parts(trials.settings, images, trials.epoch)
+    progress(3, NUM_PARTS)
     shares = _shares(loop, parts, trials)
     step = Step(loop, alone)
     rates = {name: step.rate(1.0 - share) for name, share in shares.items()} | {"consumer": step.rate_alone}
     bottleneck = max(rates, key=lambda name: rates[name])
-    best = None
+    tried: list[tuple[Change, float]] = []
     if bottleneck != "consumer":
         case = Case(trials=trials, alone=alone, images=images, parts=parts, path=path)
-        best = _best([(change, step.after(change)) for change in tried_changes(case, bottleneck)], loop.images_per_s)
-    change, expected = best or (None, loop.images_per_s)
+        for change in tried_changes(case, bottleneck):
+            tried.append((change, step.after(change)))
+            progress(min(3 + len(tried), NUM_PARTS), NUM_PARTS)
+    progress(NUM_PARTS, NUM_PARTS)
+    best = _best(tried, loop.images_per_s)
+    advised, expected = best or (None, loop.images_per_s)
     stages = [Stage(name=name, share=shares[name], rate_if_free=rates[name]) for name in ORDER if name in shares]
     used = loop.used_s / loop.seconds
     share = used if bottleneck == "consumer" else shares[bottleneck]
@@ -61,9 +77,9 @@ def explain(trials: Trials, loop: LoadTimes, path: str | None) -> Explanation:
         rate_alone=step.rate_alone,
         stages=(*stages, Stage(name="consumer", share=used, rate_if_free=rates["consumer"])),
         bottleneck=bottleneck,
-        advice=_sentence(bottleneck, share, change, expected / loop.images_per_s, trials),
-        command=None if change is None else change.command,
-        change={} if change is None else change.arguments,
+        advice=_sentence(bottleneck, share, advised, expected / loop.images_per_s, trials),
+        command=None if advised is None else advised.command,
+        change={} if advised is None else advised.arguments,
         expected_rate=expected,
         num_images=loop.num_images,
         waited=loop.waited_s / loop.seconds,

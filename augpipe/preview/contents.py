@@ -1,25 +1,19 @@
 """What a contact sheet shows: images, and their augmented versions as the training loader gives them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from augpipe.batch import Batch
-from augpipe.decoding import MAX_PIXELS
-from augpipe.native.workers import num_usable_cores
-from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.epochs import Epochs
-from augpipe.pipeline.host_output import HostOutput
-from augpipe.pipeline.items import Settings
-from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.planning.fields import not_followed
-from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
-from augpipe.preview.shown_targets import ShownTargets, of_original, of_view, options_for
+from augpipe.preview.batches import epochs_of, first_batches, made_batches, shown_ids
+from augpipe.preview.shown_targets import ShownTargets, of_original, of_view
 from augpipe.preview.whole_image import whole_image
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.parts import Parts, growing, solos, without_normalize
@@ -28,9 +22,10 @@ from augpipe.recipes.schedule import Schedule
 from augpipe.sources.protocol import Pixels, Source
 from augpipe.sources.targets import has_targets
 from augpipe.validation.arguments import as_count, as_epoch, as_seed
-from augpipe.validation.plural import count
 
 ORIGINAL = "original"
+Progress = Callable[[int, int], None]
+"""Hears how many images are made, and how many will be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +89,7 @@ def over_epochs(
     epochs: Epochs | None = None,
     position: int | None = None,
     originals: bool = True,
+    progress: Progress | None = None,
 ) -> Contents:
     """The first images of an epoch as the loader gives them in that epoch (first column) and in those after it.
 
@@ -111,14 +107,15 @@ def over_epochs(
         epochs: a loader's; None: shuffled ones of all images. Of a sampler's, one epoch is shown.
         position: of the only sample in a sampler's epoch, see `Epochs.request_of`.
         originals: whether rows hold their images as they are stored; False saves decoding them.
+        progress: called after each image.
 
     Raises:
         SampleError: an image cannot be used.
         ValueError: an argument is out of range.
     """
     _check(rows=rows, cols=cols, seed=seed, epoch=epoch)
-    ordered = epochs or _epochs_of(source)
-    chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
+    ordered = epochs or epochs_of(source)
+    chosen = shown_ids(source, ordered, rows, seed, epoch, samples)
     schedule = as_schedule(recipe)
     num_views = len(schedule.at(epoch).all_views)
     draws = len(schedule.stages) > 1 or _draws(schedule.at(epoch))
@@ -127,13 +124,16 @@ def over_epochs(
     own_recipes = {id(own): own for own in map(schedule.at, numbers)}
     plain = {key: without_normalize(own) for key, own in own_recipes.items()}
     shown = [plain[id(schedule.at(e))] for e in numbers]
-    first, skipped = _first_batches(source, ordered, shown[0], chosen, seed, epoch, on_error == "skip", position)
+    made_one = _each(progress, num_epochs * len(chosen))
+    first, skipped = first_batches(
+        source, ordered, shown[0], chosen, seed, epoch, on_error == "skip", position, made_one
+    )
     ids = [int(batch.sample_ids[0]) for batch in first]
     later: list[list[Batch]] = []
     for _, alike in groupby(numbers[1:], lambda e: id(schedule.at(e))):  # epochs of one recipe in one pass
         wanted = [(e, sample_id) for e in alike for sample_id in ids]
         own = plain[id(schedule.at(wanted[0][0]))]
-        made_together = [batch for batch, _ in _batches(source, ordered, own, wanted, seed)]
+        made_together = [batch for batch, _ in made_batches(source, ordered, own, wanted, seed, made_one)]
         later += [made_together[place : place + len(ids)] for place in range(0, len(wanted), len(ids))]
     sizes = [_size_name(own, {other.all_views[0].out_size for other in shown}) for own in shown]
     headings = (
@@ -167,12 +167,13 @@ def by_op(
     epoch: int = 0,
     on_error: Literal["raise", "skip"] = "raise",
     samples: Sequence[int] | None = None,
+    progress: Progress | None = None,
 ) -> Contents:
     """Each op of the epoch's recipe alone on its crop, then all together, mixing too; drawn as in the whole recipe.
 
     With several views there is a row for each different view of an image. Arguments as in `over_epochs`.
     """
-    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples)
+    return _by_parts(solos, "one op a column", source, recipe, rows, seed, epoch, on_error, samples, progress)
 
 
 def by_step(
@@ -186,10 +187,22 @@ def by_step(
     samples: Sequence[int] | None = None,
     epochs: Epochs | None = None,
     position: int | None = None,
+    progress: Progress | None = None,
 ) -> Contents:
     """The image after each op of the epoch's recipe, one more a column, and mixed in the last; as in `by_op`."""
     return _by_parts(
-        growing, "one more op a column", source, recipe, rows, seed, epoch, on_error, samples, epochs, position
+        growing,
+        "one more op a column",
+        source,
+        recipe,
+        rows,
+        seed,
+        epoch,
+        on_error,
+        samples,
+        progress,
+        epochs,
+        position,
     )
 
 
@@ -203,23 +216,25 @@ def _by_parts(
     epoch: int,
     on_error: Literal["raise", "skip"],
     samples: Sequence[int] | None,
+    progress: Progress | None,
     epochs: Epochs | None = None,
     position: int | None = None,
 ) -> Contents:
     _check(rows=rows, cols=1, seed=seed, epoch=epoch)
     schedule = as_schedule(recipe)
     shown = without_normalize(schedule.at(epoch))
-    ordered = epochs or _epochs_of(source)
-    chosen = _shown_ids(source, ordered, rows, seed, epoch, samples)
-    whole, skipped = _first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip", position)
+    ordered = epochs or epochs_of(source)
+    chosen = shown_ids(source, ordered, rows, seed, epoch, samples)
+    taken_of = {view: parts(shown, view) for view in _distinct_views(shown)}
+    made_one = _each(progress, len(chosen) * (1 + sum(map(len, taken_of.values()))))
+    whole, skipped = first_batches(source, ordered, shown, chosen, seed, epoch, on_error == "skip", position, made_one)
     ids = [int(batch.sample_ids[0]) for batch in whole]
     wanted = [(epoch, sample_id) for sample_id in ids]
     made: list[list[Row]] = [[] for _ in ids]
-    for view in _distinct_views(shown):
-        taken = parts(shown, view)
+    for view, taken in taken_of.items():
         columns = []
         for key, part in taken:
-            batches = _batches(source, ordered, part, wanted, seed, position=position)
+            batches = made_batches(source, ordered, part, wanted, seed, made_one, position=position)
             columns.append([_cell(source, batch, view, key) for batch, _ in batches])
         headings = [ORIGINAL + _view_name(view, len(shown.views)), *(key for key, _ in taken)]
         if (parts is solos and len(taken) != 1) or shown.mixing:
@@ -231,6 +246,15 @@ def _by_parts(
     note = _note(source, seed, f"epoch {epoch}, {how}", ids, [shown], are_first=samples is None)
     flat = tuple(row for rows_of_one in made for row in rows_of_one)
     return Contents(title=schedule.name or shown.name or "recipe", note=note, rows=flat, skipped=skipped)
+
+
+def _each(progress: Progress | None, total: int) -> Callable[[], None]:
+    """Tell how many images there will be, and return what is to be called after each."""
+    if progress is None:
+        return lambda: None
+    progress(0, total)
+    numbers = count(1)
+    return lambda: progress(next(numbers), total)
 
 
 def _draws(recipe: Recipe) -> bool:
@@ -256,91 +280,6 @@ def _check(*, rows: int, cols: int, seed: int, epoch: int) -> None:
     as_count("cols", cols)
     as_seed(seed)
     as_epoch(epoch)
-
-
-def _first_batches(
-    source: Source,
-    epochs: Epochs,
-    recipe: Recipe,
-    ids: Sequence[int],
-    seed: int,
-    epoch: int,
-    skips_bad: bool,
-    position: int | None,
-) -> tuple[list[Batch], dict[int, str]]:
-    """A batch of one for each sample, and what was skipped."""
-    batches: dict[int, Batch] = {}
-    skipped: dict[int, str] = {}
-    wanted = [(epoch, sample_id) for sample_id in ids]
-    for batch, problems in _batches(source, epochs, recipe, wanted, seed, skips_bad=skips_bad, position=position):
-        # what stands in for an unusable image may be one that is shown anyway
-        batches.setdefault(int(batch.sample_ids[0]), batch)
-        skipped |= problems
-    return list(batches.values()), skipped
-
-
-def _batches(
-    source: Source,
-    epochs: Epochs,
-    recipe: Recipe,
-    wanted: Sequence[tuple[int, int]],
-    seed: int,
-    *,
-    skips_bad: bool = False,
-    position: int | None = None,
-) -> Iterator[tuple[Batch, dict[int, str]]]:
-    """For each (epoch, sample id) a batch of one, made as the loader makes it, and what was skipped.
-
-    One a batch, because whole images differ in size; the pixels do not depend on it.
-    """
-    check_kept_objects(source, [recipe])
-    settings = Settings(
-        source=source,
-        recipe=recipe,
-        seed=seed,
-        form=OutputFormat(dtype="uint8", layout="NHWC", framework="numpy"),
-        num_threads=num_usable_cores(),
-        first_threads=num_usable_cores(),
-        prefetch=2,
-        skips_bad=skips_bad,
-        max_pixels=MAX_PIXELS,
-        groups_of=None if epochs.sampling is None else epochs.sampling.groups_of,
-        targets=options_for(source, recipe),
-    )
-    requests = (epochs.request_of(recipe, seed, *each, number, position) for number, each in enumerate(wanted))
-    return BatchMaker(settings, HostOutput(settings)).run(requests)
-
-
-def _epochs_of(source: Source) -> Epochs:
-    if len(source) < 1:
-        raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
-    return Epochs(
-        num_samples=len(source),
-        batch_size=1,
-        rank=0,
-        world_size=1,
-        drop_last=False,
-        shuffle=True,
-        sampling=None,
-    )
-
-
-def _shown_ids(
-    source: Source, epochs: Epochs, rows: int, seed: int, epoch: int, samples: Sequence[int] | None
-) -> list[int]:
-    """The samples that are asked for, or the first ones of an epoch's order."""
-    num = len(source)
-    if samples is None:
-        positions = np.arange(min(rows, epochs.num_samples), dtype=np.int64)
-        ids: list[int] = epochs.sample_ids(seed, epoch, positions).tolist()
-        return list(dict.fromkeys(ids))
-    for number in samples:
-        if not 0 <= number < num:
-            raise ValueError(
-                f"sample {number} is out of range: the source holds {count(num, 'photograph')}, with the ids "
-                f"0..{num - 1}."
-            )
-    return list(dict.fromkeys(samples))
 
 
 def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> Cell:

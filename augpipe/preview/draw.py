@@ -3,7 +3,7 @@
 from PIL import Image, ImageDraw
 
 from augpipe.preview import text
-from augpipe.preview.contents import Cell, Contents, Row
+from augpipe.preview.contents import Cell, Contents, Progress, Row
 from augpipe.preview.draw_targets import with_targets
 from augpipe.preview.layout import (
     CAPTION_PX,
@@ -31,15 +31,17 @@ SMOOTH = 4
 """Masks are drawn this much larger and scaled down: Pillow's own shapes have jagged edges."""
 
 
-def draw_sheet(contents: Contents) -> Image.Image:
-    """The sheet as an RGB image, about 2,000 pixels wide at most."""
+def draw_sheet(contents: Contents, progress: Progress | None = None) -> Image.Image:
+    """The sheet as an RGB image, about 2,000 pixels wide at most; `progress` is called before each image on it."""
     layout = arrange(contents)
     sheet = Image.new("RGB", (layout.width, layout.height), BACKGROUND)
     pen = ImageDraw.Draw(sheet)
     _header(pen, contents, layout)
     for heading in layout.headings:
         text.draw(pen, (heading.x, heading.y), heading.text, INK, HEADING_PX)
-    for image in layout.pictures:
+    for number, image in enumerate(layout.pictures):
+        if progress is not None:
+            progress(number, len(layout.pictures))
         row = contents.rows[image.row]
         _paste(sheet, image, _image(row, image))
         _caption(pen, image)

@@ -1,1 +1,1 @@
-"""What all reports are made of: pages of HTML, figures by matplotlib, and tables."""
+"""What all reports are made of: pages of HTML, figures by matplotlib, tables, and the bar while they are made."""

@@ -123,7 +123,7 @@ def map_chunks(
     """Results of `function(chunk, tick)` in the chunks' order; it calls `tick` after each sample.
 
     At most two chunks a thread are under way. Where the caller stops early, by Ctrl-C too, every thread ends after the
-    sample that it works on. `progress` is told how many samples are done, from one thread at a time.
+    sample that it works on. `progress` is told how many samples are done, at first 0, from one thread at a time.
     """
     ended = threading.Event()
     lock = threading.Lock()
@@ -137,6 +137,7 @@ def map_chunks(
             done += 1
             progress(done)
 
+    progress(0)
     chunks = (sample_ids[start : start + CHUNK] for start in range(0, len(sample_ids), CHUNK))
     executor = ThreadPoolExecutor(num_threads, thread_name_prefix="augpipe-stats")
     under_way: deque[Future[T]] = deque()

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import typer
 
 from augpipe.cli.app import app
+from augpipe.cli.exit_codes import codes_of
 from augpipe.datasets.cards.table import card_sections
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
@@ -41,7 +42,7 @@ def pages() -> dict[str, str | bytes]:
     schema = json.dumps(Recipe.json_schema(), indent=1)
     return {
         **{f"reference/{module}.md": module_page(module) for module in MODULES},
-        "reference/cli.md": "# Commands\n\n" + "\n".join(command_sections(typer.main.get_command(app), "augpipe")),
+        "reference/cli.md": CLI_TEXT + commands_table() + "\n".join(command_sections(COMMAND, "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
         "reference/cards.md": "# Dataset cards\n\nHow to open them: [cards](../cards.md).\n\n" + card_sections(),
@@ -75,6 +76,21 @@ def module_page(module: str) -> str:
     return "\n\n".join([text, "\n".join(links), *described])
 
 
+COMMAND = typer.main.get_command(app)
+CLI_TEXT = """# Commands
+
+A command says on stderr how far it is. On a terminal that is a bar, with the rate and the time that is left. In a log
+it is a line every ten seconds at most, and one at the end of what took longer than two seconds. What a command found
+goes to stdout.
+
+With `--json`, stdout holds one JSON document and nothing else. It is empty where the command could not do its work,
+which a line on stderr explains. Of a result that is a file, as of `augpipe preview`, it is a summary.
+
+Exit codes: 0 done, 1 failed or found something bad, 2 wrong use (an option, a value, a file that does not exist), 130
+ended by Ctrl-C. `augpipe preview --serve` is meant to be ended by Ctrl-C, and exits with 0. `augpipe train` finishes
+its step and writes a checkpoint first.
+
+"""
 RECIPE_TEXT = """# Recipe files
 
 Tables of a recipe's and a schedule's TOML file. The ops of `ops` are those of the [gallery](../gallery/index.md).
@@ -101,6 +117,16 @@ def config_sections() -> Iterator[str]:
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, Section):
                 yield described(kind, f"[{name}]")
+
+
+def commands_table() -> str:
+    """Which commands have --json, and what each exit code means of each."""
+    rows = []
+    for name, command in getattr(COMMAND, "commands", {}).items():
+        has_json = any("--json" in param.opts for param in command.params)
+        codes = [f"{code} {meaning}" for code, meaning in codes_of(name).items()]
+        rows.append((f"[`augpipe {name}`](#augpipe-{name})", "yes" if has_json else "", "; ".join(codes)))
+    return table(("command", "`--json`", "exit codes"), *rows) + "\n"
 
 
 def command_sections(command: Any, name: str) -> Iterator[str]:

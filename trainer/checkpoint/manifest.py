@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +76,25 @@ def read_manifest(folder: Path, version: int = VERSION) -> dict[str, Any]:
     return found
 
 
-def verify(folder: Path, version: int = VERSION) -> dict[str, Any]:
+def verify(
+    folder: Path, version: int = VERSION, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, Any]:
     """Read every file and compare it with the list, which is returned.
+
+    Args:
+        folder: the checkpoint's.
+        version: that it must have.
+        progress: called with the bytes read and those of all files.
 
     Raises:
         DamagedError: a file is missing, too short or long, differs in a bit, or holds NaN where none may be.
     """
     manifest = read_manifest(folder, version)
+    num_read, total = 0, sum(wanted["num_bytes"] for wanted in manifest["files"].values())
     for name, wanted in manifest["files"].items():
         path = folder / name
+        progress(num_read, total)
+        num_read += wanted["num_bytes"]
         try:
             num_bytes, should = path.stat().st_size, wanted["num_bytes"]
             if num_bytes != should:

@@ -387,7 +387,7 @@ class ReportConfig(Section):
     log_every: int = Field(default=10, ge=1)
     """Steps between two rows of metrics.csv."""
     progress: bool = True
-    """A progress bar, where there is a terminal."""
+    """Say how far an epoch is: a bar on a terminal, in a log a line every ten seconds at most."""
     tensorboard: bool = True
     """Write TensorBoard files too, where it is installed."""
     sample_ids: bool = False

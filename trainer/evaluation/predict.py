@@ -72,6 +72,8 @@ def predict(
     memory = network.memory(memory_mb)
     num_before, num_done = int(partial.done.sum()), 0
     problem: Exception | None = None
+    if progress is not None:
+        progress(num_before, len(source))
     try:
         groups = groups_of(source, run.recipe, views, memory, skips_bad=skips_bad, left_out=partial.left_out)
         for number, group in enumerate(groups):

@@ -7,12 +7,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from augpipe.reports.progress_bar import ProgressBar
 from augpipe.trainer.config.tables import RunConfig
 from augpipe.trainer.loop.evaluate import Evaluation
 from augpipe.trainer.report.metrics import COLUMNS, StepsFile
-from augpipe.trainer.report.progress import Bar, Pace
 
 logger = logging.getLogger("augpipe.trainer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What the bar says of the last few steps."""
+
+    loss: float
+    images_per_s: float
+    exposed_ms: float
+    sent_mb: float
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        return (
+            f"loss {self.loss:.3f}  {self.images_per_s:,.0f} img/s  "
+            f"waits {self.exposed_ms:.1f} ms  sends {self.sent_mb:.2f} MB a step"
+        )
 
 
 @dataclass(kw_only=True)
@@ -79,7 +97,7 @@ class RunLog:
         out = Path(config.out)
         self._table = StepsFile(out / "metrics.csv", COLUMNS, step) if is_first else None
         self._board = Board(out / "tensorboard", wanted=is_first and config.report.tensorboard, step=step)
-        self._bar = Bar(shows=is_first and config.report.progress)
+        self._bar = ProgressBar(unit="step", shows=is_first and config.report.progress, tells_end=False)
 
     def last_step(self, column: str) -> int | None:
         """The step of the earlier run's last row that has a value there; None in other processes."""
@@ -87,11 +105,11 @@ class RunLog:
 
     def begin_epoch(self, epoch: int, done: int, total: int) -> None:
         """An epoch begins, of `total` steps, `done` of which are done."""
-        self._bar.begin_epoch(epoch, self._num_epochs, done, total)
+        self._bar.begin(f"epoch {epoch + 1}/{self._num_epochs}", total, done)
 
     def advance(self, pace: Pace | None) -> None:
         """One step on."""
-        self._bar.advance(pace)
+        self._bar.advance(more="" if pace is None else pace.text)
 
     def write(self, row: dict[str, Any]) -> None:
         """A row of metrics.csv."""

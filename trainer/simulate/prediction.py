@@ -1,6 +1,6 @@
 """What a run's config would take on a cluster's card: seconds, waiting, efficiency, bytes and memory, by ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -102,8 +102,13 @@ def _state_slots(optim: OptimConfig) -> int:
     return {"adagrad": 1, "adamw": 2}[optim.name]
 
 
-def predict(subject: Subject, card: Card, ranks: Sequence[int]) -> list[Prediction]:
-    """A prediction for each number of ranks.
+def predict(
+    subject: Subject,
+    card: Card,
+    ranks: Sequence[int],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Prediction]:
+    """A prediction for each number of ranks; `progress` hears how many are made, of how many.
 
     Raises:
         ValueError: a number of ranks is out of range, or the card has no rates of the codec.
@@ -117,7 +122,12 @@ def predict(subject: Subject, card: Card, ranks: Sequence[int]) -> list[Predicti
                 f"ranks={number} is not a multiple of parallel.model={subject.model_ranks}, among which layers are "
                 "split. Give other numbers."
             )
-    return [_predict_one(subject, card, number) for number in ranks]
+    found: list[Prediction] = []
+    for number in ranks:
+        progress(len(found), len(ranks))
+        found.append(_predict_one(subject, card, number))
+    progress(len(found), len(ranks))
+    return found
 
 
 def _predict_one(subject: Subject, card: Card, ranks: int) -> Prediction:

@@ -3,7 +3,7 @@
 The dispatcher, the loop of a worker and every message are those of a real run, under a virtual clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -139,8 +139,10 @@ def server_subject(config: RunConfig, card: Card) -> ServerSubject:
     )
 
 
-def predict_servers(subject: ServerSubject, workers: Sequence[int]) -> list[ServerPrediction]:
-    """A prediction for each number of workers that count.
+def predict_servers(
+    subject: ServerSubject, workers: Sequence[int], progress: Callable[[int, int], None] = lambda done, total: None
+) -> list[ServerPrediction]:
+    """A prediction for each number of workers that count; `progress` hears how many are made, of how many.
 
     Raises:
         ValueError: a number of workers is out of range.
@@ -148,7 +150,12 @@ def predict_servers(subject: ServerSubject, workers: Sequence[int]) -> list[Serv
     for number in workers:
         if not 1 <= number <= MOST_WORKERS:
             raise ValueError(f"ranks={number}: of workers with servers 1 to {MOST_WORKERS} are simulated. Give others.")
-    return [_predict_one(subject, number) for number in workers]
+    found: list[ServerPrediction] = []
+    for number in workers:
+        progress(len(found), len(workers))
+        found.append(_predict_one(subject, number))
+    progress(len(found), len(workers))
+    return found
 
 
 def _predict_one(subject: ServerSubject, workers: int) -> ServerPrediction:

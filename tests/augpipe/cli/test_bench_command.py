@@ -38,7 +38,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_report_holds_each_rate_on_one_thread_and_on_all(folder: Path) -> None:
     fractions: list[float] = []
-    report = measure(FolderSource(folder), RECIPE, seconds=0.3, batch_size=4, num_threads=2, progress=fractions.append)
+    nums: list[int] = []
+
+    def progress(fraction: float, num: int) -> None:
+        fractions.append(fraction)
+        nums.append(num)
+
+    report = measure(FolderSource(folder), RECIPE, seconds=0.3, batch_size=4, num_threads=2, progress=progress)
     assert {(rate.what, rate.threads) for rate in report.rates} == {
         *((what, threads) for what in WHATS for threads in (1, 2)),
         ("plan", 1),
@@ -48,6 +54,7 @@ def test_a_report_holds_each_rate_on_one_thread_and_on_all(folder: Path) -> None
     for rate in report.rates:
         assert 0 < rate.low <= rate.images_per_s <= rate.high and rate.rounds >= 3
     assert fractions == sorted(fractions) and fractions[0] > 0 and fractions[-1] <= 1
+    assert nums == sorted(nums) and nums[0] > 0
     assert report.rate("plan", 2) is None
 
 

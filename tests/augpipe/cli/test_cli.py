@@ -249,7 +249,7 @@ def test_a_full_disk_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_bug_of_ours_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def draw_sheet(contents: object) -> None:
+    def draw_sheet(*arguments: object) -> None:
         raise AssertionError("a bug")
 
     monkeypatch.setattr("augpipe.preview.draw_sheet", draw_sheet)

@@ -34,7 +34,7 @@ def _few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def blank_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Previews are drawn in a test of their own."""
-    monkeypatch.setattr("augpipe.preview.draw_sheet", lambda _: Image.new("RGB", (1, 1)))
+    monkeypatch.setattr("augpipe.preview.draw_sheet", lambda *_: Image.new("RGB", (1, 1)))
 
 
 def run_demo(num: int = NUM, *options: str) -> str:

@@ -195,7 +195,7 @@ def test_progress_counts_every_image() -> None:
     seen: list[tuple[str, int, int]] = []
     source = ArraySource([scene(4, 4, number) for number in range(70)])
     collect_statistics(source, num_threads=3, progress=lambda *told: seen.append(told))
-    assert seen == [("reading", done, 70) for done in range(1, 71)]
+    assert seen == [("reading", done, 70) for done in range(71)]
 
 
 def test_results_keep_their_order_and_few_chunks_are_under_way() -> None:

@@ -8,19 +8,18 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from rich.console import Console
 
+from augpipe.reports import progress_bar
 from augpipe.trainer.config import make_config
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.evaluate import Evaluation
-from augpipe.trainer.loop.run_log import Board
+from augpipe.trainer.loop.run_log import Board, Pace, RunLog
 from augpipe.trainer.loop.run_record import Recorder
 from augpipe.trainer.loop.state import Counters
 from augpipe.trainer.loop.step import StepResult
 from augpipe.trainer.loop.step_totals import StepTotals
 from augpipe.trainer.report.metrics import COLUMNS, StepsFile, read_rows
 from augpipe.trainer.report.page import write_page
-from augpipe.trainer.report.progress import Bar, Pace
 from augpipe.trainer.strategies import StepReport
 from tests.distributed.train_runs import config, write_photos
 
@@ -93,22 +92,23 @@ def test_a_row_is_of_its_own_steps_and_of_all_ranks(tmp_path: Path, caplog: pyte
     ]
 
 
-@pytest.mark.parametrize(("shows", "is_terminal"), [(True, True), (True, False), (False, True)])
-def test_the_bar_is_shown_where_it_is_wanted_and_there_is_a_terminal(
-    shows: bool, is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_log_hears_how_far_a_resumed_epoch_is_where_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Console, "is_terminal", property(lambda self: is_terminal))
-    assert Bar(shows=shows)._progress.disable is not (shows and is_terminal)
-
-
-def test_the_bar_goes_on_where_a_resumed_epoch_stands() -> None:
-    bar = Bar(shows=False)
-    bar.begin_epoch(1, 3, done=4, total=9)
-    bar.advance(None)
-    bar.advance(Pace(loss=0.5, images_per_s=1200.0, exposed_ms=1.5, sent_mb=0.25))
-    (task,) = bar._progress.tasks
-    assert (task.description, task.completed, task.total) == ("epoch 2/3", 6, 9)
-    assert task.fields["pace"] == "loss 0.500  1,200 img/s  waits 1.5 ms  sends 0.25 MB a step"
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
+    pace = Pace(loss=0.5, images_per_s=1200.0, exposed_ms=1.5, sent_mb=0.25)
+    for progress, is_first in ((False, True), (True, False), (True, True)):
+        tables = {"report": {"progress": progress, "tensorboard": False}, "data": {"source": "x"}, "epochs": 3}
+        config = make_config({"out": str(tmp_path), **tables})
+        with RunLog(config, 4, is_first=is_first) as log:
+            log.begin_epoch(1, 4, 9)
+            log.advance(None)
+            log.advance(pace)
+            log.advance(None)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == (3 if progress and is_first else 0)
+    assert lines[1].startswith("augpipe: epoch 2/3 6/9  ")
+    assert all(line.endswith("  loss 0.500  1,200 img/s  waits 1.5 ms  sends 0.25 MB a step") for line in lines[1:])
 
 
 def write_run(folder: Path, *, seconds: float = 3.25, data_ms: float = 2.5) -> Path:

@@ -23,10 +23,10 @@ from augpipe.trainer.config import to_toml
 from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.loop import NotFiniteError, SaveError, run
 from augpipe.trainer.loop.evaluate import evaluate
+from augpipe.trainer.loop.run_log import RunLog
 from augpipe.trainer.loop.world import open_world
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.report.metrics import read_rows
-from augpipe.trainer.report.progress import Bar
 from tests.distributed.train_runs import checkpoints, config, contents, write_photos
 
 
@@ -135,10 +135,10 @@ def test_checkpoints_at_the_ends_of_some_epochs(photos: Path, tmp_path: Path) ->
 
 def test_the_bar_counts_updates_and_not_batches(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
-    monkeypatch.setattr(Bar, "begin_epoch", lambda self, *numbers: begun.append(numbers))
+    monkeypatch.setattr(RunLog, "begin_epoch", lambda self, *numbers: begun.append(numbers))
     for max_steps in (1, 6):  # five batches an epoch: two, two and one
         run(config(tmp_path / "run", photos, max_steps=max_steps, optim={"lr": 0.02, "accumulate": 2}))
-    assert begun == [(0, 2, 0, 3), (0, 2, 1, 3), (1, 2, 0, 3)]
+    assert begun == [(0, 0, 3), (0, 1, 3), (1, 0, 3)]
 
 
 def test_each_checkpoint_is_written_once(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
