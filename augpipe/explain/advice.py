@@ -117,7 +117,7 @@ def _row_indexes(case: Case) -> Iterator[Change]:
         return
     times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
     command = f"augpipe index {case.path}"
-    yield Change(text=command, times=times, command=command, when=" in the first epoch, as in later ones")
+    yield Change(text=command, times=times, command=command, when=" in the first epoch")
 
 
 def _smaller_files(case: Case) -> Iterator[Change]:

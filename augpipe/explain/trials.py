@@ -105,7 +105,9 @@ class Trials:
         epochs = self._epochs_of(min(int(rate * self.seconds), int(MOST_CACHED_BYTES / image_bytes)))
         cache = replace(self.choice, cache="host", cache_bytes=None).make_cache(epochs.num_samples)
         assert cache is not None
-        times = self._run_second_epoch(epochs, HeldSource(images, epochs.num_samples), cache)
+        # those that the cache does not hold yet, or at another scale, are read as always
+        held = HeldSource(images, epochs.num_samples, self.settings.source)
+        times = self._run_second_epoch(epochs, held, cache)
         return times, cache.statistics().held_bytes / epochs.num_samples
 
     def _epochs_of(self, num: int) -> Epochs:
