@@ -195,7 +195,7 @@ def _by_filter(recipe: Recipe) -> Recipe:
 
 def _larger_batches(case: Case) -> Iterator[Change]:
     size = case.trials.epochs.batch_size
-    if size < SMALL_BATCH:
+    if size < SMALL_BATCH and all(view.out_size for view in case.trials.settings.recipe.all_views):
         larger = min(4 * size, SMALL_BATCH)
         times = case.trials.run(epochs=replace(case.trials.epochs, batch_size=larger, drop_last=False))
         yield Change(text=f"batch_size={larger} instead of {size}", times=times, arguments={"batch_size": larger})
