@@ -56,10 +56,8 @@ ANSWERS = {
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
-    **dict.fromkeys(
-        ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),
-        _STORED,
-    ),
+    **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
+    **dict.fromkeys(("downscale", "rain", "snow", "fog", "shadow", "sunflare"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

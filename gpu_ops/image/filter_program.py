@@ -10,6 +10,7 @@ from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.clahe import equalize_tiles
+from augpipe.gpu_ops.image.compression import compress
 from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.program import behind_filters, take_steps
 from augpipe.gpu_ops.image.program_rows import (
@@ -17,6 +18,7 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_TABLES,
     CLAHE,
     FIRST_FILTER,
+    JPEG,
     MEDIAN,
     SEPARABLE,
     STEP_BYTES,
@@ -74,5 +76,7 @@ def _filter(at, at_step, levels, start, height, width, planar, scratch):
         take_median(size, levels, start, height, width, planar)
     elif kind == SEPARABLE:
         filter_separably(at_weights, size, levels, start, height, width, planar)
+    elif kind == JPEG:
+        compress(size, levels, start, height, width, planar, np.uintp(scratch.ctypes.data))
     else:
         convolve(at_weights, size, levels, start, height, width, planar)

@@ -40,16 +40,17 @@ COLOUR_STEP = np.dtype(
 - `SEPARABLE`: the radius; its table holds as many float32 and one more: the weights of a column and of a row, from the
   middle outwards.
 - `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
+- `JPEG`: the quality, 1..100.
 """
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
-CLAHE, MEDIAN, SEPARABLE, CONVOLVE = range(11, 15)
+CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG = range(11, 16)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE
 """From this kind on, a step is a filter: kernels of their own take them, and what stands before them."""
-LAST_WHOLE = MEDIAN
-"""From `FIRST_LOOK` up to this kind, a step takes the nearest of 256 levels, as `TABLE` does."""
+OF_LEVELS = (TABLE, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS, CLAHE, MEDIAN, JPEG)
+"""Kinds that take the nearest of 256 levels."""
 
 
 def _offset(name: str) -> int:

@@ -891,6 +891,7 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
     "median_blur": (_CROP, ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=1.0), ops.Saturation()),
     "clahe": (_CROP, ops.Saturation(), ops.CLAHE(tiles=(3, 2), p=1.0), ops.GaussianBlur(p=1.0)),
+    "jpeg_compression": (_CROP, ops.Hue(), ops.JpegCompression(quality=(5, 95), p=1.0), ops.Contrast()),
     "several tables": (
         _CROP,
         ops.Rotate(),

@@ -378,6 +378,15 @@ def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("CLAHE", made, note=CLAHE_NOTE)
 
 
+def _compression(found: Findings, one: Mapping[str, Any]) -> None:
+    kind = one.get("compression_type", "jpeg")
+    if str(kind).rpartition(".")[2].lower() not in ("jpeg", "0"):
+        raise ValueError(f"compression_type={kind!r} is not mapped; 'jpeg' is, here JpegCompression")
+    limits = one["quality_range"] if "quality_range" in one else (one["quality_lower"], one["quality_upper"])
+    made = ops.JpegCompression.model_validate({"quality": tuple(max(1, end) for end in limits), "p": one["p"]})
+    found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")
+
+
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "kernel") != "kernel":
         raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
@@ -503,6 +512,8 @@ MADE: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
+    "ImageCompression": _compression,
+    "JpegCompression": _compression,
     "Sharpen": _sharpen,
     "IAASharpen": _sharpen,
     "Emboss": _blend(ops.Emboss, "strength"),

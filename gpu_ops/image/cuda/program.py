@@ -27,6 +27,14 @@ from augpipe.gpu_ops.cuda.memory import (
 )
 from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
+from augpipe.gpu_ops.image.cuda.compression import (
+    put_colours,
+    restore_columns,
+    restore_rows,
+    round_columns,
+    take_planes,
+    transform_rows,
+)
 from augpipe.gpu_ops.image.cuda.neighbours import (
     convolve,
     copy_levels,
@@ -49,6 +57,7 @@ from augpipe.gpu_ops.image.program_rows import (
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
+    JPEG,
     MATRIX,
     MEDIAN,
     NOISE,
@@ -204,6 +213,18 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
         copy_whole_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
         take_median(start, copy, size, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == JPEG:
+        take_planes(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        transform_rows(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        round_columns(copy, size, height, width, thread, num_threads)
+        cuda.syncthreads()
+        restore_columns(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        restore_rows(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        put_colours(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
     else:
         copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()

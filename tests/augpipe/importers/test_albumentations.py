@@ -160,6 +160,12 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             {"blur_limit": [7, 7], "angle_range": [10, 30], "direction_range": [0, 0.5], "allow_shifted": True},
             ops.MotionBlur(sizes=(7, 7), degrees=(-30, -10), direction=(0, 0.5), p=1),
         ),
+        ("ImageCompression", {"quality_range": [50, 90]}, ops.JpegCompression(quality=(50, 90), p=1)),
+        (
+            "JpegCompression",
+            {"quality_lower": 0, "quality_upper": 90, "compression_type": "ImageCompressionType.JPEG"},
+            ops.JpegCompression(quality=(1, 90), p=1),
+        ),
         ("CLAHE", {"clip_limit": [1, 2], "tile_grid_size": [4, 8]}, ops.CLAHE(clip_limit=(1, 2), tiles=(8, 4), p=1)),
         ("IAASharpen", {"alpha": 0.3, "lightness": [0.5, 1]}, ops.Sharpen(alpha=(0, 0.3), lightness=(0.5, 1), p=1)),
         ("Emboss", {"alpha": [0.1, 0.3], "strength": [0, 1]}, ops.Emboss(alpha=(0.1, 0.3), strength=(0, 1), p=1)),

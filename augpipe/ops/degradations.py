@@ -1,0 +1,39 @@
+"""What storing or sending an image takes from it, done to the rendered view."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from augpipe.gpu_ops.image.program_rows import JPEG
+from augpipe.ops.draws import Applied, Number
+from augpipe.ops.frame import Frame
+from augpipe.ops.op import Drawn, Op, Probability
+from augpipe.validation.models import told
+
+__all__ = ["JpegCompression"]
+
+Quality = Annotated[int, Field(ge=1, le=100)]
+
+
+class JpegCompression(Op):
+    """Show the view as a JPEG file of some quality would: written and read again by libjpeg, its chroma halved (4:2:0).
+
+    The levels are those of Pillow, OpenCV, torchvision and albumentations, bit by bit.
+    """
+
+    op: Literal["jpeg_compression"] = "jpeg_compression"
+    quality: Annotated[
+        tuple[Quality, Quality], told("must be two whole qualities in 1..100: {name}=[smallest, largest]")
+    ] = (50, 95)
+    """Smallest and largest quality, as libjpeg counts it; each whole number between is as likely."""
+    p: Probability = 0.5
+    """How often the view is compressed."""
+
+    draws = (Number("quality", np.int8, step=1.0, neutral=None), Applied())
+    formula = "what libjpeg reads of what it has written, 4:2:0"
+    inspect_text = "a JPEG of quality {quality[0]} to {quality[1]}"
+    caption_text = "JPEG {quality}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.look_at_image(JPEG, drawn["quality"][:, None].astype(np.float64), drawn["applied"])
