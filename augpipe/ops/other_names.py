@@ -28,9 +28,7 @@ ANSWERS = {
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
     **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
-    **dict.fromkeys(
-        ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
-    ),
+    **dict.fromkeys(("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME),
     "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
     "barrel": "ops.LensDistortion()",
     "elastic": "ops.ElasticTransform()",

@@ -105,6 +105,7 @@ FILTERED = (
         ops.MedianBlur(sizes=(3, 3), p=1.0),
     ),
     *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0), ops.JpegCompression(p=1.0)),
+    ops.GridShuffle(p=1.0),
 )
 WORKLOADS: dict[str, Callable[[], object]] = {
     "codecs": _codecs,

@@ -9,6 +9,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.cells import shuffle
 from augpipe.gpu_ops.image.clahe import equalize_tiles
 from augpipe.gpu_ops.image.compression import compress
 from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
@@ -21,6 +22,7 @@ from augpipe.gpu_ops.image.program_rows import (
     JPEG,
     MEDIAN,
     SEPARABLE,
+    SHUFFLE,
     STEP_BYTES,
     STEP_NUMBERS,
     STEP_TABLE,
@@ -76,6 +78,9 @@ def _filter(at, at_step, levels, start, height, width, planar, scratch):
         take_median(size, levels, start, height, width, planar)
     elif kind == SEPARABLE:
         filter_separably(at_weights, size, levels, start, height, width, planar)
+    elif kind == SHUFFLE:
+        num_across = np.int64(load_number(at, at_step + STEP_NUMBERS + 4))
+        shuffle(at_weights, size, num_across, levels, start, height, width, planar)
     elif kind == JPEG:
         compress(size, levels, start, height, width, planar, np.uintp(scratch.ctypes.data))
     else:

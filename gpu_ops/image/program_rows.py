@@ -41,10 +41,11 @@ COLOUR_STEP = np.dtype(
   middle outwards.
 - `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
 - `JPEG`: the quality, 1..100.
+- `SHUFFLE`: how many cells lie along y and along x; its table holds the number of the cell that each one shows.
 """
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
-CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG = range(11, 16)
+CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE = range(11, 17)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE
@@ -68,7 +69,7 @@ MAX_RADIUS = TABLE_BYTES // 4 - 1
 MAX_SIDE = 7
 """The largest side of the square of a `MEDIAN` or `CONVOLVE` step, in pixels."""
 MAX_TILES = 16
-"""Of a `CLAHE` step along an axis."""
+"""Of a `CLAHE` step along an axis, and cells of a `SHUFFLE` step."""
 
 
 def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:

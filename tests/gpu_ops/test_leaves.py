@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.image import affine, clahe, compression, dct, field, fused, lab, lens, neighbours, sampling, tone
+from augpipe.gpu_ops.image import (
+    affine,
+    cells,
+    clahe,
+    compression,
+    dct,
+    field,
+    fused,
+    lab,
+    lens,
+    neighbours,
+    sampling,
+    tone,
+)
 from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
 from augpipe.gpu_ops.image.sampling import (
     border_period,
@@ -26,7 +39,7 @@ from augpipe.gpu_ops.random import philox
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (clahe, compression, dct, field, fused, lab, lens, neighbours, philox, sampling, tone)
+    for module in (cells, clahe, compression, dct, field, fused, lab, lens, neighbours, philox, sampling, tone)
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -48,6 +61,8 @@ ARGUMENTS = {
     "field.spline": numbers((-3, 3)),
     "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
     "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
+    "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
+    "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
     "clahe.tile_side": [(length, num, other, 8) for length in (1, 7, 64, 65) for num in (1, 8) for other in (64, 65)],
     "clahe.most_counted": [(F(limit), area) for limit in (1, 2.5, 40) for area in (1, 100, 784)],
     "clahe.rounded": [(F(i) / 4,) for i in range(40)],
@@ -127,7 +142,11 @@ CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy", "lab.root_of", 
 
 OF_OTHER_TYPES: dict[str, type[np.generic]] = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}
 NOT_OF_ONE_FLOAT = {
-    *(name for name in ARGUMENTS if name.startswith(("philox", "compression", "dct", "neighbours", "field.two"))),
+    *(
+        name
+        for name in ARGUMENTS
+        if name.startswith(("philox", "cells", "compression", "dct", "neighbours", "field.two"))
+    ),
     *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
     *("lab.roots", "lab.relit"),
 }

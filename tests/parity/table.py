@@ -4,7 +4,7 @@ import colorsys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import ceil
 from typing import Any
 
@@ -516,6 +516,25 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
         expected.tones.append(add)
 
 
+def _grid_shuffle(expected: Expected, op: ops.GridShuffle, drawn: Any) -> None:
+    (down, across), moves = op.grid, drawn["moves"].copy()
+
+    def shuffle(levels: Float, radius: Float) -> Float:
+        rows = [len(levels) * nth // down for nth in range(down + 1)]
+        columns = [levels.shape[1] * nth // across for nth in range(across + 1)]
+        cells = [
+            (slice(top, bottom), slice(left, right))
+            for top, bottom in pairwise(rows)
+            for left, right in pairwise(columns)
+        ]
+        shuffled = np.full_like(levels, np.nan)
+        for nth, cell in enumerate(cells):
+            shuffled[cell] = levels[cells[nth + moves[nth]]]
+        return shuffled
+
+    expected.tones.append(shuffle)
+
+
 def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
     expected.mean, expected.std = np.array(op.mean), np.array(op.std)
 
@@ -531,6 +550,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
     ops.GridDistortion: _grid_distortion,
+    ops.GridShuffle: _grid_shuffle,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
@@ -925,6 +945,7 @@ OF_THE_OUTPUT = (
     *(ops.CoarseDropout, ops.Contrast, ops.Erase),
     *(
         ops.Grayscale,
+        ops.GridShuffle,
         ops.Hue,
         ops.HueSaturationValue,
         ops.Identity,

@@ -91,6 +91,7 @@ def test_images_that_drew_none_stay_as_they_are() -> None:
         (ops.GaussianBlur, {"kernel_px": 129}, "must be an odd number of pixels in 1..127"),
         (ops.GaussianBlur, {"sigma_px": (0, 20)}, r"leaves 0..18 pixels"),
         (ops.JpegCompression, {"quality": (0, 50)}, r"must be two whole qualities in 1..100"),
+        (ops.GridShuffle, {"grid": (17, 2)}, r"must be two numbers of cells in 1..16"),
         (ops.CLAHE, {"tiles": (8, 17)}, "must be two numbers in 1..16"),
         (ops.CLAHE, {"clip_limit": (0.5, 2)}, r"leaves 1..256"),
     ],

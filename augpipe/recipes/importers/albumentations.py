@@ -387,6 +387,12 @@ def _compression(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")
 
 
+def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
+    note = "where cells are not all of one size, version 2 draws which are the larger ones."
+    made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
+    found.add("RandomGridShuffle", made, note=note)
+
+
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "kernel") != "kernel":
         raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
@@ -512,6 +518,7 @@ MADE: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
+    "RandomGridShuffle": _grid_shuffle,
     "ImageCompression": _compression,
     "JpegCompression": _compression,
     "Sharpen": _sharpen,

@@ -26,6 +26,7 @@ from augpipe.gpu_ops.cuda.memory import (
     store_u8,
 )
 from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
+from augpipe.gpu_ops.image.cuda.cells import shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
 from augpipe.gpu_ops.image.cuda.compression import (
     put_colours,
@@ -65,6 +66,7 @@ from augpipe.gpu_ops.image.program_rows import (
     SCALE,
     SEPARABLE,
     SHARPNESS,
+    SHUFFLE,
     STEP_BYTES,
     STEP_KEY,
     STEP_NUMBERS,
@@ -228,7 +230,11 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
     else:
         copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
-        convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+        if kind == SHUFFLE:
+            num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
+            shuffle(start, copy, taps, size, num_across, height, width, pixel_step, channel_step, thread, num_threads)
+        else:
+            convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
 
 
 def filter_kernel(planar: bool) -> Any:
