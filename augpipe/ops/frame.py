@@ -286,9 +286,13 @@ class Frame:
         step.tables[:, : sources.shape[1]] = sources
         self.steps.append(step)
 
-    def add_noise(self, stds: Float, speckle_stds: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
-        """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds."""
-        self.steps.append(ColourStep.of(NOISE, np.stack([stds, speckle_stds], axis=1), applied, keys))
+    def add_noise(
+        self, stds: Float, speckle_stds: Float, is_shared: bool, keys: npt.NDArray[np.uint32], applied: Bool
+    ) -> None:
+        """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds; the same
+        to all channels where it `is_shared`."""
+        numbers = np.stack([stds, speckle_stds, np.full(len(stds), float(is_shared))], axis=1)
+        self.steps.append(ColourStep.of(NOISE, numbers, applied, keys))
 
     def fill(self, edges: Float, levels: Float, spread: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Fill rectangles, (n, 4) left, top, right and bottom in output pixels, with noise about (n, 3) levels."""

@@ -208,13 +208,15 @@ class GridShuffle(Op):
 
 
 class Noise(Op):
-    """Add normal noise to each channel of each pixel, and speckle, which grows with the level."""
+    """Add normal noise to each pixel, and speckle, which grows with the level."""
 
     op: Literal["noise"] = "noise"
     std: Annotated[Range, Within(0.0, 255.0)] = (2.0, 20.0)
     """Smallest and largest standard deviation, in levels of 255."""
     speckle: Annotated[Range, Within(0.0, 10.0)] = (0.0, 0.0)
     """Smallest and largest standard deviation of the speckle, as a part of the level."""
+    per_channel: bool = True
+    """Whether each channel has noise of its own, instead of all three the same."""
     p: Probability = 0.5
     """How often noise is added."""
 
@@ -228,7 +230,7 @@ class Noise(Op):
         return ", ".join(texts) or "no noise"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.add_noise(drawn["std"], drawn["speckle"], drawn["key"], self.changes(drawn))
+        frame.add_noise(drawn["std"], drawn["speckle"], not self.per_channel, drawn["key"], self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         texts = [f"noise {drawn['std']:.1f}"] if drawn["std"] else []

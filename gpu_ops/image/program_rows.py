@@ -29,7 +29,7 @@ COLOUR_STEP = np.dtype(
 - `MATRIX`: three rows of four; each channel becomes the sum over R, G, B and 1 times a row, kept within 0..255.
 - `TABLE`: none; the nearest level of each channel is looked up.
 - `VIGNETTE`: the squared radius where it begins, 1 / (1 - that), and the loss at the corner.
-- `NOISE`: the standard deviation of what is added, in levels, and as a part of the level.
+- `NOISE`: the standard deviation of what is added, in levels, and as a part of the level; 1 where channels share it.
 - `FILL`: left, top, right, bottom in output pixels, the last two excluded; levels of R, G and B, and the standard
   deviation of the noise about each of them.
 - `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in

@@ -510,7 +510,10 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     key = tuple(int(word) for word in drawn["key"])
 
     def add(levels: Float, radius: Float) -> Float:
-        return np.clip(levels + (std + speckle * levels) * normals(levels.shape[:2], key), 0, 255)
+        drawn_numbers = normals(levels.shape[:2], key)
+        if not op.per_channel:
+            drawn_numbers = drawn_numbers[:, :, :1]
+        return np.clip(levels + (std + speckle * levels) * drawn_numbers, 0, 255)
 
     if std or speckle:
         expected.tones.append(add)
@@ -784,6 +787,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
+    "noise, shared": (ops.Noise(std=(9.0, 30.0), speckle=(0.0, 0.5), per_channel=False, p=1.0),),
     "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.2, 6.0), p=1.0),),
     "gaussian_blur, cut off": (ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=5, p=1.0),),
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),

@@ -276,14 +276,23 @@ def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("noise_scale_factor", 1.0) != 1.0:
         raise ValueError("noise_scale_factor is not mapped; set it to 1")
-    if not one.get("per_channel", True) or any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
-        raise ValueError("noise that channels share, or whose mean is not 0, is not mapped")
+    if any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
+        raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
         std, note = [255.0 * part for part in _twice(one["std_range"])], ""
     else:
         limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
         std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
-    found.add("GaussNoise", ops.Noise.model_validate({"std": std, "p": one["p"]}), note=note)
+    fields = {"std": std, "per_channel": one.get("per_channel", True), "p": one["p"]}
+    found.add("GaussNoise", ops.Noise.model_validate(fields), note=note)
+
+
+def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    """imgaug's, whose standard deviations are in levels."""
+    if any(_twice(one["loc"])):
+        raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
+    fields = {"std": _twice(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
 
 
 def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
@@ -494,6 +503,7 @@ MADE: dict[str, Maker] = {
     "Cutout": _cutout,
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
+    "IAAAdditiveGaussianNoise": _additive_noise,
     "Flip": _flip,
     "D4": _d4,
     "SquareSymmetry": _d4,

@@ -116,6 +116,8 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
         elif kind == NOISE:
             normal_r, normal_g, normal_b = normals(at_step + STEP_KEY, pixel)
             std, speckle = load_f32(numbers), load_f32(numbers + 4)
+            if load_f32(numbers + 8) > ZERO:
+                normal_g, normal_b = normal_r, normal_r
             red = np.float32(noisy(red, normal_r, std, speckle))
             green = np.float32(noisy(green, normal_g, std, speckle))
             blue = np.float32(noisy(blue, normal_b, std, speckle))

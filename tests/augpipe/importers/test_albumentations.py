@@ -135,6 +135,12 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), p=1)),
         ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), p=1)),
         ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
+        ("GaussNoise", {"var_limit": 9.0, "per_channel": False}, ops.Noise(std=(0, 3), per_channel=False, p=1)),
+        (
+            "IAAAdditiveGaussianNoise",
+            {"loc": 0, "scale": [2.5, 12], "per_channel": False},
+            ops.Noise(std=(2.5, 12), per_channel=False, p=1),
+        ),
         ("Blur", {"blur_limit": 4}, ops.BoxBlur(sizes=(3, 5), p=1)),
         ("MedianBlur", {"blur_limit": [5, 7]}, ops.MedianBlur(sizes=(5, 7), p=1)),
         (
