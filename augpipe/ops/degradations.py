@@ -5,15 +5,35 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from augpipe.gpu_ops.image.program_rows import JPEG
-from augpipe.ops.draws import Applied, Number
+from augpipe.gpu_ops.image.program_rows import COARSEN, JPEG
+from augpipe.ops.draws import Applied, Number, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability
+from augpipe.ops.op import Drawn, Op, Probability, Range
 from augpipe.validation.models import told
 
-__all__ = ["JpegCompression"]
+__all__ = ["Downscale", "JpegCompression"]
 
 Quality = Annotated[int, Field(ge=1, le=100)]
+
+
+class Downscale(Op):
+    """Scale the view down and up again by nearest pixels, as albumentations' Downscale does by default."""
+
+    op: Literal["downscale"] = "downscale"
+    scale: Annotated[Range, Within(0.01, 1.0, ", and 1 changes nothing. Choose a range within it.")] = (0.25, 0.75)
+    """Smallest and largest part of the height and the width that is kept in between."""
+    p: Probability = 0.5
+    """How often the view is made coarse."""
+
+    draws = (Number("scale", neutral=1.0),)
+    formula = "the pixel at floor(floor(x scale) / scale), along y alike"
+    inspect_text = "{scale[0]:g} to {scale[1]:g} of the sides in between"
+    caption_text = "downscale {scale:.2f}"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        scale = drawn["scale"]
+        smaller = [np.maximum(np.rint(sides * scale), 1.0) for sides in frame.final_sides]
+        frame.look_at_image(COARSEN, np.stack([*smaller, 1.0 / scale], axis=1), self.changes(drawn))
 
 
 class JpegCompression(Op):

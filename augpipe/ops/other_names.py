@@ -55,7 +55,7 @@ ANSWERS = {
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
     **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
-    **dict.fromkeys(("downscale", "rain", "snow", "fog", "shadow", "sunflare"), _STORED),
+    **dict.fromkeys(("rain", "snow", "fog", "shadow", "sunflare"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

@@ -106,6 +106,7 @@ FILTERED = (
     ),
     *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0), ops.JpegCompression(p=1.0)),
     ops.GridShuffle(p=1.0),
+    ops.Downscale(p=1.0),
 )
 WORKLOADS: dict[str, Callable[[], object]] = {
     "codecs": _codecs,

@@ -1,4 +1,4 @@
-"""Cells of a rendered image that change places, on the CPU."""
+"""Cells of a rendered image that change places, and cells that show one of its pixels, on the CPU."""
 
 import numpy as np
 from numba import types
@@ -21,6 +21,12 @@ def cell_of(position, num, length):
     return ((position + 1) * num - 1) // length
 
 
+@leaf
+def coarse(position, num, length, apart):
+    """The pixel along an axis that one shows, where so many of them, that far apart, stand for all."""
+    return min(np.int64(np.float32(position * num // length) * apart), length - 1)
+
+
 @subroutine
 def shuffle(at_table, num_down, num_across, levels, start, height, width, planar):
     """Show in each cell what stood in the one that the table names, of the same size."""
@@ -38,3 +44,21 @@ def shuffle(at_table, num_down, num_across, levels, start, height, width, planar
                 to = (plane * height + top + row) * length + left * apart
                 at = (plane * height + from_top + row) * length + from_left * apart
                 levels[start + to : start + to + num] = kept[at : at + num]
+
+
+@subroutine
+def coarsen(num_down, num_across, apart, levels, start, height, width, planar):
+    """Show the pixels of a smaller image, each as often as it takes to fill this one."""
+    num_planes, step = (3, 1) if planar else (1, 3)
+    length = width * step
+    kept = levels[start : start + 3 * height * width].copy()
+    sources = np.empty(width, np.int64)
+    for x in range(width):
+        sources[x] = coarse(x, num_across, width, apart) * step
+    for plane in range(num_planes):
+        for y in range(height):
+            at = (plane * height + coarse(y, num_down, height, apart)) * length
+            to = start + (plane * height + y) * length
+            for x in range(width):
+                for channel in range(step):
+                    levels[to + x * step + channel] = kept[at + sources[x] + channel]

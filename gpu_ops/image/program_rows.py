@@ -42,10 +42,11 @@ COLOUR_STEP = np.dtype(
 - `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
 - `JPEG`: the quality, 1..100.
 - `SHUFFLE`: how many cells lie along y and along x; its table holds the number of the cell that each one shows.
+- `COARSEN`: how many rows and columns the image has in between, and how far apart they lie.
 """
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
-CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE = range(11, 17)
+CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE

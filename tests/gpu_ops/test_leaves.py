@@ -63,6 +63,7 @@ ARGUMENTS = {
     "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
     "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
     "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
+    "cells.coarse": [(at, num, 40, F(40 / num)) for num in (1, 7, 13, 40) for at in range(40)],
     "clahe.tile_side": [(length, num, other, 8) for length in (1, 7, 64, 65) for num in (1, 8) for other in (64, 65)],
     "clahe.most_counted": [(F(limit), area) for limit in (1, 2.5, 40) for area in (1, 100, 784)],
     "clahe.rounded": [(F(i) / 4,) for i in range(40)],

@@ -519,6 +519,20 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
         expected.tones.append(add)
 
 
+def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
+    scale = float(np.float32(drawn["scale"]))
+
+    def coarsen(levels: Float, radius: Float) -> Float:
+        for axis, length in enumerate(levels.shape[:2]):
+            num = max(round(length * scale), 1)
+            small = [min(int(nth / scale), length - 1) for nth in range(num)]
+            levels = levels.take([small[place * num // length] for place in range(length)], axis)
+        return levels
+
+    if scale < 1.0:
+        expected.tones.append(coarsen)
+
+
 def _grid_shuffle(expected: Expected, op: ops.GridShuffle, drawn: Any) -> None:
     (down, across), moves = op.grid, drawn["moves"].copy()
 
@@ -554,6 +568,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Erase: _erase,
     ops.GridDistortion: _grid_distortion,
     ops.GridShuffle: _grid_shuffle,
+    ops.Downscale: _downscale,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
@@ -948,6 +963,7 @@ OF_THE_OUTPUT = (
     *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter),
     *(ops.CoarseDropout, ops.Contrast, ops.Erase),
     *(
+        ops.Downscale,
         ops.Grayscale,
         ops.GridShuffle,
         ops.Hue,

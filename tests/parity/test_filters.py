@@ -65,6 +65,17 @@ def test_as_opencv(name: str, shape: tuple[int, int]) -> None:
     assert np.array_equal(planar.transpose(1, 2, 0), found)
 
 
+@pytest.mark.parametrize("scale", [0.25, 0.3, 0.5, 0.71])
+def test_coarse_images_as_opencv(scale: float) -> None:
+    """As albumentations calls it: by a factor down, and by a size up."""
+    image = noise(40, 61)
+    smaller = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_NEAREST)
+    expected = cv2.resize(smaller, (61, 40), interpolation=cv2.INTER_NEAREST)
+    for layout in ("NHWC", "NCHW"):
+        found = Augment(Recipe(ops=(ops.Downscale(scale=(scale, scale), p=1),)), layout=layout)(image)
+        assert np.array_equal(found if layout == "NHWC" else found.transpose(1, 2, 0), expected)
+
+
 def test_they_act_in_the_order_of_the_list() -> None:
     image = noise(20, 30)
     dark = (ops.Brightness(factor=(2.0, 2.0)), ops.BoxBlur(p=1))
@@ -91,6 +102,7 @@ def test_images_that_drew_none_stay_as_they_are() -> None:
         (ops.GaussianBlur, {"kernel_px": 129}, "must be an odd number of pixels in 1..127"),
         (ops.GaussianBlur, {"sigma_px": (0, 20)}, r"leaves 0..18 pixels"),
         (ops.JpegCompression, {"quality": (0, 50)}, r"must be two whole qualities in 1..100"),
+        (ops.Downscale, {"scale": (0.0, 0.5)}, r"leaves 0.01..1"),
         (ops.GridShuffle, {"grid": (17, 2)}, r"must be two numbers of cells in 1..16"),
         (ops.CLAHE, {"tiles": (8, 17)}, "must be two numbers in 1..16"),
         (ops.CLAHE, {"clip_limit": (0.5, 2)}, r"leaves 1..256"),

@@ -396,6 +396,15 @@ def _compression(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")
 
 
+def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
+    scale = one["scale_range"] if "scale_range" in one else (one["scale_min"], one["scale_max"])
+    given = one.get("interpolation_pair", one.get("interpolation"))  # a mode, or one each way
+    modes = set(given.values()) if isinstance(given, Mapping) else {given or 0}
+    if modes != {0}:
+        raise ValueError(f"interpolation={given} is not mapped; 0, that of nearest pixels both ways, is")
+    found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
+
+
 def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
     note = "where cells are not all of one size, version 2 draws which are the larger ones."
     made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
@@ -528,6 +537,7 @@ MADE: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
+    "Downscale": _downscale,
     "RandomGridShuffle": _grid_shuffle,
     "ImageCompression": _compression,
     "JpegCompression": _compression,
@@ -539,6 +549,11 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
+    "AdvancedBlur": refused(
+        "turns a kernel that is wider one way, sharpens its tail and adds noise to it; write GaussianBlur, here with "
+        "sigma_px=[0.2, 1.0]"
+    ),
+    "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,
     "Compose": _all_of,

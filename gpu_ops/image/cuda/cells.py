@@ -1,4 +1,4 @@
-"""Cells of a rendered image that change places, in the CUDA loop: from what was copied aside into the image."""
+"""Cells of a rendered image in the CUDA loop, as `gpu_ops.image.cells` has them: from what was copied aside."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from augpipe.gpu_ops.cuda.functions import function, shared
 from augpipe.gpu_ops.cuda.memory import load_changing_f32, load_u8, store_f32
 from augpipe.gpu_ops.image import cells
 
-edge, cell_of = shared(cells.edge), shared(cells.cell_of)
+edge, cell_of, coarse = shared(cells.edge), shared(cells.cell_of), shared(cells.coarse)
 
 
 @function()
@@ -18,6 +18,16 @@ def shuffle(start, copy, table, num_down, num_across, height, width, pixel_step,
         source = np.int64(load_u8(table + down * num_across + across))
         x += edge(source % num_across, num_across, width) - edge(across, num_across, width)
         y += edge(source // num_across, num_down, height) - edge(down, num_down, height)
+        for channel in range(3):
+            level = load_changing_f32(copy + 4 * (3 * (y * width + x) + channel))
+            store_f32(start + 4 * (pixel * pixel_step + channel * channel_step), level)
+
+
+@function()
+def coarsen(start, copy, num_down, num_across, apart, height, width, pixel_step, channel_step, thread, num_threads):
+    """Show the pixels of a smaller image, each as often as it takes to fill this one."""
+    for pixel in range(thread, height * width, num_threads):
+        x, y = coarse(pixel % width, num_across, width, apart), coarse(pixel // width, num_down, height, apart)
         for channel in range(3):
             level = load_changing_f32(copy + 4 * (3 * (y * width + x) + channel))
             store_f32(start + 4 * (pixel * pixel_step + channel * channel_step), level)

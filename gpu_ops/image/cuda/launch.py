@@ -26,7 +26,7 @@ from augpipe.gpu_ops.image.cuda.program import (
 )
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, JPEG, MEDIAN, SEPARABLE, SHARPNESS, SHUFFLE
+from augpipe.gpu_ops.image.program_rows import CLAHE, COARSEN, CONVOLVE, JPEG, MEDIAN, SEPARABLE, SHARPNESS, SHUFFLE
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
@@ -147,7 +147,7 @@ def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> i
     needed = [0]
     if ((kinds == SHARPNESS) | (kinds == MEDIAN)).any():
         needed.append(-(-3 * num_pixels // 4) * 4)
-    if np.isin(kinds, (SEPARABLE, CONVOLVE, SHUFFLE)).any():
+    if np.isin(kinds, (SEPARABLE, CONVOLVE, SHUFFLE, COARSEN)).any():
         needed.append(12 * num_pixels)
     if (kinds == JPEG).any():
         needed.append(compression.copied_bytes(height, width))

@@ -26,7 +26,7 @@ from augpipe.gpu_ops.cuda.memory import (
     store_u8,
 )
 from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
-from augpipe.gpu_ops.image.cuda.cells import shuffle
+from augpipe.gpu_ops.image.cuda.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
 from augpipe.gpu_ops.image.cuda.compression import (
     put_colours,
@@ -52,6 +52,7 @@ from augpipe.gpu_ops.image.program_rows import (
     AUTO_CONTRAST,
     BIAS,
     CLAHE,
+    COARSEN,
     EQUALIZE,
     FILL,
     FIRST_FILTER,
@@ -232,8 +233,10 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
     else:
         copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
-        if kind == SHUFFLE:
-            num_across = np.int64(load_f32(at_step + STEP_NUMBERS + 4))
+        num_across, apart = np.int64(load_f32(at_step + STEP_NUMBERS + 4)), load_f32(at_step + STEP_NUMBERS + 8)
+        if kind == COARSEN:
+            coarsen(start, copy, size, num_across, apart, height, width, pixel_step, channel_step, thread, num_threads)
+        elif kind == SHUFFLE:
             shuffle(start, copy, taps, size, num_across, height, width, pixel_step, channel_step, thread, num_threads)
         else:
             convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)

@@ -166,6 +166,12 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             {"blur_limit": [7, 7], "angle_range": [10, 30], "direction_range": [0, 0.5], "allow_shifted": True},
             ops.MotionBlur(sizes=(7, 7), degrees=(-30, -10), direction=(0, 0.5), p=1),
         ),
+        ("Downscale", {"scale_min": 0.2, "scale_max": 0.5}, ops.Downscale(scale=(0.2, 0.5), p=1)),
+        (
+            "Downscale",
+            {"scale_range": [0.2, 0.5], "interpolation_pair": {"upscale": 0, "downscale": 0}},
+            ops.Downscale(scale=(0.2, 0.5), p=1),
+        ),
         ("RandomGridShuffle", {"grid": [2, 4]}, ops.GridShuffle(grid=(2, 4), p=1)),
         ("ImageCompression", {"quality_range": [50, 90]}, ops.JpegCompression(quality=(50, 90), p=1)),
         (
