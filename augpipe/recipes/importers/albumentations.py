@@ -390,7 +390,8 @@ def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
 def _compression(found: Findings, one: Mapping[str, Any]) -> None:
     kind = one.get("compression_type", "jpeg")
     if str(kind).rpartition(".")[2].lower() not in ("jpeg", "0"):
-        raise ValueError(f"compression_type={kind!r} is not mapped; 'jpeg' is, here JpegCompression")
+        remedy = "; read version 1, where a quality comes first, by version='1'" if isinstance(kind, int) else ""
+        raise ValueError(f"compression_type={kind!r} is not mapped, 'jpeg' is{remedy}")
     limits = one["quality_range"] if "quality_range" in one else (one["quality_lower"], one["quality_upper"])
     made = ops.JpegCompression.model_validate({"quality": tuple(max(1, end) for end in limits), "p": one["p"]})
     found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")

@@ -255,13 +255,17 @@ def test_flip_mirrors_along_one_axis_or_both() -> None:
 def test_fields_of_transforms_that_are_not_mapped() -> None:
     limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
     data = compose(
-        one("GaussNoise", var_limit=9.0, per_channel=False),
+        one("AdvancedBlur"),
+        one("MaskDropout", max_objects=2),
+        one("IAAAdditiveGaussianNoise", loc=3, scale=[1, 2], per_channel=False),
+        one("ImageCompression", compression_type="webp", quality_range=[50, 60]),
+        one("Downscale", scale_min=0.2, scale_max=0.5, interpolation=1),
         one("GaussNoise", var_limit=9.0, mean=3),
         one("RGBShift", **limits),
         one("RandomBrightnessContrast", brightness_limit=0.1, contrast_limit=0.1, brightness_by_max=False),
         one("CoarseDropout", max_holes=1, max_height=2, max_width=2, fill_value="random"),
     )
-    with pytest.raises(ValueError, match="5 of albumentations's transforms"):
+    with pytest.raises(ValueError, match="9 of albumentations's transforms"):
         importers.from_albumentations(data)
 
 
