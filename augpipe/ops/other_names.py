@@ -49,8 +49,9 @@ ANSWERS = {
     **dict.fromkeys(
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
+    "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
-    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout()"),
+    **dict.fromkeys(("cutout", "griddropout", "maskdropout"), "ops.CoarseDropout()"),
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",

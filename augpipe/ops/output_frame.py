@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image.program_rows import MAX_TILES
-from augpipe.ops.draws import Draw, Number, Seed, Within
+from augpipe.ops.draws import Applied, Draw, Number, Seed, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Fill, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps
@@ -175,13 +175,13 @@ class GridShuffle(Op):
     p: Probability = 0.5
     """How often cells change places."""
 
-    draws = (Draw("moves", np.int16, neutral=0, num_words=0),)
+    draws = (Applied(), Draw("moves", np.int16, num_words=0))
     formula = "each cell shows one of its size, all permutations alike"
     inspect_text = "where each of {grid[0]} x {grid[1]} cells comes from"
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        return np.dtype([("moves", np.int16, (self.grid[0] * self.grid[1],))])
+        return np.dtype([("applied", np.bool_), ("moves", np.int16, (self.grid[0] * self.grid[1],))])
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         """`moves`: how many cells later, row by row, stands what a cell shows."""
@@ -191,20 +191,19 @@ class GridShuffle(Op):
             for num, sides in zip(self.grid, frame.final_sides, strict=True)
         )
         kinds = 2 * (heights - heights[:, :1])[:, :, None] + (widths - widths[:, :1])[:, None, :]
-        kinds, cells = kinds.reshape(len(words), -1), np.arange(down * across)
+        kinds, cells = kinds.reshape(len(words), down * across), np.arange(down * across)
         drawn = words.nested("cells", down * across, slice(None)).words.astype(np.int64)
         places = np.argsort(kinds, axis=1, kind="stable")
         shuffled = np.argsort((kinds << 32) + drawn, axis=1, kind="stable")
         sources = np.empty_like(places)
         np.put_along_axis(sources, places, shuffled, axis=1)
-        return {"moves": where_applied(words.happens(0, self.p), sources - cells, 0).astype(np.int16)}
+        return {"applied": words.happens(0, self.p), "moves": (sources - cells).astype(np.int16)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.shuffle(self.grid, drawn["moves"] + np.arange(self.grid[0] * self.grid[1]), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
-        num = int((drawn["moves"] != 0).sum())
-        return f"{num} cells moved" if num else ""
+        return f"{int((drawn['moves'] != 0).sum())} cells moved" if drawn["applied"] else ""
 
 
 class Noise(Op):

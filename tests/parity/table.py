@@ -549,7 +549,8 @@ def _grid_shuffle(expected: Expected, op: ops.GridShuffle, drawn: Any) -> None:
             shuffled[cell] = levels[cells[nth + moves[nth]]]
         return shuffled
 
-    expected.tones.append(shuffle)
+    if drawn["applied"]:
+        expected.tones.append(shuffle)
 
 
 def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
