@@ -1,7 +1,7 @@
 """What a JPEG file keeps of a rendered image in the CUDA loop, in steps that the caller waits for in between.
 
-`copy` holds three planes of int32, each of whole blocks: Y, and Cb and Cr of half the size. A thread takes a row or a
-column of a block at a time, in place: a column's coefficients are rounded on the way.
+`copy` holds three planes of int32, each of whole blocks: Y, and Cb and Cr of half the size; behind them these two at
+the whole size. A thread takes a row or a column of a block at a time, in place.
 """
 
 import numpy as np
@@ -23,7 +23,8 @@ CENTRE = 128
 
 def copied_bytes(height: int, width: int) -> int:
     """Bytes that an image takes in addition to its levels; a multiple of 4."""
-    return 4 * (whole(height) * whole(width) + 2 * whole((height + 1) // 2) * whole((width + 1) // 2))
+    halves = whole((height + 1) // 2) * whole((width + 1) // 2)
+    return 4 * (whole(height) * whole(width) + 2 * halves + 2 * height * width)
 
 
 def whole(length: int) -> int:
@@ -42,7 +43,7 @@ def quotient(number, divisor):
 
 @function("int64")
 def plane_at(copy, plane, height, width):
-    """Where the plane of Y (0), Cb (1) or Cr (2) lies."""
+    """Where the plane of Y (0), Cb (1) or Cr (2) lies, or what is behind them (3)."""
     half = whole_blocks((height + 1) // 2) * whole_blocks((width + 1) // 2)
     return copy + 4 * (whole_blocks(height) * whole_blocks(width) + (plane - 1) * half) if plane > 0 else copy
 
@@ -54,32 +55,38 @@ def levels_at(address, channel_step):
     return np.int32(red), np.int32(green), np.int32(nearest_level(load_changing_f32(address + 8 * channel_step)))
 
 
-@function("int32")
-def taken(kind, address, channel_step):
-    """Y (0), Cb (1) or Cr (2) of a pixel."""
-    red, green, blue = levels_at(address, channel_step)
-    if kind == 0:
-        return np.int32(luma(red, green, blue))
-    return np.int32(blueness(red, green, blue) if kind == 1 else redness(red, green, blue))
+@function()
+def take_planes(start, copy, height, width, pixel_step, channel_step, thread, num_threads):
+    """Write Y less 128, whose last pixels go on to the end of blocks, and Cb and Cr at the whole size."""
+    across, wide = whole_blocks(width), plane_at(copy, 3, height, width)
+    for nth in range(thread, whole_blocks(height) * across, num_threads):
+        row = quotient(nth, across)
+        column = min(nth - row * across, width - 1)
+        is_pixel = row < height and column == nth - row * across
+        pixel = min(row, height - 1) * width + column
+        red, green, blue = levels_at(start + 4 * pixel * pixel_step, channel_step)
+        store_i32(copy + 4 * nth, np.int32(np.int32(luma(red, green, blue)) - CENTRE))
+        if is_pixel:
+            store_i32(wide + 4 * pixel, np.int32(blueness(red, green, blue)))
+            store_i32(wide + 4 * (height * width + pixel), np.int32(redness(red, green, blue)))
 
 
 @function()
-def take_planes(start, copy, height, width, pixel_step, channel_step, thread, num_threads):
-    """Write the samples of all planes, less 128: the last pixels and the last rows of samples go on to the end."""
-    for plane in range(kept(np.int32(3))):
-        halves = 1 if plane > 0 else 0
-        last_row, across = (height + halves) // (1 + halves) - 1, whole_blocks((width + halves) // (1 + halves))
-        at = plane_at(copy, plane, height, width)
-        for nth in range(thread, whole_blocks(last_row + 1) * across, num_threads):
-            row, total = quotient(nth, across), np.int32(0)
-            column, row = nth - row * across, min(row, last_row)
-            for place in range(kept(np.int32(1 + 3 * halves))):  # not unrolled, for its registers
-                y, x = row * (1 + halves) + place // 2, column * (1 + halves) + place % 2
-                pixel = min(y, height - 1) * width + min(x, width - 1)
-                total = np.int32(total + taken(plane, start + 4 * pixel * pixel_step, channel_step))
-            if plane > 0:
-                total = np.int32((total + 1 + column % 2) >> 2)
-            store_i32(at + 4 * nth, np.int32(total - CENTRE))
+def halve_planes(copy, height, width, thread, num_threads):
+    """Write the means of four of Cb and of Cr, less 128: the last column and the last row of means go on to the end."""
+    half_height, across = (height + 1) // 2, whole_blocks((width + 1) // 2)
+    num = whole_blocks(half_height) * across
+    for nth in range(thread, 2 * num, num_threads):
+        wide, place = plane_at(copy, 3, height, width), nth
+        if nth >= num:
+            wide, place = wide + 4 * height * width, nth - num
+        row = quotient(place, across)
+        column = place - row * across
+        total, y = np.int32(1 + column % 2), 2 * min(row, half_height - 1)
+        for corner in range(kept(np.int32(4))):  # not unrolled, for its registers
+            at_x = min(2 * column + corner % 2, width - 1)
+            total = np.int32(total + load_changing_i32(wide + 4 * (min(y + corner // 2, height - 1) * width + at_x)))
+        store_i32(plane_at(copy, 1, height, width) + 4 * nth, np.int32((total >> 2) - CENTRE))
 
 
 @function("int32", "int32", "int32", "int32", "int32", "int32", "int32", "int32")
@@ -185,32 +192,39 @@ def sample_at(address):
     return np.int32(min(max(load_changing_i32(address), np.int32(0)), np.int32(255)))
 
 
-@function("int32")
-def widened(plane, near, near_side, far, far_side, half):
-    """A sample at the whole size, of the four about it: where they lie, and what is rounded up, of sixteen."""
-    total = np.int32(9 * sample_at(plane + 4 * near) + 3 * sample_at(plane + 4 * near_side) + half)
-    return np.int32((total + 3 * sample_at(plane + 4 * far) + sample_at(plane + 4 * far_side)) >> 4)
+@function()
+def widen_planes(copy, height, width, thread, num_threads):
+    """Write Cb and Cr less 128 at the whole size, behind the planes: 9, 3, 3 and 1 sixteenths of four samples."""
+    half_height, half_width = (height + 1) // 2, (width + 1) // 2
+    across = whole_blocks(half_width)
+    for nth in range(thread, 2 * height * width, num_threads):
+        plane = np.int64(1 if nth < height * width else 2)
+        pixel = nth - (plane - 1) * height * width
+        y = quotient(pixel, width)
+        x = pixel - y * width
+        row, column, total, weight = y // 2, x // 2, np.int32(8 - x % 2), np.int32(9)
+        at = plane_at(copy, plane, height, width)
+        for place in range(kept(np.int32(4))):  # not unrolled, for its registers
+            total = np.int32(total + weight * sample_at(at + 4 * (row * across + column)))
+            weight = np.int32(1 if place == 2 else 3)
+            row, column = y // 2, x // 2
+            if half_width > 2 and place > 0:
+                row = far_row(y, half_height)
+            if half_width > 2 and place != 1:
+                column = min(max(column - 1 + 2 * (x % 2), 0), half_width - 1)
+        store_i32(plane_at(copy, 3, height, width) + 4 * nth, np.int32((total >> 4) - CENTRE))
 
 
 @function()
 def put_colours(start, copy, height, width, pixel_step, channel_step, thread, num_threads):
-    """The colours of all pixels, of the planes."""
-    half_height, half_width = (height + 1) // 2, (width + 1) // 2
-    across = whole_blocks(half_width)
+    """The colours of all pixels, of their Y, Cb and Cr."""
+    wide = plane_at(copy, 3, height, width)
     for pixel in range(thread, height * width, num_threads):
         y = quotient(pixel, width)
-        x = pixel - y * width
-        row, column, far, side = y // 2, x // 2, y // 2, x // 2
-        if half_width > 2:
-            far, side = far_row(y, half_height), min(max(column - 1 + 2 * (x % 2), 0), half_width - 1)
-        near, near_side = row * across + column, row * across + side
-        far_side, half = far * across + side, np.int32(8 - x % 2)
-        far = far * across + column
-        level = sample_at(copy + 4 * (y * whole_blocks(width) + x))
-        address, plane = start + 4 * pixel * pixel_step, plane_at(copy, 1, height, width)
-        cb = np.int32(widened(plane, near, near_side, far, far_side, half) - CENTRE)
-        plane = plane_at(copy, 2, height, width)
-        cr = np.int32(widened(plane, near, near_side, far, far_side, half) - CENTRE)
+        level = sample_at(copy + 4 * (y * whole_blocks(width) + pixel - y * width))
+        cb = load_changing_i32(wide + 4 * pixel)
+        cr = load_changing_i32(wide + 4 * (height * width + pixel))
+        address = start + 4 * pixel * pixel_step
         store_f32(address, np.float32(red_of(level, cr)))
         store_f32(address + 4 * channel_step, np.float32(green_of(level, cb, cr)))
         store_f32(address + 8 * channel_step, np.float32(blue_of(level, cb)))

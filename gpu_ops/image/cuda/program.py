@@ -29,12 +29,14 @@ from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
 from augpipe.gpu_ops.image.cuda.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
 from augpipe.gpu_ops.image.cuda.compression import (
+    halve_planes,
     put_colours,
     restore_columns,
     restore_rows,
     round_columns,
     take_planes,
     transform_rows,
+    widen_planes,
 )
 from augpipe.gpu_ops.image.cuda.neighbours import (
     convolve,
@@ -221,6 +223,8 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
     elif kind == JPEG:
         take_planes(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
+        halve_planes(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
         transform_rows(copy, height, width, thread, num_threads)
         cuda.syncthreads()
         round_columns(copy, size, height, width, thread, num_threads)
@@ -228,6 +232,8 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
         restore_columns(copy, height, width, thread, num_threads)
         cuda.syncthreads()
         restore_rows(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        widen_planes(copy, height, width, thread, num_threads)
         cuda.syncthreads()
         put_colours(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
     else:
