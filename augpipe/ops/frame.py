@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
-from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
@@ -277,9 +277,22 @@ class Frame:
         step.tables.view(np.float32)[:, : weights.shape[1]] = weights
         self.steps.append(step)
 
-    def add_noise(self, stds: Float, speckle_stds: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
-        """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds."""
-        self.steps.append(ColourStep.of(NOISE, np.stack([stds, speckle_stds], axis=1), applied, keys))
+    def shuffle(self, grid: tuple[int, int], sources: Int, applied: Bool) -> None:
+        """Show in each of a `grid` of cells, along the height and along the width, what stood in another one, by (n, k)
+        numbers of cells, row by row."""
+        numbers = np.broadcast_to(np.array(grid, np.float64), (len(applied), 2))
+        step = ColourStep.of(SHUFFLE, numbers, applied)
+        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
+        step.tables[:, : sources.shape[1]] = sources
+        self.steps.append(step)
+
+    def add_noise(
+        self, stds: Float, speckle_stds: Float, is_shared: bool, keys: npt.NDArray[np.uint32], applied: Bool
+    ) -> None:
+        """Add normal noise of (n,) standard deviations in levels and in parts of the level, by (n, 2) seeds; the same
+        to all channels where it `is_shared`."""
+        numbers = np.stack([stds, speckle_stds, np.full(len(stds), float(is_shared))], axis=1)
+        self.steps.append(ColourStep.of(NOISE, numbers, applied, keys))
 
     def fill(self, edges: Float, levels: Float, spread: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Fill rectangles, (n, 4) left, top, right and bottom in output pixels, with noise about (n, 3) levels."""

@@ -28,9 +28,7 @@ ANSWERS = {
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
     **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
-    **dict.fromkeys(
-        ("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary", "gridshuffle"), _FRAME
-    ),
+    **dict.fromkeys(("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME),
     "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
     "barrel": "ops.LensDistortion()",
     "elastic": "ops.ElasticTransform()",
@@ -51,15 +49,14 @@ ANSWERS = {
     **dict.fromkeys(
         ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
     ),
+    "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
-    **dict.fromkeys(("cutout", "griddropout"), "ops.CoarseDropout()"),
+    **dict.fromkeys(("cutout", "griddropout", "maskdropout"), "ops.CoarseDropout()"),
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
-    **dict.fromkeys(
-        ("imagecompression", "jpegcompression", "jpeg", "downscale", "rain", "snow", "fog", "shadow", "sunflare"),
-        _STORED,
-    ),
+    **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
+    **dict.fromkeys(("rain", "snow", "fog", "shadow", "sunflare"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

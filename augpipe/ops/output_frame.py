@@ -1,4 +1,4 @@
-"""Ops on the output's pixels: rectangles that are filled over the image, and noise."""
+"""Ops on the output's pixels: rectangles that are filled over the image, cells that change places, and noise."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.ops.draws import Draw, Number, Seed, Within
+from augpipe.gpu_ops.image.program_rows import MAX_TILES
+from augpipe.ops.draws import Applied, Draw, Number, Seed, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Fill, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps
 from augpipe.ops.tone import Normalize
 from augpipe.validation.models import told
 
-__all__ = ["CoarseDropout", "Erase", "Noise"]
+__all__ = ["CoarseDropout", "Erase", "GridShuffle", "Noise"]
 
 NUM_TRIES = 10
 """Rectangles that are drawn until one fits, as in torchvision's RandomErasing; after them nothing is erased."""
@@ -159,14 +160,62 @@ class CoarseDropout(Op):
         return f"{num} rectangles" if num > 1 else "a rectangle" if num else ""
 
 
+class GridShuffle(Op):
+    """Cut the view into cells, and let those of the same size change places, as albumentations' RandomGridShuffle does.
+
+    Where a side is not whole cells, some are a pixel wider (or higher), and change places among themselves alone.
+    """
+
+    op: Literal["grid_shuffle"] = "grid_shuffle"
+    grid: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=MAX_TILES)], Annotated[int, Field(ge=1, le=MAX_TILES)]],
+        told(f"must be two numbers of cells in 1..{MAX_TILES}: {{name}}=[3, 3]"),
+    ] = (3, 3)
+    """How many cells lie along the height, and along the width."""
+    p: Probability = 0.5
+    """How often cells change places."""
+
+    draws = (Applied(), Draw("moves", np.int16, num_words=0))
+    formula = "each cell shows one of its size, all permutations alike"
+    inspect_text = "where each of {grid[0]} x {grid[1]} cells comes from"
+
+    @cached_property
+    def record(self) -> np.dtype[np.void]:
+        return np.dtype([("applied", np.bool_), ("moves", np.int16, (self.grid[0] * self.grid[1],))])
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        """`moves`: how many cells later, row by row, stands what a cell shows."""
+        down, across = self.grid
+        heights, widths = (
+            np.diff(np.arange(num + 1) * sides[:, None] // num)
+            for num, sides in zip(self.grid, frame.final_sides, strict=True)
+        )
+        kinds = 2 * (heights - heights[:, :1])[:, :, None] + (widths - widths[:, :1])[:, None, :]
+        kinds, cells = kinds.reshape(len(words), down * across), np.arange(down * across)
+        drawn = words.nested("cells", down * across, slice(None)).words.astype(np.int64)
+        places = np.argsort(kinds, axis=1, kind="stable")
+        shuffled = np.argsort((kinds << 32) + drawn, axis=1, kind="stable")
+        sources = np.empty_like(places)
+        np.put_along_axis(sources, places, shuffled, axis=1)
+        return {"applied": words.happens(0, self.p), "moves": (sources - cells).astype(np.int16)}
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.shuffle(self.grid, drawn["moves"] + np.arange(self.grid[0] * self.grid[1]), self.changes(drawn))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        return f"{int((drawn['moves'] != 0).sum())} cells moved" if drawn["applied"] else ""
+
+
 class Noise(Op):
-    """Add normal noise to each channel of each pixel, and speckle, which grows with the level."""
+    """Add normal noise to each pixel, and speckle, which grows with the level."""
 
     op: Literal["noise"] = "noise"
     std: Annotated[Range, Within(0.0, 255.0)] = (2.0, 20.0)
     """Smallest and largest standard deviation, in levels of 255."""
     speckle: Annotated[Range, Within(0.0, 10.0)] = (0.0, 0.0)
     """Smallest and largest standard deviation of the speckle, as a part of the level."""
+    per_channel: bool = True
+    """Whether each channel has noise of its own, instead of all three the same."""
     p: Probability = 0.5
     """How often noise is added."""
 
@@ -180,7 +229,7 @@ class Noise(Op):
         return ", ".join(texts) or "no noise"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.add_noise(drawn["std"], drawn["speckle"], drawn["key"], self.changes(drawn))
+        frame.add_noise(drawn["std"], drawn["speckle"], not self.per_channel, drawn["key"], self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         texts = [f"noise {drawn['std']:.1f}"] if drawn["std"] else []

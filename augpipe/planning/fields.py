@@ -8,8 +8,9 @@ from augpipe.ops.frame import Frame
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe
 
-NOT_FOLLOWED = ("elastic_transform", "grid_distortion", "optical_distortion")
-"""Ops whose inverse is not known: of OpticalDistortion's lens, one box in 40 was off by more than a pixel."""
+NOT_FOLLOWED = ("elastic_transform", "grid_distortion", "grid_shuffle", "optical_distortion")
+"""Ops whose inverse is not known, and GridShuffle, which cuts objects apart. Of OpticalDistortion's lens, one box in 40
+was off by more than a pixel."""
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
 

@@ -104,7 +104,9 @@ FILTERED = (
         ops.GaussianBlur(sigma_px=(0.5, 1.0), p=1.0),
         ops.MedianBlur(sizes=(3, 3), p=1.0),
     ),
-    *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0)),
+    *(ops.Equalize(p=1.0), ops.Sharpen(p=1.0), ops.JpegCompression(p=1.0)),
+    ops.GridShuffle(p=1.0),
+    ops.Downscale(p=1.0),
 )
 WORKLOADS: dict[str, Callable[[], object]] = {
     "codecs": _codecs,

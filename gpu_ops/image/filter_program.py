@@ -9,16 +9,21 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.clahe import equalize_tiles
+from augpipe.gpu_ops.image.compression import compress
 from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
 from augpipe.gpu_ops.image.program import behind_filters, take_steps
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     CLAHE,
+    COARSEN,
     FIRST_FILTER,
+    JPEG,
     MEDIAN,
     SEPARABLE,
+    SHUFFLE,
     STEP_BYTES,
     STEP_NUMBERS,
     STEP_TABLE,
@@ -74,5 +79,14 @@ def _filter(at, at_step, levels, start, height, width, planar, scratch):
         take_median(size, levels, start, height, width, planar)
     elif kind == SEPARABLE:
         filter_separably(at_weights, size, levels, start, height, width, planar)
+    elif kind == SHUFFLE or kind == COARSEN:
+        num_across = np.int64(load_number(at, at_step + STEP_NUMBERS + 4))
+        if kind == SHUFFLE:
+            shuffle(at_weights, size, num_across, levels, start, height, width, planar)
+        else:
+            apart = load_number(at, at_step + STEP_NUMBERS + 8)
+            coarsen(size, num_across, apart, levels, start, height, width, planar)
+    elif kind == JPEG:
+        compress(size, levels, start, height, width, planar, np.uintp(scratch.ctypes.data))
     else:
         convolve(at_weights, size, levels, start, height, width, planar)

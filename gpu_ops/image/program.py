@@ -296,11 +296,12 @@ def _radius(word):
 def _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals):
     prefer_wide_vectors()
     std, speckle = load_number(at, at_numbers), load_number(at, at_numbers + 4)
+    apart = np.int64(0) if load_number(at, at_numbers + 8) > 0.0 else np.int64(width)
     for i in range(width):
         red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
         store_red(at_red, i, noisy(red, load_normal(at_normals, i), std, speckle))
-        store_green(at_green, i, noisy(green, load_normal(at_normals, width + i), std, speckle))
-        store_blue(at_blue, i, noisy(blue, load_normal(at_normals, 2 * width + i), std, speckle))
+        store_green(at_green, i, noisy(green, load_normal(at_normals, apart + i), std, speckle))
+        store_blue(at_blue, i, noisy(blue, load_normal(at_normals, 2 * apart + i), std, speckle))
 
 
 @subroutine

@@ -29,7 +29,7 @@ COLOUR_STEP = np.dtype(
 - `MATRIX`: three rows of four; each channel becomes the sum over R, G, B and 1 times a row, kept within 0..255.
 - `TABLE`: none; the nearest level of each channel is looked up.
 - `VIGNETTE`: the squared radius where it begins, 1 / (1 - that), and the loss at the corner.
-- `NOISE`: the standard deviation of what is added, in levels, and as a part of the level.
+- `NOISE`: the standard deviation of what is added, in levels, and as a part of the level; 1 where channels share it.
 - `FILL`: left, top, right, bottom in output pixels, the last two excluded; levels of R, G and B, and the standard
   deviation of the noise about each of them.
 - `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in
@@ -40,16 +40,19 @@ COLOUR_STEP = np.dtype(
 - `SEPARABLE`: the radius; its table holds as many float32 and one more: the weights of a column and of a row, from the
   middle outwards.
 - `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
+- `JPEG`: the quality, 1..100.
+- `SHUFFLE`: how many cells lie along y and along x; its table holds the number of the cell that each one shows.
+- `COARSEN`: how many rows and columns the image has in between, and how far apart they lie.
 """
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
-CLAHE, MEDIAN, SEPARABLE, CONVOLVE = range(11, 15)
+CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE
 """From this kind on, a step is a filter: kernels of their own take them, and what stands before them."""
-LAST_WHOLE = MEDIAN
-"""From `FIRST_LOOK` up to this kind, a step takes the nearest of 256 levels, as `TABLE` does."""
+OF_LEVELS = (TABLE, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS, CLAHE, MEDIAN, JPEG)
+"""Kinds that take the nearest of 256 levels."""
 
 
 def _offset(name: str) -> int:
@@ -67,7 +70,7 @@ MAX_RADIUS = TABLE_BYTES // 4 - 1
 MAX_SIDE = 7
 """The largest side of the square of a `MEDIAN` or `CONVOLVE` step, in pixels."""
 MAX_TILES = 16
-"""Of a `CLAHE` step along an axis."""
+"""Of a `CLAHE` step along an axis, and cells of a `SHUFFLE` step."""
 
 
 def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:

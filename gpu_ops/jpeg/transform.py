@@ -7,6 +7,7 @@ those round off in 16 bits, and the caller is told so.
 import numpy as np
 from numba import int32, uint32, uint64
 
+from augpipe.gpu_ops.image.dct import inverse_pass, plus, times
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.jpeg.bits import U
 from augpipe.gpu_ops.jpeg.huffman import LANES
@@ -17,52 +18,6 @@ two take 16 bits then."""
 
 BETWEEN_ITEMS = (64 + 1) * LANES
 """What the first pass leaves for the second, and all its numbers' bits."""
-
-
-@leaf
-def times(a, b):
-    """The product as int32, which numba would widen."""
-    return int32(a * b)
-
-
-@leaf
-def plus(a, b):
-    """The sum as int32, which numba would widen."""
-    return int32(a + b)
-
-
-@leaf
-def minus(a, b):
-    """The difference as int32, which numba would widen."""
-    return int32(a - b)
-
-
-@leaf
-def one_pass(rounding, c0, c1, c2, c3, c4, c5, c6, c7):
-    """Eight sums of eight coefficients, times 2^13 (and sqrt(8)), plus `rounding`."""
-    z1 = times(plus(c2, c6), int32(4433))
-    even2, even3 = minus(z1, times(c6, int32(15137))), plus(z1, times(c2, int32(6270)))
-    even0 = plus(int32(plus(c0, c4) << 13), rounding)
-    even1 = plus(int32(minus(c0, c4) << 13), rounding)
-    e0, e1, e2, e3 = plus(even0, even3), plus(even1, even2), minus(even1, even2), minus(even0, even3)
-    z3, z4 = plus(c7, c3), plus(c5, c1)
-    z5 = times(plus(z3, z4), int32(9633))
-    z1, z2 = times(plus(c7, c1), int32(-7373)), times(plus(c5, c3), int32(-20995))
-    z3, z4 = plus(times(z3, int32(-16069)), z5), plus(times(z4, int32(-3196)), z5)
-    o3 = plus(times(c7, int32(2446)), plus(z1, z3))
-    o2 = plus(times(c5, int32(16819)), plus(z2, z4))
-    o1 = plus(times(c3, int32(25172)), plus(z2, z3))
-    o0 = plus(times(c1, int32(12299)), plus(z1, z4))
-    return (
-        plus(e0, o0),
-        plus(e1, o1),
-        plus(e2, o2),
-        plus(e3, o3),
-        minus(e3, o3),
-        minus(e2, o2),
-        minus(e1, o1),
-        minus(e0, o0),
-    )
 
 
 @leaf
@@ -116,7 +71,7 @@ def transform(coefficients, first, quantization, between, plane, start, row_word
             c6 = times(int32(coefficients[at + x + U(48 * LANES)]), q6)
             c7 = times(int32(coefficients[at + x + U(56 * LANES)]), q7)
             seen = all_bits(c0, c1, c2, c3, c4, c5, c6, c7)
-            r0, r1, r2, r3, r4, r5, r6, r7 = one_pass(int32(1 << 10), c0, c1, c2, c3, c4, c5, c6, c7)
+            r0, r1, r2, r3, r4, r5, r6, r7 = inverse_pass(int32(1 << 10), c0, c1, c2, c3, c4, c5, c6, c7)
             r0, r1, r2, r3 = int32(r0 >> 11), int32(r1 >> 11), int32(r2 >> 11), int32(r3 >> 11)
             r4, r5, r6, r7 = int32(r4 >> 11), int32(r5 >> 11), int32(r6 >> 11), int32(r7 >> 11)
             seen = int32(seen | all_bits(r0, r1, r2, r3, r4, r5, r6, r7))
@@ -130,7 +85,7 @@ def transform(coefficients, first, quantization, between, plane, start, row_word
         at, to = uint64(row * 8 * LANES), start + uint64(row) * row_words
         for i in range(LANES):
             x = at + uint64(i)
-            r0, r1, r2, r3, r4, r5, r6, r7 = one_pass(
+            r0, r1, r2, r3, r4, r5, r6, r7 = inverse_pass(
                 rounding,
                 between[x],
                 between[x + U(LANES)],

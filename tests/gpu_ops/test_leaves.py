@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.image import affine, clahe, field, fused, lab, lens, neighbours, sampling, tone
+from augpipe.gpu_ops.image import (
+    affine,
+    cells,
+    clahe,
+    compression,
+    dct,
+    field,
+    fused,
+    lab,
+    lens,
+    neighbours,
+    sampling,
+    tone,
+)
 from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
 from augpipe.gpu_ops.image.sampling import (
     border_period,
@@ -26,7 +39,7 @@ from augpipe.gpu_ops.random import philox
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (clahe, field, fused, lab, lens, neighbours, philox, sampling, tone)
+    for module in (cells, clahe, compression, dct, field, fused, lab, lens, neighbours, philox, sampling, tone)
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -38,18 +51,40 @@ def numbers(*ranges: tuple[float, float], count: int = 200) -> list[tuple[np.flo
     return [tuple(F(RNG.uniform(low, high)) for low, high in ranges) for _ in range(count)]
 
 
+def whole_numbers(*ranges: tuple[int, int], count: int = 200) -> list[tuple[np.int32, ...]]:
+    return [tuple(np.int32(RNG.integers(low, high, endpoint=True)) for low, high in ranges) for _ in range(count)]
+
+
 ROOTS = [(0.2, 1.1)] * 3
 ARGUMENTS = {
     "field.between": numbers((-9, 9), (-9, 9), (0, 1)),
     "field.spline": numbers((-3, 3)),
     "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
     "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
+    "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
+    "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
+    "cells.coarse": [(at, num, 40, F(40 / num)) for num in (1, 7, 13, 40) for at in range(40)],
     "clahe.tile_side": [(length, num, other, 8) for length in (1, 7, 64, 65) for num in (1, 8) for other in (64, 65)],
     "clahe.most_counted": [(F(limit), area) for limit in (1, 2.5, 40) for area in (1, 100, 784)],
     "clahe.rounded": [(F(i) / 4,) for i in range(40)],
     "clahe.table_entry": [(num_seen, area) for area in (1, 100, 784) for num_seen in range(0, area + 1, 9)],
     "clahe.place_among": [(position, side) for position in range(9) for side in (1, 3, 28)],
     "clahe.between": numbers((0, 255), (0, 255), (0, 1)),
+    "compression.step_at": [(place, quality) for place in (0, 9, 63, 64, 127) for quality in (1, 49, 50, 75, 99, 100)],
+    "compression.rounded_to": [
+        (np.int32(value), np.int32(step), F(1) / F(8 * step))
+        for step in (1, 2, 17, 255)
+        for value in range(-9000, 9000, 37)
+    ],
+    **{f"compression.{name}": whole_numbers((0, 255), (0, 255), (0, 255)) for name in ("luma", "blueness", "redness")},
+    "compression.red_of": whole_numbers((0, 255), (-128, 127)),
+    "compression.green_of": whole_numbers((0, 255), (-128, 127), (-128, 127)),
+    "compression.blue_of": whole_numbers((0, 255), (-128, 127)),
+    "compression.sample": whole_numbers((-(2**28), 2**28)),
+    "compression.far_row": [(y, num) for num in (1, 2, 5) for y in range(2 * num)],
+    **{f"dct.{name}": whole_numbers((-9999, 9999), (-9999, 9999)) for name in ("times", "plus", "minus")},
+    "dct.forward_pass": whole_numbers((0, 2**14), *[(-4096, 4096)] * 8),
+    "dct.inverse_pass": whole_numbers((0, 2**14), *[(-2048, 2048)] * 8),
     "lab.linear_light": [*numbers((-10, 300)), *((F(level),) for level in range(256))],
     "lab.cube_root": numbers((0.003, 1.1)),
     "lab.root_of": numbers((0, 1.1)),
@@ -108,7 +143,11 @@ CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy", "lab.root_of", 
 
 OF_OTHER_TYPES: dict[str, type[np.generic]] = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}
 NOT_OF_ONE_FLOAT = {
-    *(name for name in ARGUMENTS if name.startswith(("philox", "neighbours", "field.two"))),
+    *(
+        name
+        for name in ARGUMENTS
+        if name.startswith(("philox", "cells", "compression", "dct", "neighbours", "field.two"))
+    ),
     *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
     *("lab.roots", "lab.relit"),
 }

@@ -1,5 +1,6 @@
 """Ops on 256 levels as Pillow has them, or as their row says: levels in, levels out."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +34,19 @@ def _median_blur(picture: Picture, drawn: Any) -> Picture:
     return picture.filter(ImageFilter.MedianFilter(size)) if size > 1 else picture
 
 
+def _jpeg(picture: Picture, drawn: Any) -> Picture:
+    if drawn["applied"]:
+        picture.save(file := io.BytesIO(), "JPEG", quality=int(drawn["quality"]))
+        return Image.open(file)
+    return picture
+
+
 BY_PILLOW: dict[type[ops.Op], Reference] = {
     ops.AutoContrast: _if_applied(ImageOps.autocontrast),
     ops.Equalize: _if_applied(ImageOps.equalize),
     ops.Gamma: _gamma,
     ops.Invert: _if_applied(ImageOps.invert),
+    ops.JpegCompression: _jpeg,
     ops.MedianBlur: _median_blur,
     ops.Posterize: lambda picture, drawn: ImageOps.posterize(picture, int(drawn["bits"])),
     ops.Sharpness: lambda picture, drawn: ImageEnhance.Sharpness(picture).enhance(float(drawn["factor"])),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, LAST_WHOLE, TABLE
+from augpipe.gpu_ops.image.program_rows import OF_LEVELS
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.native.cpu_render import Scratch, as_rgbx, finish_levels, render
 from augpipe.planning.output_format import OutputFormat
@@ -106,8 +106,7 @@ def _stops(row: np.void) -> list[int]:
     if row.dtype == KERNEL_ROW:
         return [0]
     num = int(row["header"]["num_steps"])
-    kinds = row["steps"]["kind"][:num]
-    are_whole = (kinds == TABLE) | ((kinds >= FIRST_LOOK) & (kinds <= LAST_WHOLE))
+    are_whole = np.isin(row["steps"]["kind"][:num], OF_LEVELS)
     return [*np.flatnonzero(are_whole).tolist(), num]
 
 

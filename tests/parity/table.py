@@ -4,7 +4,7 @@ import colorsys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import ceil
 from typing import Any
 
@@ -510,10 +510,47 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     key = tuple(int(word) for word in drawn["key"])
 
     def add(levels: Float, radius: Float) -> Float:
-        return np.clip(levels + (std + speckle * levels) * normals(levels.shape[:2], key), 0, 255)
+        drawn_numbers = normals(levels.shape[:2], key)
+        if not op.per_channel:
+            drawn_numbers = drawn_numbers[:, :, :1]
+        return np.clip(levels + (std + speckle * levels) * drawn_numbers, 0, 255)
 
     if std or speckle:
         expected.tones.append(add)
+
+
+def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
+    scale = float(np.float32(drawn["scale"]))
+
+    def coarsen(levels: Float, radius: Float) -> Float:
+        for axis, length in enumerate(levels.shape[:2]):
+            num = max(round(length * scale), 1)
+            small = [min(int(nth / scale), length - 1) for nth in range(num)]
+            levels = levels.take([small[place * num // length] for place in range(length)], axis)
+        return levels
+
+    if scale < 1.0:
+        expected.tones.append(coarsen)
+
+
+def _grid_shuffle(expected: Expected, op: ops.GridShuffle, drawn: Any) -> None:
+    (down, across), moves = op.grid, drawn["moves"].copy()
+
+    def shuffle(levels: Float, radius: Float) -> Float:
+        rows = [len(levels) * nth // down for nth in range(down + 1)]
+        columns = [levels.shape[1] * nth // across for nth in range(across + 1)]
+        cells = [
+            (slice(top, bottom), slice(left, right))
+            for top, bottom in pairwise(rows)
+            for left, right in pairwise(columns)
+        ]
+        shuffled = np.full_like(levels, np.nan)
+        for nth, cell in enumerate(cells):
+            shuffled[cell] = levels[cells[nth + moves[nth]]]
+        return shuffled
+
+    if drawn["applied"]:
+        expected.tones.append(shuffle)
 
 
 def _normalize(expected: Expected, op: ops.Normalize, drawn: Any) -> None:
@@ -531,6 +568,8 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
     ops.GridDistortion: _grid_distortion,
+    ops.GridShuffle: _grid_shuffle,
+    ops.Downscale: _downscale,
     ops.Noise: _noise,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
@@ -764,6 +803,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
+    "noise, shared": (ops.Noise(std=(9.0, 30.0), speckle=(0.0, 0.5), per_channel=False, p=1.0),),
     "gaussian_blur": (ops.GaussianBlur(sigma_px=(0.2, 6.0), p=1.0),),
     "gaussian_blur, cut off": (ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=5, p=1.0),),
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),
@@ -891,6 +931,7 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "sharpness": (_CROP, ops.Vignette(), ops.Sharpness(factor=(0.0, 3.0)), ops.Erase(p=0.5)),
     "median_blur": (_CROP, ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=1.0), ops.Saturation()),
     "clahe": (_CROP, ops.Saturation(), ops.CLAHE(tiles=(3, 2), p=1.0), ops.GaussianBlur(p=1.0)),
+    "jpeg_compression": (_CROP, ops.Hue(), ops.JpegCompression(quality=(5, 95), p=1.0), ops.Contrast()),
     "several tables": (
         _CROP,
         ops.Rotate(),
@@ -923,7 +964,9 @@ OF_THE_OUTPUT = (
     *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.ColorJitter),
     *(ops.CoarseDropout, ops.Contrast, ops.Erase),
     *(
+        ops.Downscale,
         ops.Grayscale,
+        ops.GridShuffle,
         ops.Hue,
         ops.HueSaturationValue,
         ops.Identity,

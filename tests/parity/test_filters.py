@@ -23,12 +23,19 @@ def _weighted(weights: npt.NDArray[np.float64]) -> Callable[[Pixels], Pixels]:
     return lambda image: cv2.filter2D(image, -1, weights)
 
 
+def _jpeg(image: Pixels) -> Pixels:
+    _, file = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 30])
+    read: Pixels = cv2.imdecode(file, cv2.IMREAD_COLOR)
+    return read
+
+
 EACH: dict[str, tuple[ops.Op, Callable[[Pixels], npt.NDArray[np.generic]], float]] = {
     "gaussian": (ops.GaussianBlur(sigma_px=(2, 2), p=1), _gaussian(2.0, 15), 1e-3),
     "gaussian, cut off": (ops.GaussianBlur(sigma_px=(2, 2), kernel_px=5, p=1), _gaussian(2.0, 5), 1e-3),
     "box": (ops.BoxBlur(sizes=(7, 7), p=1), lambda image: cv2.blur(image, (7, 7)), ROUNDED),
     "median 3": (ops.MedianBlur(sizes=(3, 3), p=1), lambda image: cv2.medianBlur(image, 3), 0.0),
     "median 7": (ops.MedianBlur(sizes=(7, 7), p=1), lambda image: cv2.medianBlur(image, 7), 0.0),
+    "jpeg": (ops.JpegCompression(quality=(30, 30), p=1), lambda image: _jpeg(image[:, :, ::-1])[:, :, ::-1], 0.0),
     "motion": (
         ops.MotionBlur(sizes=(5, 5), degrees=(-45, -45), direction=(0, 0), shifts=False, p=1),
         _weighted(np.diag([0.0, 1.0, 1.0, 1.0, 0.0]) / 3),  # cos(45 degrees) of two pixels is rounded to one
@@ -58,6 +65,17 @@ def test_as_opencv(name: str, shape: tuple[int, int]) -> None:
     assert np.array_equal(planar.transpose(1, 2, 0), found)
 
 
+@pytest.mark.parametrize("scale", [0.25, 0.3, 0.5, 0.71])
+def test_coarse_images_as_opencv(scale: float) -> None:
+    """As albumentations calls it: by a factor down, and by a size up."""
+    image = noise(40, 61)
+    smaller = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_NEAREST)
+    expected = cv2.resize(smaller, (61, 40), interpolation=cv2.INTER_NEAREST)
+    for layout in ("NHWC", "NCHW"):
+        found = Augment(Recipe(ops=(ops.Downscale(scale=(scale, scale), p=1),)), layout=layout)(image)
+        assert np.array_equal(found if layout == "NHWC" else found.transpose(1, 2, 0), expected)
+
+
 def test_they_act_in_the_order_of_the_list() -> None:
     image = noise(20, 30)
     dark = (ops.Brightness(factor=(2.0, 2.0)), ops.BoxBlur(p=1))
@@ -83,6 +101,9 @@ def test_images_that_drew_none_stay_as_they_are() -> None:
         (ops.GaussianBlur, {"kernel_px": 4}, "must be odd"),
         (ops.GaussianBlur, {"kernel_px": 129}, "must be an odd number of pixels in 1..127"),
         (ops.GaussianBlur, {"sigma_px": (0, 20)}, r"leaves 0..18 pixels"),
+        (ops.JpegCompression, {"quality": (0, 50)}, r"must be two whole qualities in 1..100"),
+        (ops.Downscale, {"scale": (0.0, 0.5)}, r"leaves 0.01..1"),
+        (ops.GridShuffle, {"grid": (17, 2)}, r"must be two numbers of cells in 1..16"),
         (ops.CLAHE, {"tiles": (8, 17)}, "must be two numbers in 1..16"),
         (ops.CLAHE, {"clip_limit": (0.5, 2)}, r"leaves 1..256"),
     ],

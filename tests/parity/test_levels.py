@@ -19,6 +19,7 @@ EACH: list[ops.Op] = [
     ops.Equalize(p=0.8),
     ops.Gamma(gamma=(0.3, 3.0)),
     ops.Invert(p=0.8),
+    ops.JpegCompression(quality=(1, 100), p=0.8),
     ops.MedianBlur(p=0.8),
     ops.Posterize(bits=(1, 8)),
     ops.Sharpness(factor=(0.0, 3.0)),

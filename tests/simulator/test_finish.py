@@ -29,7 +29,11 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "median_blur": (ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=0.8)),
     "motion_blur": (ops.MotionBlur(p=0.8), ops.Sharpen(p=0.5), ops.Emboss(alpha=(0.5, 1.0), p=0.5)),
     "clahe": (ops.CLAHE(clip_limit=(1.0, 40.0), tiles=(2, 3), p=0.8), ops.GaussianBlur()),
+    "jpeg_compression": (ops.JpegCompression(quality=(1, 100), p=0.8), ops.Saturation()),
+    "downscale": (ops.Downscale(scale=(0.2, 0.9), p=0.9), ops.Saturation()),
+    "grid_shuffle": (ops.GridShuffle(grid=(3, 2), p=0.9), ops.Saturation()),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
+    "shared noise": (ops.Noise(p=0.8, std=(5.0, 30.0), per_channel=False), ops.Saturation()),
     "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),
     "several looks": (
         ops.Sharpness(p=0.7),

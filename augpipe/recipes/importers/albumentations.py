@@ -276,14 +276,23 @@ def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("noise_scale_factor", 1.0) != 1.0:
         raise ValueError("noise_scale_factor is not mapped; set it to 1")
-    if not one.get("per_channel", True) or any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
-        raise ValueError("noise that channels share, or whose mean is not 0, is not mapped")
+    if any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
+        raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
         std, note = [255.0 * part for part in _twice(one["std_range"])], ""
     else:
         limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
         std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
-    found.add("GaussNoise", ops.Noise.model_validate({"std": std, "p": one["p"]}), note=note)
+    fields = {"std": std, "per_channel": one.get("per_channel", True), "p": one["p"]}
+    found.add("GaussNoise", ops.Noise.model_validate(fields), note=note)
+
+
+def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    """imgaug's, whose standard deviations are in levels."""
+    if any(_twice(one["loc"])):
+        raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
+    fields = {"std": _twice(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
 
 
 def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
@@ -376,6 +385,31 @@ def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
     across, down = one["tile_grid_size"]
     made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
     found.add("CLAHE", made, note=CLAHE_NOTE)
+
+
+def _compression(found: Findings, one: Mapping[str, Any]) -> None:
+    kind = one.get("compression_type", "jpeg")
+    if str(kind).rpartition(".")[2].lower() not in ("jpeg", "0"):
+        remedy = "; read version 1, where a quality comes first, by version='1'" if isinstance(kind, int) else ""
+        raise ValueError(f"compression_type={kind!r} is not mapped, 'jpeg' is{remedy}")
+    limits = one["quality_range"] if "quality_range" in one else (one["quality_lower"], one["quality_upper"])
+    made = ops.JpegCompression.model_validate({"quality": tuple(max(1, end) for end in limits), "p": one["p"]})
+    found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")
+
+
+def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
+    scale = one["scale_range"] if "scale_range" in one else (one["scale_min"], one["scale_max"])
+    given = one.get("interpolation_pair", one.get("interpolation"))  # a mode, or one each way
+    modes = set(given.values()) if isinstance(given, Mapping) else {given or 0}
+    if modes != {0}:
+        raise ValueError(f"interpolation={given} is not mapped; 0, that of nearest pixels both ways, is")
+    found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
+
+
+def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
+    note = "where cells are not all of one size, version 2 draws which are the larger ones."
+    made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
+    found.add("RandomGridShuffle", made, note=note)
 
 
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
@@ -479,6 +513,7 @@ MADE: dict[str, Maker] = {
     "Cutout": _cutout,
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
+    "IAAAdditiveGaussianNoise": _additive_noise,
     "Flip": _flip,
     "D4": _d4,
     "SquareSymmetry": _d4,
@@ -503,6 +538,10 @@ MADE: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
+    "Downscale": _downscale,
+    "RandomGridShuffle": _grid_shuffle,
+    "ImageCompression": _compression,
+    "JpegCompression": _compression,
     "Sharpen": _sharpen,
     "IAASharpen": _sharpen,
     "Emboss": _blend(ops.Emboss, "strength"),
@@ -511,6 +550,11 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
+    "AdvancedBlur": refused(
+        "turns a kernel that is wider one way, sharpens its tail and adds noise to it; write GaussianBlur, here with "
+        "sigma_px=[0.2, 1.0]"
+    ),
+    "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,
     "Compose": _all_of,

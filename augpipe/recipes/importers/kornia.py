@@ -1,6 +1,7 @@
 """Augmentations of kornia as ops: told by class name; ranges are read from the distributions that they sample."""
 
 from collections.abc import Iterable
+from math import ceil, floor
 from typing import Any
 
 from augpipe import ops
@@ -181,6 +182,13 @@ def _noise(found: Findings, one: Any) -> None:
     found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=_read(one, "p")))
 
 
+def _compression(found: Findings, one: Any) -> None:
+    low, high = _range(one, "jpeg_quality")
+    made = ops.JpegCompression(quality=(max(1, ceil(low)), floor(high)), p=_read(one, "p"))
+    note = "qualities are whole numbers, and so are steps and coefficients, which are nearly rounded there."
+    found.add("RandomJPEG", made, note=note)
+
+
 def _normalize(found: Findings, one: Any) -> None:
     mean, std = channels(one.flags["mean"]), channels(one.flags["std"])
     if not found.ops and set(mean) == {0.0} and set(std) == {255.0}:
@@ -216,6 +224,7 @@ MADE: dict[str, Maker] = {
     "RandomGaussianBlur": _gaussian_blur,
     "RandomGaussianNoise": _noise,
     "RandomErasing": _erasing,
+    "RandomJPEG": _compression,
     "Normalize": _normalize,
 }
 """The name of an augmentation -> what makes ops of it."""

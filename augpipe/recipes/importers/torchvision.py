@@ -242,6 +242,7 @@ MADE: dict[str, Maker] = {
     "RandomAdjustSharpness": same(ops.Sharpness, factor=lambda one: (one.sharpness_factor,) * 2),
     "RandomAutocontrast": same(ops.AutoContrast),
     "RandomEqualize": same(ops.Equalize),
+    "JPEG": same(ops.JpegCompression, quality=lambda one: _pair(one.quality), p=1.0),
     "RandomChannelPermutation": same(ops.ChannelShuffle, p=5 / 6),
     "RandomErasing": _erasing,
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
-from augpipe.gpu_ops.image.cuda import clahe
+from augpipe.gpu_ops.image.cuda import clahe, compression
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
 from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
@@ -26,7 +26,7 @@ from augpipe.gpu_ops.image.cuda.program import (
 )
 from augpipe.gpu_ops.image.cuda.records import PIXEL_RECORD_BYTES, ROW_BYTES
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program_rows import CLAHE, CONVOLVE, MEDIAN, SEPARABLE, SHARPNESS
+from augpipe.gpu_ops.image.program_rows import CLAHE, COARSEN, CONVOLVE, JPEG, MEDIAN, SEPARABLE, SHARPNESS, SHUFFLE
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 BLOCK = (4, 2) if IS_SIMULATED else THREADS
@@ -147,8 +147,10 @@ def most_copied_bytes(steps: npt.NDArray[np.void], height: int, width: int) -> i
     needed = [0]
     if ((kinds == SHARPNESS) | (kinds == MEDIAN)).any():
         needed.append(-(-3 * num_pixels // 4) * 4)
-    if ((kinds == SEPARABLE) | (kinds == CONVOLVE)).any():
+    if np.isin(kinds, (SEPARABLE, CONVOLVE, SHUFFLE, COARSEN)).any():
         needed.append(12 * num_pixels)
+    if (kinds == JPEG).any():
+        needed.append(compression.copied_bytes(height, width))
     for _, num_down, num_across in steps["numbers"][kinds == CLAHE][:, :3]:
         needed.append(clahe.copied_bytes(int(num_down * num_across), num_pixels))
     return max(needed)

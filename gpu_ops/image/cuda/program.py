@@ -26,7 +26,18 @@ from augpipe.gpu_ops.cuda.memory import (
     store_u8,
 )
 from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
+from augpipe.gpu_ops.image.cuda.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
+from augpipe.gpu_ops.image.cuda.compression import (
+    halve_planes,
+    put_colours,
+    restore_columns,
+    restore_rows,
+    round_columns,
+    take_planes,
+    transform_rows,
+    widen_planes,
+)
 from augpipe.gpu_ops.image.cuda.neighbours import (
     convolve,
     copy_levels,
@@ -43,12 +54,14 @@ from augpipe.gpu_ops.image.program_rows import (
     AUTO_CONTRAST,
     BIAS,
     CLAHE,
+    COARSEN,
     EQUALIZE,
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
     HSV,
     INVERSE_CORNER_R2,
+    JPEG,
     MATRIX,
     MEDIAN,
     NOISE,
@@ -56,6 +69,7 @@ from augpipe.gpu_ops.image.program_rows import (
     SCALE,
     SEPARABLE,
     SHARPNESS,
+    SHUFFLE,
     STEP_BYTES,
     STEP_KEY,
     STEP_NUMBERS,
@@ -105,6 +119,8 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
         elif kind == NOISE:
             normal_r, normal_g, normal_b = normals(at_step + STEP_KEY, pixel)
             std, speckle = load_f32(numbers), load_f32(numbers + 4)
+            if load_f32(numbers + 8) > ZERO:
+                normal_g, normal_b = normal_r, normal_r
             red = np.float32(noisy(red, normal_r, std, speckle))
             green = np.float32(noisy(green, normal_g, std, speckle))
             blue = np.float32(noisy(blue, normal_b, std, speckle))
@@ -204,10 +220,32 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
         copy_whole_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
         take_median(start, copy, size, height, width, pixel_step, channel_step, thread, num_threads)
+    elif kind == JPEG:
+        take_planes(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
+        cuda.syncthreads()
+        halve_planes(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        transform_rows(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        round_columns(copy, size, height, width, thread, num_threads)
+        cuda.syncthreads()
+        restore_columns(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        restore_rows(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        widen_planes(copy, height, width, thread, num_threads)
+        cuda.syncthreads()
+        put_colours(start, copy, height, width, pixel_step, channel_step, thread, num_threads)
     else:
         copy_levels(start, copy, height * width, pixel_step, channel_step, thread, num_threads)
         cuda.syncthreads()
-        convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+        num_across, apart = np.int64(load_f32(at_step + STEP_NUMBERS + 4)), load_f32(at_step + STEP_NUMBERS + 8)
+        if kind == COARSEN:
+            coarsen(start, copy, size, num_across, apart, height, width, pixel_step, channel_step, thread, num_threads)
+        elif kind == SHUFFLE:
+            shuffle(start, copy, taps, size, num_across, height, width, pixel_step, channel_step, thread, num_threads)
+        else:
+            convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
 
 
 def filter_kernel(planar: bool) -> Any:

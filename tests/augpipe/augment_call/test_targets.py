@@ -276,7 +276,12 @@ def test_torchvision_is_not_imported() -> None:
 
 @pytest.mark.parametrize(
     "op",
-    [ops.GridDistortion(p=0.0), ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()]), ops.OpticalDistortion(p=0.0)],
+    [
+        ops.GridDistortion(p=0.0),
+        ops.GridShuffle(p=0.0),
+        ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()]),
+        ops.OpticalDistortion(p=0.0),
+    ],
 )
 def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) -> None:
     image = np.zeros((20, 30, 3), np.uint8)

@@ -135,6 +135,12 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), p=1)),
         ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), p=1)),
         ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
+        ("GaussNoise", {"var_limit": 9.0, "per_channel": False}, ops.Noise(std=(0, 3), per_channel=False, p=1)),
+        (
+            "IAAAdditiveGaussianNoise",
+            {"loc": 0, "scale": [2.5, 12], "per_channel": False},
+            ops.Noise(std=(2.5, 12), per_channel=False, p=1),
+        ),
         ("Blur", {"blur_limit": 4}, ops.BoxBlur(sizes=(3, 5), p=1)),
         ("MedianBlur", {"blur_limit": [5, 7]}, ops.MedianBlur(sizes=(5, 7), p=1)),
         (
@@ -159,6 +165,19 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             "MotionBlur",
             {"blur_limit": [7, 7], "angle_range": [10, 30], "direction_range": [0, 0.5], "allow_shifted": True},
             ops.MotionBlur(sizes=(7, 7), degrees=(-30, -10), direction=(0, 0.5), p=1),
+        ),
+        ("Downscale", {"scale_min": 0.2, "scale_max": 0.5}, ops.Downscale(scale=(0.2, 0.5), p=1)),
+        (
+            "Downscale",
+            {"scale_range": [0.2, 0.5], "interpolation_pair": {"upscale": 0, "downscale": 0}},
+            ops.Downscale(scale=(0.2, 0.5), p=1),
+        ),
+        ("RandomGridShuffle", {"grid": [2, 4]}, ops.GridShuffle(grid=(2, 4), p=1)),
+        ("ImageCompression", {"quality_range": [50, 90]}, ops.JpegCompression(quality=(50, 90), p=1)),
+        (
+            "JpegCompression",
+            {"quality_lower": 0, "quality_upper": 90, "compression_type": "ImageCompressionType.JPEG"},
+            ops.JpegCompression(quality=(1, 90), p=1),
         ),
         ("CLAHE", {"clip_limit": [1, 2], "tile_grid_size": [4, 8]}, ops.CLAHE(clip_limit=(1, 2), tiles=(8, 4), p=1)),
         ("IAASharpen", {"alpha": 0.3, "lightness": [0.5, 1]}, ops.Sharpen(alpha=(0, 0.3), lightness=(0.5, 1), p=1)),
@@ -236,13 +255,17 @@ def test_flip_mirrors_along_one_axis_or_both() -> None:
 def test_fields_of_transforms_that_are_not_mapped() -> None:
     limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
     data = compose(
-        one("GaussNoise", var_limit=9.0, per_channel=False),
+        one("AdvancedBlur"),
+        one("MaskDropout", max_objects=2),
+        one("IAAAdditiveGaussianNoise", loc=3, scale=[1, 2], per_channel=False),
+        one("ImageCompression", compression_type="webp", quality_range=[50, 60]),
+        one("Downscale", scale_min=0.2, scale_max=0.5, interpolation=1),
         one("GaussNoise", var_limit=9.0, mean=3),
         one("RGBShift", **limits),
         one("RandomBrightnessContrast", brightness_limit=0.1, contrast_limit=0.1, brightness_by_max=False),
         one("CoarseDropout", max_holes=1, max_height=2, max_width=2, fill_value="random"),
     )
-    with pytest.raises(ValueError, match="5 of albumentations's transforms"):
+    with pytest.raises(ValueError, match="9 of albumentations's transforms"):
         importers.from_albumentations(data)
 
 

@@ -263,15 +263,40 @@ def test_sequences_of_kornia() -> None:
         importers.from_text("K.RandomHorizontalFlip(p_batch=0.5)")
 
 
+def test_jpeg_files_of_each_library() -> None:
+    for call, expected in (
+        ("v2.Compose([v2.JPEG(30), v2.RandomHorizontalFlip()])", ops.JpegCompression(quality=(30, 30), p=1)),
+        ("v2.Compose([v2.JPEG((5, 80)), v2.RandomHorizontalFlip()])", ops.JpegCompression(quality=(5, 80), p=1)),
+        (
+            "A.Compose([A.ImageCompression(quality_lower=75, quality_upper=90, p=0.2)])",
+            ops.JpegCompression(quality=(75, 90), p=0.2),
+        ),
+        ("A.Compose([A.ImageCompression(quality_range=(0, 9))])", ops.JpegCompression(quality=(1, 9), p=0.5)),
+        ("K.AugmentationSequential(K.RandomJPEG(20.0, p=0.3))", ops.JpegCompression(quality=(30, 70), p=0.3)),
+        ("K.AugmentationSequential(K.RandomJPEG((0.5, 60.5)))", ops.JpegCompression(quality=(1, 60), p=1)),
+    ):
+        found = importers.from_text(call)
+        assert found.recipe.ops[0] == expected
+        assert found.rows[0].verdict == ("exact" if "v2" in call else "near")
+    first = "A.Compose([A.ImageCompression(75, 90, p=0.2)])"
+    assert importers.from_text(first, version="1").recipe.ops[0] == ops.JpegCompression(quality=(75, 90), p=0.2)
+    with pytest.raises(
+        ValueError, match=r"compression_type=75 is not mapped, 'jpeg' is; read version 1, where a quality"
+    ):
+        importers.from_text(first)
+    with pytest.raises(ValueError, match=r"compression_type='webp' is not mapped, 'jpeg' is\n"):
+        importers.from_text("A.Compose([A.ImageCompression('webp')])")
+
+
 def test_what_never_happens_needs_no_op() -> None:
     crop = "A.RandomResizedCrop(height=64, width=64, p=0.0)"  # as in a widely used detector's recipe
-    found = importers.from_text(f"A.Compose([{crop}, A.ToGray(p=0.01), A.ImageCompression(quality_lower=75, p=0.0)])")
+    found = importers.from_text(f"A.Compose([{crop}, A.ToGray(p=0.01), A.RandomFog(p=0.0)])")
     assert [op.op for op in found.recipe.ops] == ["grayscale"]
     never = [row for row in found.rows if not row.ops]
-    assert [(row.name, row.verdict) for row in never] == [("RandomResizedCrop", "exact"), ("ImageCompression", "exact")]
+    assert [(row.name, row.verdict) for row in never] == [("RandomResizedCrop", "exact"), ("RandomFog", "exact")]
     assert {row.note for row in never} == {"p=0: it never happens."}
-    with pytest.raises(ValueError, match="ImageCompression: is not known here"):
-        importers.from_text("A.Compose([A.ImageCompression(always_apply=True, p=0.0)])")
+    with pytest.raises(ValueError, match="RandomFog: is not known here"):
+        importers.from_text("A.Compose([A.RandomFog(always_apply=True, p=0.0)])")
 
 
 def test_a_normalize_commutes_with_flips_and_crops() -> None:

@@ -1,4 +1,4 @@
-"""Erase and Noise: what is drawn, and how the pixels' noise is spread."""
+"""Erase, GridShuffle and Noise: what is drawn, and how the pixels' noise is spread."""
 
 import numpy as np
 import pytest
@@ -100,3 +100,30 @@ def test_impossible_fields_are_refused(make: object, message: str) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((9, 12), [12]), ((10, 12), [8, 4]), ((10, 10), [4, 4, 2, 2]), ((1, 1), [6, 3, 2, 1])]
+)
+def test_cells_of_a_size_are_permuted_evenly(shape: tuple[int, int], groups: list[int]) -> None:
+    recipe = Recipe(ops=(ops.GridShuffle(grid=(3, 4), p=1.0),))
+    moves = plan(recipe, range(NUM), sizes=[shape] * NUM).rows["drawn"]["grid_shuffle"]["moves"]
+    sources = moves + np.arange(12)
+    assert (np.sort(sources, axis=1) == np.arange(12)).all()
+    heights, widths = (np.diff(np.arange(num + 1) * side // num) for num, side in zip((3, 4), shape, strict=True))
+    sizes = np.stack(np.meshgrid(heights, widths, indexing="ij"), axis=-1).reshape(12, 2)
+    assert (sizes[sources] == sizes).all()
+    found = []
+    for size in np.unique(sizes, axis=0):
+        (cells,) = np.nonzero((sizes == size).all(axis=1))
+        found.append(len(cells))
+        for cell in cells[len(cells) == 1 :]:
+            assert stats.chisquare([(sources[:, cell] == source).sum() for source in cells]).pvalue > LEAST_P / 10
+    assert sorted(found, reverse=True) == groups
+
+
+def test_noise_that_channels_share_is_that_of_the_first() -> None:
+    own, shared = (
+        Augment(Recipe(ops=(ops.Noise(std=(9, 9), per_channel=each, p=1),)))(GRAY, [3]) for each in (True, False)
+    )
+    assert np.array_equal(shared, np.stack([own[0]] * 3)) and not np.array_equal(own[0], own[1])

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[Op, Callable[[Any, float], Any], tuple[str, ...]]] = {
     "color_cast": (ops.ColorCast(), from_zero, ("shift",)),
     "color_jitter": (ops.ColorJitter(brightness=0.2, contrast=(0.8, 1.1)), from_one, ("brightness", "contrast")),
     "contrast": (ops.Contrast(), from_one, ("factor",)),
+    "downscale": (ops.Downscale(scale=(0.5, 0.9)), from_one, ("scale",)),
     "elastic_transform": (ops.ElasticTransform(affine_px=2.0), from_zero, ("corners", "amplitude")),
     "gamma": (ops.Gamma(), power, ("gamma",)),
     "grid_distortion": (ops.GridDistortion(), from_zero, ("shares",)),
