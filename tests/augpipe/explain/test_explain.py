@@ -63,11 +63,7 @@ ANY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "a cache": (SOURCE, RECIPE, {"cache": "host"}),
     "a sampler": (SOURCE, RECIPE, {"sampler": Repeated(3)}),
     "damaged": (DAMAGED, RECIPE, {"on_error": "skip"}),
-    "a schedule": (
-        SOURCE,
-        {0: RECIPE, 1: Recipe(ops=(ops.RandomResizedCrop(size=24), ops.Noise(), ops.Normalize()))},
-        {},
-    ),
+    "a schedule": (SOURCE, {0: RECIPE, 1: Recipe(ops=(*RECIPE.ops, ops.Noise()))}, {}),
     "levels": (SOURCE, Recipe(ops=RECIPE.ops[:2]), {"dtype": "uint8", "layout": "NHWC"}),
     "one of two ranks": (SOURCE, RECIPE, {"rank": 1, "world_size": 2}),
     "dali": (SOURCE, RECIPE, {"backend": "dali"}),
