@@ -121,9 +121,9 @@ def finish_levels(
     """
     programs = as_bytes(rows), KERNEL_ROW.itemsize
     if are_filters(rows["steps"]):
-        from augpipe.gpu_ops.image.filter_program import filter_images  # only here: others need not compile it
+        from augpipe.gpu_ops.image.filter_program import compresses, filter_images  # others need not compile them
 
-        filter_images(*programs, levels, *size, planar)
+        filter_images(*programs, levels, *size, planar, compresses(rows["steps"]))
     finish_images(*programs, levels, batch, *size, planar)
 
 

@@ -6,6 +6,7 @@ A kernel of its own, for recipes that have filters: others need not compile it.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
@@ -36,12 +37,13 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 
 
 @kernel()
-def filter_images(rows, first_byte, levels, height, width, planar):
+def filter_images(rows, first_byte, levels, height, width, planar, compresses):
     """Take the steps of images that lie one behind the other, up to their last filters.
 
     Args:
         rows, first_byte, height, width, planar: as `program.finish_images` takes them.
         levels: (B * height * width * 3,) float32, changed.
+        compresses: `compresses(steps)` of the rows.
     """
     scratch = np.empty(10 * width, np.float32)
     tables = np.empty((3, 256), np.uint8)
@@ -54,19 +56,24 @@ def filter_images(rows, first_byte, levels, height, width, planar):
                 stop += 1
             if stop > step:
                 take_steps(at, step, stop, False, levels, levels, start, height, width, planar, scratch, tables)
-            _filter(at, AT_STEPS + stop * STEP_BYTES, levels, start, height, width, planar, scratch)
+            _filter(at, AT_STEPS + stop * STEP_BYTES, levels, start, height, width, planar, scratch, compresses)
             step = np.int64(stop + 1)
 
 
-def _filtering() -> Any:
-    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), 1, 1, True
+def compresses(steps: npt.NDArray[np.void]) -> bool | None:
+    """True where any of some `COLOUR_STEP`s is `JPEG`; else None, for which numba leaves out a quarter of its work."""
+    return True if (steps["kind"] == JPEG).any() else None
 
 
-declare(__name__, filter_images, any=_filtering)
+def _filtering(compresses: bool | None) -> Any:
+    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), 1, 1, True, compresses
+
+
+declare(__name__, filter_images, any=lambda: _filtering(None), compresses=lambda: _filtering(True))
 
 
 @subroutine
-def _filter(at, at_step, levels, start, height, width, planar, scratch):
+def _filter(at, at_step, levels, start, height, width, planar, scratch, compresses):
     kind, number = load_whole(at, at_step), load_number(at, at_step + STEP_NUMBERS)
     at_weights = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
     size = np.int64(number)
@@ -86,7 +93,7 @@ def _filter(at, at_step, levels, start, height, width, planar, scratch):
         else:
             apart = load_number(at, at_step + STEP_NUMBERS + 8)
             coarsen(size, num_across, apart, levels, start, height, width, planar)
-    elif kind == JPEG:
+    elif compresses is not None and kind == JPEG:
         compress(size, levels, start, height, width, planar, np.uintp(scratch.ctypes.data))
     else:
         convolve(at_weights, size, levels, start, height, width, planar)
