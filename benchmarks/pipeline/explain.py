@@ -7,8 +7,8 @@ The truth never asks `explain`: the true bottleneck is the stage without which t
 (files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds,
 its advice is followed to the letter, and the loader is measured again in turn with the one as it was: what is predicted
 is how many times as fast it becomes, as the rate itself was seen to vary by a quarter from one minute to the next.
-Loaders are new in each turn and in their first epoch, as at the start of a run, or in their second where the advice
-speaks of that.
+Loaders are new in each turn and in their first epoch, as at the start of a run; a changed one is in its second where the
+advice speaks of that.
 """
 
 import os
@@ -32,8 +32,8 @@ NUM_SKIPPED = 3
 """Batches of a turn that are not counted: as many as are begun before the first is given."""
 NUM_COUNTED = 4
 """Batches that are counted at least."""
-PASS_S = 3.0
-"""How long a pass runs before it is explained."""
+PASS_S = 2.0
+"""How long a pass runs before it is explained: less than an epoch, in all situations."""
 WITHIN = 0.15
 """By how much a rate may be off what was predicted."""
 TIE = 0.05
@@ -155,7 +155,7 @@ def advice_of(situation: Situation, folder: Path, rounds: int, seconds: float, p
         run_command(told.command, folder.parent)
     is_second = "second epoch" in told.advice
     turns = {
-        AS_IT_IS: lambda: turn_of(situation, situation.files.folder, seconds, is_second=is_second),
+        AS_IT_IS: lambda: turn_of(situation, situation.files.folder, seconds),
         "followed": lambda: turn_of(situation, folder, seconds, told.change, is_second=is_second),
     }
     rates = rates_in_turn(turns, rounds)

@@ -18,7 +18,7 @@ from augpipe import Loader, Recipe
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.ops import Normalize, RandomResizedCrop
 from benchmarks.pipeline import explain
-from benchmarks.pipeline.explain import advice_of, copied, counted, gains, truth_of
+from benchmarks.pipeline.explain import advice_of, copied, counted, fill, gains, truth_of
 from benchmarks.pipeline.situations import SITUATIONS, Situation, nothing
 from benchmarks.pipeline.staging import Disk, Held, Staging
 
@@ -36,7 +36,7 @@ def staging(tmp_path: Path) -> Iterator[Staging]:
         Image.fromarray(rng.integers(0, 256, (40, 56, 3), np.uint8)).save(out, "jpeg")
         files.append(out.getvalue())
     with ExitStack() as ends:
-        yield Staging(tmp_path, files, ends, share=0.1)
+        yield Staging(tmp_path, files, ends, share=0.2)
 
 
 def situation(staging: Staging, **how: Any) -> Situation:
@@ -103,7 +103,7 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
         expected_rate=1e-3,
     )
 
-    def explained(self: Loader, *, seconds: float) -> SimpleNamespace:
+    def explained(self: Loader) -> SimpleNamespace:
         told.command = f"augpipe index {self.source._root}"  # type: ignore[attr-defined]
         return told
 
@@ -120,6 +120,13 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     assert (row["named"], row["change"], row["off"] > 1.0) == ("reading", {"num_threads": "3"}, True)
     rows = {"a": row | {"true": ["reading"]}, "b": row | {"true": ["map"], "off": -0.1}, "c": {"true": ["map"]}}
     assert counted(rows) == {"named": "1 of 2", "within 15%": "1 of 2"}
+
+
+def test_a_cache_is_filled_before_it_is_measured(staging: Staging) -> None:
+    loader = Loader(FolderSource(staging.photographs.folder), RECIPE, cache="host", **ARGUMENTS)  # type: ignore[call-overload]
+    fill(loader)
+    statistics = loader.cache_statistics
+    assert statistics is not None and statistics.held_bytes >= 2 * NUM * 40 * 56 * 4 and loader.epoch == 2
 
 
 def test_every_situation_says_what_can_be_freed(staging: Staging) -> None:
