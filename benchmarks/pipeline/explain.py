@@ -7,8 +7,8 @@ The truth never asks `explain`: the true bottleneck is the stage without which t
 (files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds,
 its advice is followed to the letter, and the loader is measured again in turn with the one as it was: what is predicted
 is how many times as fast it becomes, as the rate itself was seen to vary by a quarter from one minute to the next.
-Loaders are new in each turn and in their first epoch, as at the start of a run; a changed one is in its second where the
-advice speaks of that.
+Loaders are new in each turn and in their first epoch, as at the start of a run; a changed one is in its second where
+the advice speaks of that.
 """
 
 import os
