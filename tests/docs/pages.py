@@ -312,6 +312,16 @@ PAGES = {
     ),
     "docs/loader.md": Page(
         files=(photos(256),),
+        instead={"range(90)": "range(2)"},
+        then={
+            "from augpipe import Loader": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
+        },
+    ),
+    "docs/augment.md": Page(
+        files=(photos(256),),
         before={
             "import torch\nfrom augpipe import Augment": "from pathlib import Path\n"
             "paths = sorted(Path('photos').glob('*/*.jpg')); given = {'paths': paths, 'labels': [0] * 256}"
@@ -319,10 +329,6 @@ PAGES = {
         instead={"range(90)": "range(2)", "num_workers=8": "num_workers=2"},
         then={
             "import torch\nfrom augpipe import Augment": (
-                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
-                "labels.shape == (256,) and labels.dtype == torch.int64",
-            ),
-            "from augpipe import Loader": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
             ),
@@ -506,6 +512,15 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
             "from augpipe.trainer": ("averages()",),
         },
     ),
+    "docs/target_batches.md": Page(
+        then={
+            "import numpy as np\nfrom augpipe import Loader": (
+                "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
+                "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
+            ),
+            "batch": ("places.shape == (2, 2)", "corners.shape == (2, 2)"),
+        },
+    ),
     "docs/targets.md": Page(
         then={
             "import numpy as np\nfrom augpipe import Augment": (
@@ -513,11 +528,6 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
                 "len(result['bboxes']) == len(result['labels']) == len(result['keypoints'])",
                 "len(result['object_ids']) + len(result['dropped']) == 2",
             ),
-            "import numpy as np\nfrom augpipe import Loader": (
-                "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
-                "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
-            ),
-            "batch": ("places.shape == (2, 2)", "corners.shape == (2, 2)"),
         },
     ),
     "docs/train.md": Page(
