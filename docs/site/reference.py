@@ -11,7 +11,7 @@ from typing import Any, get_args
 import typer
 
 from augpipe.cli.app import app
-from augpipe.datasets.cards.table import card_sections
+from augpipe.datasets.cards.table import card_sections, cards_as_markdown
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
 from augpipe.recipes.view import View
@@ -44,7 +44,7 @@ def pages() -> dict[str, str | bytes]:
         "reference/cli.md": "# Commands\n\n" + "\n".join(command_sections(typer.main.get_command(app), "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
-        "reference/cards.md": "# Dataset cards\n\nHow to open them: [cards](../cards.md).\n\n" + card_sections(),
+        "reference/cards.md": "\n".join([CARDS_TEXT, cards_as_markdown(), card_sections()]),
         "reference/config.md": CONFIG_TEXT + "\n".join(config_sections()),
     }
 
@@ -80,6 +80,10 @@ RECIPE_TEXT = """# Recipe files
 Tables of a recipe's and a schedule's TOML file. The ops of `ops` are those of the [gallery](../gallery/index.md).
 [recipe.schema.json](recipe.schema.json) is the JSON Schema of a recipe, for editors; `augpipe schema` prints it.
 
+"""
+CARDS_TEXT = """# Dataset cards
+
+How to open them: [cards](../cards.md).
 """
 CONFIG_TEXT = """# Run config
 

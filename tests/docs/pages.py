@@ -303,7 +303,6 @@ PAGES = {
         }
     ),
     "docs/formats.md": Page(),
-    "docs/exchange.md": Page(),
     "docs/labels.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/keep_objects.md": Page(
