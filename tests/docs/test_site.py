@@ -148,7 +148,9 @@ def test_every_page_loads_in_a_browser_and_axe_finds_nothing_serious(tmp_path: P
         [PYTHON, ROOT / "tests/docs/browse.py", tmp_path / "site", "--browser", browser], capture_output=True, text=True
     )
     assert browsed.returncode == 0, browsed.stderr
-    problems = json.loads(browsed.stdout)["problems"]
+    found = json.loads(browsed.stdout)
+    assert found["pages"] == len(list((tmp_path / "site").rglob("*.html"))) > 100
+    problems = found["problems"]
     planted = [line for line in problems if line.startswith("planted.html, narrow")]
     assert any("image-alt" in line for line in planted) and any("wider than" in line for line in planted)
     assert [line for line in problems if not line.startswith("planted.html")] == []
