@@ -291,17 +291,7 @@ PAGES = {
         },
     ),
     **{f"docs/evidence/{path.name}": Page() for path in (ROOT / "docs" / "evidence").glob("*.md")},  # no blocks
-    "docs/experiments.md": Page(
-        needs={
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.augmentation": "a data set, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.convergence": "a data set, and half an hour",
-            "python -m benchmarks.papers.multi_scale": "20 minutes",
-            "python -m benchmarks.papers.fine_tuning": "20 minutes",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist ": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist_split_2": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.staleness": "a data set, and half an hour",
-        }
-    ),
+    "docs/experiments.md": Page(),
     "docs/formats.md": Page(),
     "docs/labels.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
