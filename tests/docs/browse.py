@@ -1,4 +1,4 @@
-"""Load every page of the site in headless Chromium, wide and at 400 px, light and dark; what is wrong is printed as JSON.
+"""Load every page of the site in headless Chromium, wide and at 400 px, light and dark; print what is wrong as JSON.
 
 usage: python tests/docs/browse.py SITE [PAGE ...] [--browser PATH] [--pictures FOLDER]
 """
