@@ -2,7 +2,7 @@
 
     python -m benchmarks.papers.evidence
 
-A page is its template in benchmarks/evidence/ with the placeholders filled in:
+A page is its template in benchmarks/papers/evidence/ with the placeholders filled in:
 
     {{ mlp = 2026-11-21-dettmers_mnist.json }}     names a result file, and becomes its command, date, machine and link;
     {{ mlp = FILE by COMMAND }}                    for files that do not hold their command
@@ -47,7 +47,7 @@ NO_RESULT = ("Errors in the paper", "Beyond the paper")
 """Beginnings of headings that have no standing."""
 THEIRS = ("**Source.**", "**Theirs.**")
 """Beginnings of paragraphs that may hold figures."""
-WIDTH = 125
+WIDTH = 145
 
 PLACEHOLDER = re.compile(r"\{\{ (.+?) \}\}")
 NAMED = re.compile(r"(\w+) = (\S+\.json)(?: by (.+))?")
@@ -63,7 +63,6 @@ class Entry:
 
     title: str
     standing: str
-    reason: str
 
 
 def write_pages() -> None:
@@ -78,7 +77,7 @@ def all_pages(templates: Path = TEMPLATES, results: Path = RESULTS) -> dict[str,
     pages = {name: fill(name, (templates / f"{name}.md").read_text(), results) for name in PAPERS}
     index = (templates / f"{INDEX}.md").read_text()
     refuse_typed_figures(INDEX, index)
-    made = index.replace("{{ counts }}", counts_table(pages)).replace("{{ entries }}", entries_tables(pages))
+    made = index.replace("{{ counts }}", counts_table(pages))
     return {INDEX: wrap(made), **pages}
 
 
@@ -228,8 +227,7 @@ def entries_of(name: str, page: str) -> list[Entry]:
         standing = re.match(r"\*([a-z ]+)\*(?:: )?", blocks[0])
         if not standing or standing[1] not in STANDINGS:
             raise ValueError(f"{name}.md: below {title!r} stands none of: *{'*, *'.join(STANDINGS)}*")
-        reason = " ".join(blocks[0][standing.end() :].split())
-        entries.append(Entry(title=title, standing=standing[1], reason=reason))
+        entries.append(Entry(title=title, standing=standing[1]))
     return entries
 
 
@@ -256,18 +254,6 @@ def counts_table(pages: dict[str, str]) -> str:
         rows.append(f"| [{title_of(page)}]({name}.md) | {' | '.join(str(count or '') for count in counts.values())} |")
     rows.append(f"| **all** | {' | '.join(f'**{count}**' for count in total.values())} |")
     return "\n".join(rows)
-
-
-def entries_tables(pages: dict[str, str]) -> str:
-    """Each paper's results with their standing and the reason."""
-    parts = []
-    for name, page in pages.items():
-        rows = [f"## {title_of(page)}", "", "| result | standing | |", "|---|---|---|"]
-        for entry in entries_of(name, page):
-            link = f"[{entry.title}]({name}.md#{anchor_of(entry.title)})"
-            rows += [f"| {link} | *{entry.standing}* | {entry.reason.rstrip('.')} |"]
-        parts.append("\n".join(rows))
-    return "\n\n".join(parts)
 
 
 def anchor_of(heading: str) -> str:

@@ -1,11 +1,6 @@
-"""The cards as Markdown; `python -m augpipe.datasets.cards.table docs/cards.md` brings that page's table up to date."""
-
-import sys
-from pathlib import Path
+"""The cards as Markdown, for the reference."""
 
 from augpipe.datasets.cards.card import Card, list_cards, load_card
-
-START, END = "<!-- cards: made by augpipe.datasets.cards.table -->", "<!-- end of cards -->"
 
 
 def cards_as_markdown() -> str:
@@ -20,19 +15,6 @@ def cards_as_markdown() -> str:
 def card_sections() -> str:
     """A section on each card: licence, citation, archives, notes and layout."""
     return "\n".join(line for name in list_cards() for line in _section(load_card(name)))
-
-
-def updated(page: str) -> str:
-    """`page` with what lies between the two marks made again.
-
-    Raises:
-        ValueError: the marks are not there.
-    """
-    head, start, rest = page.partition(START)
-    _, end, tail = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"the page lacks its marks. Put {START} and {END} where the cards belong.")
-    return f"{head}{START}\n\n{cards_as_markdown()}\n{END}{tail}"
 
 
 def _section(card: Card) -> list[str]:
@@ -55,8 +37,3 @@ def _section(card: Card) -> list[str]:
 
 def _number(number: int | None) -> str:
     return "not known" if number is None else f"{number:,}"
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")

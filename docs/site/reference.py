@@ -12,7 +12,7 @@ import typer
 
 from augpipe.cli.app import app
 from augpipe.cli.exit_codes import codes_of
-from augpipe.datasets.cards.table import card_sections
+from augpipe.datasets.cards.table import card_sections, cards_as_markdown
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule, Stage
 from augpipe.recipes.view import View
@@ -45,7 +45,7 @@ def pages() -> dict[str, str | bytes]:
         "reference/cli.md": CLI_TEXT + commands_table() + "\n".join(command_sections(COMMAND, "augpipe")),
         "reference/recipe.md": RECIPE_TEXT + "\n".join(map(described, (Recipe, View, Schedule, Stage))),
         "reference/recipe.schema.json": schema.encode(),
-        "reference/cards.md": "# Dataset cards\n\nHow to open them: [cards](../cards.md).\n\n" + card_sections(),
+        "reference/cards.md": "\n".join([CARDS_TEXT, cards_as_markdown(), card_sections()]),
         "reference/config.md": CONFIG_TEXT + "\n".join(config_sections()),
     }
 
@@ -96,6 +96,10 @@ RECIPE_TEXT = """# Recipe files
 Tables of a recipe's and a schedule's TOML file. The ops of `ops` are those of the [gallery](../gallery/index.md).
 [recipe.schema.json](recipe.schema.json) is the JSON Schema of a recipe, for editors; `augpipe schema` prints it.
 
+"""
+CARDS_TEXT = """# Dataset cards
+
+How to open them: [cards](../cards.md).
 """
 CONFIG_TEXT = """# Run config
 

@@ -297,19 +297,8 @@ PAGES = {
         },
     ),
     **{f"docs/evidence/{path.name}": Page() for path in (ROOT / "docs" / "evidence").glob("*.md")},  # no blocks
-    "docs/experiments.md": Page(
-        needs={
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.augmentation": "a data set, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.convergence": "a data set, and half an hour",
-            "python -m benchmarks.papers.multi_scale": "20 minutes",
-            "python -m benchmarks.papers.fine_tuning": "20 minutes",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist ": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.dettmers mnist_split_2": "data sets, and an hour",
-            "AUGPIPE_DATA=FOLDER python -m benchmarks.papers.staleness": "a data set, and half an hour",
-        }
-    ),
+    "docs/experiments.md": Page(),
     "docs/formats.md": Page(),
-    "docs/exchange.md": Page(),
     "docs/labels.md": Page(),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/keep_objects.md": Page(
@@ -318,6 +307,16 @@ PAGES = {
     ),
     "docs/loader.md": Page(
         files=(photos(256),),
+        instead={"range(90)": "range(2)"},
+        then={
+            "from augpipe import Loader": (
+                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
+                "labels.shape == (256,) and labels.dtype == torch.int64",
+            ),
+        },
+    ),
+    "docs/augment.md": Page(
+        files=(photos(256),),
         before={
             "import torch\nfrom augpipe import Augment": "from pathlib import Path\n"
             "paths = sorted(Path('photos').glob('*/*.jpg')); given = {'paths': paths, 'labels': [0] * 256}"
@@ -325,10 +324,6 @@ PAGES = {
         instead={"range(90)": "range(2)", "num_workers=8": "num_workers=2"},
         then={
             "import torch\nfrom augpipe import Augment": (
-                "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
-                "labels.shape == (256,) and labels.dtype == torch.int64",
-            ),
-            "from augpipe import Loader": (
                 "images.shape == (256, 3, 224, 224) and images.dtype == torch.float32",
                 "labels.shape == (256,) and labels.dtype == torch.int64",
             ),
@@ -512,6 +507,15 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
             "from augpipe.trainer": ("averages()",),
         },
     ),
+    "docs/target_batches.md": Page(
+        then={
+            "import numpy as np\nfrom augpipe import Loader": (
+                "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
+                "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
+            ),
+            "batch": ("places.shape == (2, 2)", "corners.shape == (2, 2)"),
+        },
+    ),
     "docs/targets.md": Page(
         then={
             "import numpy as np\nfrom augpipe import Augment": (
@@ -519,11 +523,6 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
                 "len(result['bboxes']) == len(result['labels']) == len(result['keypoints'])",
                 "len(result['object_ids']) + len(result['dropped']) == 2",
             ),
-            "import numpy as np\nfrom augpipe import Loader": (
-                "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
-                "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
-            ),
-            "batch": ("places.shape == (2, 2)", "corners.shape == (2, 2)"),
         },
     ),
     "docs/train.md": Page(

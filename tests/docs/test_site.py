@@ -17,6 +17,7 @@ from augpipe.recipes.importers.text import parameters
 from augpipe.trainer.config import RunConfig
 from augpipe.trainer.config.tables import Section
 from docs.site import gallery, reference, translations
+from docs.site.tables import cell, prose
 from tests.docs.blocks import ROOT
 
 PYTHON = ROOT / ".venv-docs/bin/python"
@@ -68,14 +69,16 @@ def test_every_transform_of_other_libraries_has_a_row() -> None:
     assert "`re_prob=0.25`" in pages["from/timm.md"]
 
 
-def test_every_command_and_every_table_of_the_config_is_in_the_reference() -> None:
+def test_every_command_and_every_field_of_the_config_is_in_the_reference() -> None:
     pages = reference.pages()
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         assert f"\n## augpipe {name}\n" in str(pages["reference/cli.md"])
     for name, field in RunConfig.model_fields.items():
         assert f"`{name}`" in str(pages["reference/config.md"])
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            assert f"\n## [{name}]\n" in str(pages["reference/config.md"])
+            _, _, section = str(pages["reference/config.md"]).partition(f"\n## [{name}]\n")
+            for inner, part in field.annotation.model_fields.items():
+                assert f"| `{inner}` | {cell(prose(part.description or ''))} |" in section.partition("\n## ")[0]
 
 
 def build(root: Path, site: Path) -> "subprocess.CompletedProcess[str]":
@@ -145,7 +148,9 @@ def test_every_page_loads_in_a_browser_and_axe_finds_nothing_serious(tmp_path: P
         [PYTHON, ROOT / "tests/docs/browse.py", tmp_path / "site", "--browser", browser], capture_output=True, text=True
     )
     assert browsed.returncode == 0, browsed.stderr
-    problems = json.loads(browsed.stdout)["problems"]
+    found = json.loads(browsed.stdout)
+    assert found["pages"] == len(list((tmp_path / "site").rglob("*.html"))) > 100
+    problems = found["problems"]
     planted = [line for line in problems if line.startswith("planted.html, narrow")]
     assert any("image-alt" in line for line in planted) and any("wider than" in line for line in planted)
     assert [line for line in problems if not line.startswith("planted.html")] == []
