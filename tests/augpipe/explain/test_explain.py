@@ -80,6 +80,15 @@ def test_any_loader_is_explained(name: str) -> None:
     assert given == sum(len(batch) for batch in loader(source, recipe, **options))
 
 
+def test_a_cache_counts_no_batch_that_nobody_got() -> None:
+    made = loader(cache="host")
+    for number, _ in enumerate(made):
+        if number == 3:
+            made.explain(seconds=0.05)
+    counted = made.cache_statistics
+    assert counted is not None and counted.hits + counted.misses == NUM
+
+
 def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
     found = loader(SlowSource(jpegs(NUM), [0] * NUM)).explain(seconds=1.0)
     assert found.bottleneck == "reading"
