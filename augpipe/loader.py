@@ -5,6 +5,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -496,7 +497,8 @@ class Loader(Generic[FrameworkName]):
             epoch=self.epoch + 1,
             seconds=seconds / 6,
         )
-        with self._clock.stopped():
+        uncounted = nullcontext() if self._cache is None else self._cache.uncounted()
+        with self._clock.stopped(), uncounted:
             return explain(trials, self._clock.times, self._path, progress)
 
     def _start_compiling(self) -> list[Overload]:
