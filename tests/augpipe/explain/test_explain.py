@@ -2,6 +2,7 @@
 
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from augpipe import Loader, Recipe, View, ops
 from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.datasets.prepare.index_folder import index_folder
 from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
 from augpipe.explain.parts import time_parts
@@ -282,6 +284,24 @@ def test_a_cache_is_tried_where_it_fits_and_there_is_none(monkeypatch: pytest.Mo
     assert list(advice._cache(case(cache="host"))) == []
     monkeypatch.setattr(advice, "available_host_bytes", lambda: 1000)
     assert list(advice._cache(case())) == []
+
+
+def test_an_index_is_tried_for_a_folder_without_one_and_for_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "train" / "cat").mkdir(parents=True)
+    for number in range(4):
+        (tmp_path / "photos" / "train" / "cat" / f"{number}.jpg").write_bytes(encoded(scene(150, 200, number), "JPEG"))
+    folder = tmp_path / "photos" / "train"
+    (tmp_path / "list.csv").write_text("".join(f"{file},0\n" for file in folder.glob("*/*")))
+
+    def tried(path: Path, **options: Any) -> list[str | None]:
+        made = loader(str(path), **options)
+        return [found.command for found in advice._row_indexes(case(source=made.source, path=made._path))]
+
+    assert tried(folder) == [f"augpipe index {folder}"]
+    assert tried(tmp_path / "list.csv") == [], "which the command does not take"
+    assert tried(tmp_path / "photos", split="train") == [], "nor folders of splits"
+    index_folder(folder)
+    assert tried(folder) == []
 
 
 def test_large_photographs_are_tried_smaller() -> None:
