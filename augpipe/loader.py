@@ -258,7 +258,8 @@ class Loader(Generic[FrameworkName]):
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
         self._clock = PassClock()
-        self._path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        # commands that take a path alone do not know of a split
+        self._path = os.fspath(source) if isinstance(source, str | os.PathLike) and split is None else None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None

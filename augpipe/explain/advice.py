@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from augpipe.pipeline.load_times import LoadTimes
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
+from augpipe.sources.protocol import is_sized
 from augpipe.validation.models import changed
 
 MOST_THREADS = 64
@@ -113,8 +115,9 @@ def _fits(image_bytes: float, case: Case) -> bool:
 
 def _row_indexes(case: Case) -> Iterator[Change]:
     source = case.trials.settings.source
-    if case.path is None or hasattr(source, "row_index") or not any(image.may_crop for image in case.images):
-        return
+    is_folder = case.path is not None and os.path.isdir(case.path) and hasattr(source, "row_index")
+    if not is_folder or is_sized(source) or not any(image.may_crop for image in case.images):
+        return  # there is an index, or `augpipe index` does not take this
     times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
     command = f"augpipe index {case.path}"
     yield Change(text=command, times=times, command=command, when=" in the first epoch")
