@@ -258,8 +258,9 @@ class Loader(Generic[FrameworkName]):
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
         self._clock = PassClock()
-        # commands that take a path alone do not know of a split
-        self._path = os.fspath(source) if isinstance(source, str | os.PathLike) and split is None else None
+        # none where commands would need more than the path, or could not write next to it: a split, a pattern, a URL
+        is_path = isinstance(source, str | os.PathLike) and split is None and os.path.exists(source)
+        self._path = os.fspath(source) if is_path else None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None

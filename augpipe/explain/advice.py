@@ -3,6 +3,7 @@
 import io
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -115,11 +116,12 @@ def _fits(image_bytes: float, case: Case) -> bool:
 
 def _row_indexes(case: Case) -> Iterator[Change]:
     source = case.trials.settings.source
-    is_folder = case.path is not None and os.path.isdir(case.path) and hasattr(source, "row_index")
-    if not is_folder or is_sized(source) or not any(image.may_crop for image in case.images):
-        return  # there is an index, or `augpipe index` does not take this
+    if case.path is None or not os.path.isdir(case.path) or not hasattr(source, "row_index"):
+        return  # the command takes folders of photographs
+    if is_sized(source) or not any(image.may_crop for image in case.images):
+        return
     times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
-    command = f"augpipe index {case.path}"
+    command = f"augpipe index {shlex.quote(case.path)}"
     yield Change(text=command, times=times, command=command, when=" in the first epoch")
 
 
@@ -135,7 +137,7 @@ def _smaller_files(case: Case) -> Iterator[Change]:
     few = [_smaller(image, scale, case.trials.settings.max_pixels) for image in case.images[:FEW]]
     times = case.trials.run_held(few, case.alone.images_per_s)
     out = None if case.path is None else f"{case.path.rstrip('/')}-{scale}"
-    command = f"augpipe prepare {case.path or 'SOURCE'} {out or 'OUT'} --scales {scale}"
+    command = f"augpipe prepare {shlex.quote(case.path or 'SOURCE')} {shlex.quote(out or 'OUT')} --scales {scale}"
     what = f"{command}, which writes JPEGs with a short side of {scale} px" if short > scale else f"{command} (JPEGs)"
     yield Change(
         text=what,
