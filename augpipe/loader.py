@@ -5,6 +5,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -257,7 +258,9 @@ class Loader(Generic[FrameworkName]):
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
         self._clock = PassClock()
-        self._path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        # none where commands would need more than the path, or could not write next to it: a split, a pattern, a URL
+        is_path = isinstance(source, str | os.PathLike) and split is None and os.path.exists(source)
+        self._path = os.fspath(source) if is_path else None
         self._batches: BatchMaker | None = None
         self._batches_recipe: Recipe | None = None
         self._seen: SeenSizes | None = None
@@ -496,7 +499,8 @@ class Loader(Generic[FrameworkName]):
             epoch=self.epoch + 1,
             seconds=seconds / 6,
         )
-        with self._clock.stopped():
+        uncounted = nullcontext() if self._cache is None else self._cache.uncounted()
+        with self._clock.stopped(), uncounted:
             return explain(trials, self._clock.times, self._path, progress)
 
     def _start_compiling(self) -> list[Overload]:

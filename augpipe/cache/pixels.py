@@ -5,6 +5,8 @@ again just as soon; and with the least recently used one dropped, nothing would 
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,6 +253,16 @@ class PixelCache:
         with self._lock:
             self._hits += hits
             self._misses += misses
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Batches that are finished meanwhile are left out of the statistics: nobody gets them."""
+        before = self._hits, self._misses
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hits, self._misses = before
 
     def statistics(self) -> CacheStatistics:
         """The numbers of this moment."""

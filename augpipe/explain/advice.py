@@ -2,6 +2,8 @@
 
 import io
 import math
+import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +23,7 @@ from augpipe.pipeline.load_times import LoadTimes
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
+from augpipe.sources.protocol import is_sized
 from augpipe.validation.models import changed
 
 MOST_THREADS = 64
@@ -113,10 +116,12 @@ def _fits(image_bytes: float, case: Case) -> bool:
 
 def _row_indexes(case: Case) -> Iterator[Change]:
     source = case.trials.settings.source
-    if case.path is None or hasattr(source, "row_index") or not any(image.may_crop for image in case.images):
+    if case.path is None or not os.path.isdir(case.path) or not hasattr(source, "row_index"):
+        return  # the command takes folders of photographs
+    if is_sized(source) or not any(image.may_crop for image in case.images):
         return
     times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
-    command = f"augpipe index {case.path}"
+    command = f"augpipe index {shlex.quote(case.path)}"
     yield Change(text=command, times=times, command=command, when=" in the first epoch")
 
 
@@ -132,7 +137,7 @@ def _smaller_files(case: Case) -> Iterator[Change]:
     few = [_smaller(image, scale, case.trials.settings.max_pixels) for image in case.images[:FEW]]
     times = case.trials.run_held(few, case.alone.images_per_s)
     out = None if case.path is None else f"{case.path.rstrip('/')}-{scale}"
-    command = f"augpipe prepare {case.path or 'SOURCE'} {out or 'OUT'} --scales {scale}"
+    command = f"augpipe prepare {shlex.quote(case.path or 'SOURCE')} {shlex.quote(out or 'OUT')} --scales {scale}"
     what = f"{command}, which writes JPEGs with a short side of {scale} px" if short > scale else f"{command} (JPEGs)"
     yield Change(
         text=what,

@@ -291,7 +291,7 @@ def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(_twice(one["loc"])):
         raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
-    fields = {"std": _twice(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    fields = {"std": _from_zero(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
     found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
 
 

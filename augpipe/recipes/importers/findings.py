@@ -154,7 +154,10 @@ class Findings:
             later = self.ops[place:]
             crops = [one for one in later if one.is_crop]
             moves = [one for one in later if any(inner.is_geometry for inner in one.flat)]
-            bends = [one for one in moves if not all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat)]
+            turns_alike = all(map(_turns_alike, op.flat))
+            bends = [
+                one for one in moves if not (turns_alike and all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat))
+            ]
             is_tone = not any(map(_acts_in_place, op.flat))
             is_pointwise = all(_acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
             if crops and not (is_pointwise and not any(one.beyond for one in crops)):
@@ -246,6 +249,11 @@ def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) ->
 
 def _acts_in_place(op: Op) -> bool:
     return op.is_geometry or isinstance(op, IN_PLACE)
+
+
+def _turns_alike(op: Op) -> bool:
+    """Whether rows are to it what columns are, so that it may as well come after a quarter turn."""
+    return not isinstance(op, ops.GridShuffle) or op.grid[0] == op.grid[1]
 
 
 def floored_centre(size: Any) -> Op:

@@ -1,7 +1,9 @@
 """What `Loader.explain` says: the slow stage by its name, and rates that follow from what was counted."""
 
+import tarfile
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from augpipe import Loader, Recipe, View, ops
 from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.datasets.prepare.index_folder import index_folder
 from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
 from augpipe.explain.parts import time_parts
@@ -78,6 +81,15 @@ def test_any_loader_is_explained(name: str) -> None:
     assert found.rate > 0.0 and found.num_images > 0 and found.bottleneck in found.to_json()["advice"].lower()
     given = sum(len(batch) for batch in made)
     assert given == sum(len(batch) for batch in loader(source, recipe, **options))
+
+
+def test_a_cache_counts_no_batch_that_nobody_got() -> None:
+    made = loader(cache="host")
+    for number, _ in enumerate(made):
+        if number == 3:
+            made.explain(seconds=0.05)
+    counted = made.cache_statistics
+    assert counted is not None and counted.hits + counted.misses == NUM
 
 
 def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
@@ -275,12 +287,36 @@ def test_a_cache_is_tried_where_it_fits_and_there_is_none(monkeypatch: pytest.Mo
     assert list(advice._cache(case())) == []
 
 
+def test_an_index_is_tried_for_a_folder_without_one_and_for_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "my photos" / "train"
+    (folder / "cat").mkdir(parents=True)
+    for number in range(4):
+        (folder / "cat" / f"{number}.jpg").write_bytes(encoded(scene(150, 200, number), "JPEG"))
+    (tmp_path / "list.csv").write_text("".join(f"{file},0\n" for file in folder.glob("*/*")))
+
+    def tried(path: Path, **options: Any) -> list[str | None]:
+        made = loader(str(path), **options)
+        return [found.command for found in advice._row_indexes(case(source=made.source, path=made._path))]
+
+    assert tried(folder) == [f"augpipe index '{folder}'"]
+    assert tried(tmp_path / "list.csv") == [], "which the command does not take"
+    assert tried(tmp_path / "my photos", split="train") == [], "nor folders of splits"
+    with tarfile.open(tmp_path / "a1.tar", "w") as tar:
+        tar.add(folder / "cat" / "0.jpg", "0.jpg")
+    assert loader(f"{tmp_path}/a{{1..1}}.tar", batch_size=1)._path is None, "a pattern, or a URL, has nothing beside it"
+    index_folder(folder)
+    assert tried(folder) == []
+
+
 def test_large_photographs_are_tried_smaller() -> None:
     large = MemorySource([encoded(scene(150, 200, seed), "JPEG") for seed in range(4)], [0] * 4)
     (smaller,) = advice._smaller_files(case(source=large, path="photos"))
     assert smaller.command == "augpipe prepare photos photos-32 --scales 32"
     assert smaller.arguments == {"source": "photos-32"}
     assert advice._smaller(case(source=large).images[0], 32, 10**6).size in ((32, 43), (43, 32), (32, 42), (42, 32))
+    (spaced,) = advice._smaller_files(case(source=large, path="my photos"))
+    assert spaced.command == "augpipe prepare 'my photos' 'my photos-32' --scales 32"
+    assert spaced.arguments == {"source": "my photos-32"}
     (nameless,) = advice._smaller_files(case(source=large))
     assert nameless.command is None and "SOURCE" in nameless.text
     assert list(advice._smaller_files(case(recipe=Recipe(ops=(ops.RandomResizedCrop(size=224),))))) == []

@@ -402,6 +402,16 @@ def test_holes_and_noise_before_geometry_are_not_said_to_be_exact(border_mode: i
     assert "coarse_dropout" not in str(quarter.notes) and "CoarseDropout" in quarter.exact
 
 
+@pytest.mark.parametrize("turn", ["RandomRotate90", "Transpose"])
+def test_columns_that_change_places_before_a_quarter_turn_are_not_those_after_it(turn: str) -> None:
+    columns, cells = one("RandomGridShuffle", grid=[1, 3]), one("RandomGridShuffle", grid=[3, 3])
+    found = importers.from_albumentations(compose(columns, one(turn)))
+    (told,) = [note for note in found.notes if note.startswith("grid_shuffle: stands before")]
+    assert found.rows[0].note.endswith(told.removeprefix("grid_shuffle: "))
+    for others in ((cells, one(turn)), (one(turn), columns), (columns, one("HorizontalFlip", p=0.5))):
+        assert "grid_shuffle" not in str(importers.from_albumentations(compose(*others)).notes)
+
+
 def test_always_apply_of_1_3_is_p_of_1_but_the_weight_in_a_one_of() -> None:
     """1.3 applies such a transform whatever its p says; OneOf chooses by p all the same."""
     gray, flip = one("ToGray", p=0.5, always_apply=True), one("HorizontalFlip", p=0.5, always_apply=False)

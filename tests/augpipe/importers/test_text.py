@@ -288,6 +288,11 @@ def test_jpeg_files_of_each_library() -> None:
         importers.from_text("A.Compose([A.ImageCompression('webp')])")
 
 
+def test_one_number_for_the_noise_of_imgaug_is_its_largest_deviation() -> None:
+    noise = importers.from_text("A.Compose([A.IAAAdditiveGaussianNoise(scale=10)])").recipe.ops[0]
+    assert noise == ops.Noise(std=(0, 10), per_channel=False, p=0.5)
+
+
 def test_what_never_happens_needs_no_op() -> None:
     crop = "A.RandomResizedCrop(height=64, width=64, p=0.0)"  # as in a widely used detector's recipe
     found = importers.from_text(f"A.Compose([{crop}, A.ToGray(p=0.01), A.RandomFog(p=0.0)])")
