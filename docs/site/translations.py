@@ -25,6 +25,7 @@ VALUES = {
     "kernel_size": "5",
     "min_max_height": "(128, 256)",
     "padding": "4",
+    "quality": "(50, 95)",
     "sharpness_factor": "2",
     "threshold": "128",
 }
