@@ -3,6 +3,7 @@
 import tarfile
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,22 @@ def test_a_cache_counts_no_batch_that_nobody_got() -> None:
             made.explain(seconds=0.05)
     counted = made.cache_statistics
     assert counted is not None and counted.hits + counted.misses == NUM
+
+
+def test_a_rank_without_images_has_nothing_to_explain() -> None:
+    made = loader(MemorySource(jpegs(3), [0] * 3), rank=3, world_size=4)
+    with pytest.raises(ValueError, match="rank 3 of 4 gets none of the 3 images of an epoch"):
+        made.explain(seconds=0.05)
+
+
+def test_a_recipe_of_a_schedule_is_told_and_not_given() -> None:
+    """Passed on as the loader's recipe, it would end the schedule."""
+    blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
+    tried = case(blurred)
+    of_schedule = replace(
+        tried, trials=replace(tried.trials, settings=replace(tried.trials.settings, recipes_differ=True))
+    )
+    assert [one.arguments for one in advice._another_recipe(of_schedule)] == [{}, {}]
 
 
 def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
