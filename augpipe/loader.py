@@ -480,7 +480,7 @@ class Loader(Generic[FrameworkName]):
             progress: called with the parts that are done, and about how many there are.
 
         Raises:
-            ValueError: `seconds` is not above 0.
+            ValueError: `seconds` is not above 0, or this rank gets no images.
             SampleError: an image cannot be used, and on_error is "raise".
         """
         refuse_torch_worker()

@@ -179,7 +179,9 @@ def _another_recipe(case: Case) -> Iterator[Change]:
 
 
 def _tried(case: Case, text: str, recipe: Recipe) -> Change:
-    return Change(text=text, times=case.trials.run(recipe=recipe), arguments={"recipe": recipe})
+    is_one_of_several = case.trials.settings.recipes_differ
+    arguments = {} if is_one_of_several else {"recipe": recipe}  # which would end the schedule
+    return Change(text=text, times=case.trials.run(recipe=recipe), arguments=arguments)
 
 
 def _with(recipe: Recipe, kind: str, **fields: Any) -> Recipe:

@@ -47,7 +47,14 @@ def explain(
 
     Raises:
         SampleError: an image cannot be used, and none is skipped.
+        ValueError: the rank has no images.
     """
+    epochs = trials.epochs
+    if epochs.rank >= epochs.num_samples:
+        raise ValueError(
+            f"rank {epochs.rank} of {epochs.world_size} gets none of the {epochs.num_samples} images of an epoch: there "
+            "is nothing to explain. Ask a lower rank, or start fewer."
+        )
     alone = trials.run()
     loop = loop if loop.num_batches >= LEAST_BATCHES else alone
     progress(1, NUM_PARTS)
