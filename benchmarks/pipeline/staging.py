@@ -139,18 +139,23 @@ class Staging:
     @cached_property
     def photographs(self) -> Files:
         """As they are."""
-        return self._write("photographs", self._photographs, copies=24)
+        return self._write("photographs", self._photographs, copies=12)
+
+    @cached_property
+    def few(self) -> Files:
+        """The same, in a shorter epoch, for what reads slowly."""
+        return self._write("few", self._photographs, copies=3)
 
     @cached_property
     def unread(self) -> Files:
         """The same, each copy a file of its own."""
-        return self._write("unread", self._photographs, copies=6, are_links=False)
+        return self._write("unread", self._photographs, copies=10, are_links=False)
 
     @cached_property
     def pngs(self) -> Files:
         """PNGs of 500x375."""
         contents = [_encoded(image.resize(TILE_PX), "png") for image in self._images[:100]]
-        return self._write("pngs", contents, copies=10, suffix="png")
+        return self._write("pngs", contents, copies=6, suffix="png")
 
     @cached_property
     def large(self) -> Files:
@@ -167,7 +172,7 @@ class Staging:
     @cached_property
     def small(self) -> Files:
         """JPEGs of 32x32."""
-        return self._write("small", [_encoded(image.resize((32, 32)), "jpeg") for image in self._images], copies=120)
+        return self._write("small", [_encoded(image.resize((32, 32)), "jpeg") for image in self._images], copies=80)
 
     @cached_property
     def shards(self) -> Files:

@@ -103,14 +103,14 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
         expected_rate=1e-3,
     )
 
-    def explained(self: Loader, *, seconds: float) -> SimpleNamespace:
+    def explained(self: Loader) -> SimpleNamespace:
         told.command = f"augpipe index {self.source._root}"  # type: ignore[attr-defined]
         return told
 
     class Seen(Loader):
         def __init__(self, source: Any, recipe: Any, **arguments: Any) -> None:
-            seen.append(arguments | {"knows_sizes": source.knows_sizes})
             super().__init__(source, recipe, **arguments)
+            seen.append(arguments | {"knows_sizes": self.source.knows_sizes})  # type: ignore[attr-defined]
 
     monkeypatch.setattr(Loader, "explain", explained, raising=False)
     monkeypatch.setattr(explain, "Loader", Seen)
@@ -118,8 +118,12 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     row = advice_of(staged, copied(staged.files.folder), 1, 0.0, 0.0)
     assert [(each["num_threads"], each["knows_sizes"]) for each in seen] == [(1, False), (1, False), (3, True)]
     assert (row["named"], row["change"], row["off"] > 1.0) == ("reading", {"num_threads": "3"}, True)
-    rows = {"a": row | {"true": ["reading"]}, "b": row | {"true": ["map"], "off": -0.1}, "c": {"true": ["map"]}}
-    assert counted(rows) == {"named": "1 of 2", "within 15%": "1 of 2"}
+    rows = {
+        "a": row | {"true": ["reading"], "off": 0.2, "rate off": 0.2},
+        "b": row | {"true": ["map"], "off": -0.1, "rate off": 0.3},
+        "c": {"true": ["map"]},
+    }
+    assert counted(rows) == {"named": "1 of 2", "gain within 15%": "1 of 2", "rate within 15%": "0 of 2"}
 
 
 def test_every_situation_says_what_can_be_freed(staging: Staging) -> None:
