@@ -36,7 +36,7 @@ def staging(tmp_path: Path) -> Iterator[Staging]:
         Image.fromarray(rng.integers(0, 256, (40, 56, 3), np.uint8)).save(out, "jpeg")
         files.append(out.getvalue())
     with ExitStack() as ends:
-        yield Staging(tmp_path, files, ends, share=0.1)
+        yield Staging(tmp_path, files, ends, share=0.2)
 
 
 def situation(staging: Staging, **how: Any) -> Situation:
