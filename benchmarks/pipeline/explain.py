@@ -174,6 +174,7 @@ def advice_of(situation: Situation, folder: Path, rounds: int, seconds: float, p
         "rate followed": round(statistics.median(rates["followed"]), 1),
         "rate as it was": round(statistics.median(rates[AS_IT_IS]), 1),
         "off": round(gain / expected - 1.0, 3),
+        "rate off": round(statistics.median(rates["followed"]) / told.expected_rate - 1.0, 3),
     }
 
 
@@ -186,13 +187,15 @@ def counted(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     """How many of the situations were named and predicted as they are."""
     told = [row for row in rows.values() if "named" in row]
     named = sum(row["named"] in row["true"] for row in told)
-    predicted = sum(abs(row["off"]) <= WITHIN for row in told)
-    return {"named": f"{named} of {len(told)}", f"within {WITHIN:.0%}": f"{predicted} of {len(told)}"}
+    found = {"named": f"{named} of {len(told)}"}
+    for what, column in {"gain": "off", "rate": "rate off"}.items():
+        found[f"{what} within {WITHIN:.0%}"] = f"{sum(abs(row[column]) <= WITHIN for row in told)} of {len(told)}"
+    return found
 
 
 def show(rows: dict[str, dict[str, Any]]) -> None:
     """Print the table."""
-    columns = ("named", "ahead of the next", "rate", "expected", "followed", "off")
+    columns = ("named", "ahead of the next", "rate", "expected", "followed", "off", "rate off")
     print(f"{'situation':20}{'true':20}" + "".join(f"{column:>18}" for column in columns))
     for name, row in rows.items():
         print(

@@ -118,8 +118,12 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     row = advice_of(staged, copied(staged.files.folder), 1, 0.0, 0.0)
     assert [(each["num_threads"], each["knows_sizes"]) for each in seen] == [(1, False), (1, False), (3, True)]
     assert (row["named"], row["change"], row["off"] > 1.0) == ("reading", {"num_threads": "3"}, True)
-    rows = {"a": row | {"true": ["reading"]}, "b": row | {"true": ["map"], "off": -0.1}, "c": {"true": ["map"]}}
-    assert counted(rows) == {"named": "1 of 2", "within 15%": "1 of 2"}
+    rows = {
+        "a": row | {"true": ["reading"], "off": 0.2, "rate off": 0.2},
+        "b": row | {"true": ["map"], "off": -0.1, "rate off": 0.3},
+        "c": {"true": ["map"]},
+    }
+    assert counted(rows) == {"named": "1 of 2", "gain within 15%": "1 of 2", "rate within 15%": "0 of 2"}
 
 
 def test_a_second_epoch_is_counted_after_a_first_one(monkeypatch: pytest.MonkeyPatch, staging: Staging) -> None:
