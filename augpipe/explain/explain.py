@@ -52,8 +52,8 @@ def explain(
     epochs = trials.epochs
     if epochs.rank >= epochs.num_samples:
         raise ValueError(
-            f"rank {epochs.rank} of {epochs.world_size} gets none of the {epochs.num_samples} images of an epoch: there "
-            "is nothing to explain. Ask a lower rank, or start fewer."
+            f"rank {epochs.rank} of {epochs.world_size} gets none of the {epochs.num_samples} images of an epoch: "
+            "there is nothing to explain. Ask a lower rank, or start fewer."
         )
     alone = trials.run()
     loop = loop if loop.num_batches >= LEAST_BATCHES else alone
