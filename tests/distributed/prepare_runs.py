@@ -35,11 +35,16 @@ def command(source: Path, out: Path, *options: str) -> Iterator[ForkedPython]:
 
 
 def finish(source: Path, out: Path, *options: str) -> str:
-    """Run the command to its end; returns what it said on stderr."""
+    """Run the command to its end; returns what it said on stderr, except for how far it is."""
     with command(source, out, *options) as process:
         _, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, errors
-        return errors
+        return without_progress(errors)
+
+
+def without_progress(errors: str) -> str:
+    """What a command said on stderr, without the lines that say how far it is."""
+    return "".join(line for line in errors.splitlines(keepends=True) if not line.startswith("augpipe: preparing "))
 
 
 @contextmanager

@@ -17,7 +17,15 @@ import pytest
 
 from tests.child_path import child_path
 from tests.datasets.prepare.prepare_sources import tree
-from tests.distributed.prepare_runs import TIMEOUT_S, below, command, command_line, finish, wait_until
+from tests.distributed.prepare_runs import (
+    TIMEOUT_S,
+    below,
+    command,
+    command_line,
+    finish,
+    wait_until,
+    without_progress,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +54,7 @@ def test_ray_does_not_show_and_a_killed_worker_is_replaced(
     assert re.fullmatch(
         r"augpipe: a worker died \(on Ray \(WorkerCrashedError\)\) at photographs \d+ to \d+; shard \d{6} is begun "
         r"again \(attempt 2 of 3\)\n",
-        errors,
+        without_progress(errors),
     ), errors
     assert tree(tmp_path / "out") == whole
 

@@ -60,13 +60,13 @@ def test_nothing_but_augpipe_is_installed(built: Built) -> None:
     assert tops == {"augpipe", f"augpipe-{version}.dist-info"}
 
 
-def test_the_wheel_holds_every_file_of_the_rooms_but_their_readmes(built: Built) -> None:
+def test_the_wheel_holds_every_file_of_the_rooms_but_their_pages(built: Built) -> None:
     package = built.checkout / "augpipe"
     expected = {
         Path(parent, name).relative_to(built.checkout).as_posix()
         for parent, _, files in os.walk(package, followlinks=True)
         for name in files
-        if not name.startswith(".") and name != "README.md"
+        if not name.startswith(".") and not name.endswith(".md")
     }
     assert {path for path in contents(built.wheel) if path.startswith("augpipe/")} == expected
 
