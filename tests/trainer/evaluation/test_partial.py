@@ -152,3 +152,35 @@ def test_ranks_share_the_images(trained: tuple[Path, Result], damaged: Path, tmp
 def test_a_photograph_that_cannot_be_used_is_named(trained: tuple[Path, Result], damaged: Path, tmp_path: Path) -> None:
     with pytest.raises(SampleError, match="c0/003.jpg"):
         evaluate_runs(trained[0], source=damaged, on_error="raise", keep=tmp_path)
+
+
+LATE = """
+import os, sys, time
+from pathlib import Path
+from augpipe.cli.app import main
+from augpipe.trainer.evaluation import partial
+
+begin = partial.Partial.__init__
+
+
+def begin_late(self, num_images, num_outputs, folder, key, **others):
+    until = time.monotonic() + 5.0 * (os.environ["RANK"] == "2")
+    while time.monotonic() < until and not list(Path(folder).glob("*.npz")):
+        time.sleep(0.02)
+    begin(self, num_images, num_outputs, folder, key, **others)
+
+
+partial.Partial.__init__ = begin_late
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_late_does_its_own_share(trained: tuple[Path, Result], photos: Path, tmp_path: Path) -> None:
+    """What the others have made by then is not of an earlier attempt: shares would shift, and images be left out."""
+    command = ["-c", LATE, "evaluate", str(trained[0]), "--source", str(photos), "--device", "cpu"]
+    with started(as_ranks([*command, "--out", str(tmp_path)], 3)) as processes:
+        said = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    _, rows = _files(tmp_path)
+    assert len(rows) == NUM + 1 and all(float(row[3]) < 1.0 for row in rows[1:]), rows
