@@ -33,7 +33,7 @@ class Partial:
         num_outputs: of the network.
         folder: where answers are kept, and those of an earlier attempt looked for; None: nowhere.
         key: of whose answers these are, see `key_of`.
-        is_first: whether this process hands on what an earlier attempt left.
+        is_first: whether this process looks for what an earlier attempt left, and hands it on; see `agree`.
     """
 
     def __init__(self, num_images: int, num_outputs: int, folder: Path | None, key: str, *, is_first: bool) -> None:
@@ -41,22 +41,30 @@ class Partial:
         self.left_out: dict[int, str] = {}
         self._log_probs = np.zeros((num_images, num_outputs), np.float32)
         self._mine = np.zeros(num_images, bool)
+        self._found = np.zeros(num_images, bool)
         self._path = None if folder is None else folder / f"{key}-{secrets.token_hex(4)}.npz"
         self._saved_at = time.monotonic()
-        if folder is not None:
+        if folder is not None and is_first:
             for path in sorted(folder.glob(f"{key}-*.npz")):
-                self._take(path, is_first)
+                self._take(path)
 
-    def _take(self, path: Path, is_first: bool) -> None:
+    def _take(self, path: Path) -> None:
         try:
             with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as kept:
                 ids, rows, left_out = kept["ids"], kept["rows"], json.loads(str(kept["left_out"]))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             return  # it is damaged, and is made again
-        self.done[ids] = True
-        if is_first:
-            self._log_probs[ids] = rows
-            self.left_out |= {int(sample_id): text for sample_id, text in left_out.items()}
+        self.done[ids] = self._found[ids] = True
+        self._log_probs[ids] = rows
+        self.left_out |= {int(sample_id): text for sample_id, text in left_out.items()}
+
+    def agree(self, group: dist.ProcessGroup) -> None:
+        """Have all ranks know what an earlier attempt left; called by all of them, before any adds an answer.
+
+        The first one says it. Others may be late, and would find what ranks of this attempt have saved by then; or have
+        another folder.
+        """
+        dist.broadcast(torch.from_numpy(self.done.view(np.uint8)), dist.get_global_rank(group, 0), group=group)
 
     def add(self, sample_ids: npt.NDArray[np.int64], log_probs: npt.NDArray[np.float32]) -> None:
         """Note the answers to some images, and save now and then."""
@@ -81,7 +89,12 @@ class Partial:
         """(N, C) the answers of all ranks, and the images that were left out; called by all of them."""
         dist.all_reduce(torch.from_numpy(self._log_probs), group=group)  # a row is zeros but on one rank
         everyones = gather_json({str(key): text for key, text in self.left_out.items()}, group)
-        return self._log_probs, {int(key): text for one in everyones for key, text in one.items()}
+        left_out = {int(key): text for one in everyones for key, text in one.items()}
+        num_answers = (self._mine | self._found).astype(np.uint8)
+        dist.all_reduce(torch.from_numpy(num_answers), group=group)
+        num_answers[list(left_out)] = 1
+        assert num_answers.all(), "some images were answered by no rank"
+        return self._log_probs, left_out
 
 
 def key_of(run: TrainedRun, source: Source, views: Views, *, skips_bad: bool) -> str:

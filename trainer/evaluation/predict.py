@@ -69,6 +69,7 @@ def predict(
     skips_bad = (on_error or run.config.data.on_error) == "skip"
     key = "" if keep is None else key_of(run, source, views, skips_bad=skips_bad)
     partial = Partial(len(source), run.num_outputs, keep, key, is_first=world.is_first)
+    partial.agree(world.control)
     memory = network.memory(memory_mb)
     num_before, num_done = int(partial.done.sum()), 0
     problem: Exception | None = None

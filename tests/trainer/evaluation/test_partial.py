@@ -105,7 +105,7 @@ def test_what_was_kept_is_handed_on_by_one_rank(tmp_path: Path) -> None:
     kept.add(np.array([0, 2]), rows)
     kept.save()
     ranks = [partial.Partial(4, 3, tmp_path, "key", is_first=rank == 0) for rank in range(2)]
-    assert [one.done.tolist() for one in ranks] == [[True, False, True, False]] * 2
+    assert [one.done.tolist() for one in ranks] == [[True, False, True, False], [False] * 4]
     total = sum(one._log_probs for one in ranks)  # as `together` adds them up
     np.testing.assert_array_equal(total, [rows[0], [0, 0, 0], rows[1], [0, 0, 0]])
 
