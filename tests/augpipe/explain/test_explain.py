@@ -259,6 +259,14 @@ def test_loader_and_consumer_share_the_cores() -> None:
     assert step.rate_alone == pytest.approx(1500.0)
 
 
+def test_a_loader_that_was_slower_in_the_pass_gives_the_consumer_no_cores() -> None:
+    """As in a first epoch: 4 ms of CPU time an image, 2 in a trial, and all of it is the loader's."""
+    step = Step(times(500.0, cores=2.0), times(1000.0, cores=2.0))
+    assert step.rate_alone == pytest.approx(500.0)
+    assert step.rate(0.1) == pytest.approx(5000.0)
+    assert step.rate(1.0, times(10_000.0, cores=2.0)) == pytest.approx(5000.0)
+
+
 def change(rate: float, text: str) -> tuple[advice.Change, float]:
     return advice.Change(text=text, times=times(rate)), rate
 
