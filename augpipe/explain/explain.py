@@ -24,7 +24,7 @@ NUM_PARTS = 6
 """Of the work of an explanation, of which half are changes that are tried; there may be more or fewer."""
 
 LOADER_BOUND = 0.1
-"""Part of the time in which the consumer waits, from which on the loader sets the rate."""
+"""Part of the time in which the consumer waits, from which on the loader sets the rate; or works, to count at all."""
 SATURATED = 0.9
 """Part of all cores' time from which on loader and consumer take it from each other."""
 
@@ -149,8 +149,9 @@ class Step:
 
     @property
     def _consumer_cpu_s(self) -> float:
-        """Of all threads but the loader's."""
-        return max(_cpu_s(self.loop) - _cpu_s(self.alone), 0.0)
+        """Of all threads but the loader's, as far as there was time for it between batches."""
+        most_s = num_usable_cores() * self.loop.used_s / self.loop.num_images
+        return min(max(_cpu_s(self.loop) - _cpu_s(self.alone), 0.0), most_s)
 
     @property
     def _consumer_s(self) -> float:
@@ -163,7 +164,8 @@ class Step:
 
     @property
     def _is_saturated(self) -> bool:
-        return self.loop.cores > SATURATED * num_usable_cores()
+        is_used = self.loop.used_s > LOADER_BOUND * self.loop.seconds
+        return is_used and self.loop.cores > SATURATED * num_usable_cores()
 
 
 def _cpu_s(times: LoadTimes) -> float:
