@@ -55,6 +55,8 @@ class Change:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     when: str = ""
     """From when on it helps, unless at once."""
+    changes_files: bool = False
+    """Whether the loader reads something else with it: how fast it read in its pass says nothing of that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,9 @@ def _cache(case: Case) -> Iterator[Change]:
     if _fits(image_bytes, case):
         needed = shown_bytes(int(image_bytes * len(case.trials.settings.source)))
         text = f'cache="host", which takes about {needed} of memory for all images'
-        yield Change(text=text, times=times, arguments={"cache": "host"}, when=" in the second epoch")
+        yield Change(
+            text=text, times=times, arguments={"cache": "host"}, when=" in the second epoch", changes_files=True
+        )
 
 
 def _fits(image_bytes: float, case: Case) -> bool:
@@ -122,7 +126,7 @@ def _row_indexes(case: Case) -> Iterator[Change]:
         return
     times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
     command = f"augpipe index {shlex.quote(case.path)}"
-    yield Change(text=command, times=times, command=command, when=" in the first epoch")
+    yield Change(text=command, times=times, command=command, when=" in the first epoch", changes_files=True)
 
 
 def _smaller_files(case: Case) -> Iterator[Change]:
@@ -144,6 +148,7 @@ def _smaller_files(case: Case) -> Iterator[Change]:
         times=times,
         command=None if out is None else command,
         arguments={} if out is None else {"source": out},
+        changes_files=True,
     )
 
 

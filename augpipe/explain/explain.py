@@ -130,16 +130,19 @@ class Step:
         """Images/s without a consumer."""
         return 1.0 / self._loader_s
 
-    def rate(self, part: float, alone: LoadTimes | None = None) -> float:
-        """Images/s of the loop if the loader took `part` of the time it does, or if it were the one of `alone`."""
-        of = self.alone if alone is None else alone
-        loader_s = part * self._loader_s * self.alone.images_per_s / of.images_per_s
-        cpu_s = part * _cpu_s(of) + self._consumer_cpu_s
-        return 1.0 / max(loader_s, self._consumer_s, cpu_s / num_usable_cores(), 1e-9)
+    def rate(self, part: float) -> float:
+        """Images/s of the loop if the loader took `part` of the time it does."""
+        return self._rate(part * self._loader_s, part * _cpu_s(self.alone))
 
     def after(self, change: Change) -> float:
-        """Images/s of the loop with a change."""
-        return self.rate(1.0, change.times)
+        """Images/s of the loop with a change: as it was tried, or as many times as fast as the loader was tried."""
+        tried_s = 1.0 / change.times.images_per_s
+        loader_s = tried_s if change.changes_files else tried_s * self._loader_s * self.alone.images_per_s
+        return self._rate(loader_s, _cpu_s(change.times))
+
+    def _rate(self, loader_s: float, loader_cpu_s: float) -> float:
+        cpu_s = loader_cpu_s + self._consumer_cpu_s
+        return 1.0 / max(loader_s, self._consumer_s, cpu_s / num_usable_cores(), 1e-9)
 
     @property
     def _loader_s(self) -> float:

@@ -264,7 +264,9 @@ def test_a_loader_that_was_slower_in_the_pass_gives_the_consumer_no_cores() -> N
     step = Step(times(500.0, cores=2.0), times(1000.0, cores=2.0))
     assert step.rate_alone == pytest.approx(500.0)
     assert step.rate(0.1) == pytest.approx(5000.0)
-    assert step.rate(1.0, times(10_000.0, cores=2.0)) == pytest.approx(5000.0)
+    tried = advice.Change(text="", times=times(10_000.0, cores=2.0))
+    assert step.after(tried) == pytest.approx(5000.0)
+    assert step.after(replace(tried, changes_files=True)) == pytest.approx(10_000.0)
 
 
 def change(rate: float, text: str) -> tuple[advice.Change, float]:
