@@ -184,3 +184,34 @@ def test_a_rank_that_is_late_does_its_own_share(trained: tuple[Path, Result], ph
     assert [process.returncode for process in processes] == [0, 0, 0], said
     _, rows = _files(tmp_path)
     assert len(rows) == NUM + 1 and all(float(row[3]) < 1.0 for row in rows[1:]), rows
+
+
+EARLIER = """
+import os
+from augpipe.trainer.checkpoint import checkpoints_folder
+
+newest = checkpoints_folder.newest_whole
+
+
+def as_it_was(folder):
+    found = newest(folder)
+    return min(found.parent.glob("step-*")) if os.environ["RANK"] == "2" else found
+
+
+checkpoints_folder.newest_whole = as_it_was
+from augpipe.cli.app import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_evaluate_one_checkpoint(trained: tuple[Path, Result], photos: Path, tmp_path: Path) -> None:
+    """Though the run may write another one while they begin."""
+    assert len(list((trained[0] / "checkpoints").glob("step-*"))) > 1
+    options = ["evaluate", str(trained[0]), "--source", str(photos), "--device", "cpu", "--out"]
+    alone = CliRunner().invoke(app, [*options, str(tmp_path / "alone")])
+    assert alone.exit_code == 0, alone.output
+    with started(as_ranks(["-c", EARLIER, *options, str(tmp_path / "three")], 3)) as processes:
+        said = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert _files(tmp_path / "three")[1] == _files(tmp_path / "alone")[1]
