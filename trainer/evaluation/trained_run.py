@@ -17,8 +17,7 @@ from augpipe.recipes.names import RECIPE_NAMES
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.identity import identity_of
 from augpipe.sources.protocol import Source, has_stored_names, require_classes
-from augpipe.trainer.checkpoint import Checkpoint
-from augpipe.trainer.checkpoint.checkpoints_folder import newest_whole
+from augpipe.trainer.checkpoint import Checkpoint, agree_on_newest
 from augpipe.trainer.checkpoint.manifest import read_manifest
 from augpipe.trainer.config.load import load_config
 from augpipe.trainer.config.tables import RunConfig
@@ -217,7 +216,7 @@ class TrainedRun:
 
 
 def open_run(folder: str | Path, world: World, recipe: str | Path | None = None) -> TrainedRun:
-    """Look at a run's folder.
+    """Look at a run's folder; called by all ranks, which take the same checkpoint though the run may write another.
 
     Args:
         folder: the run's.
@@ -237,7 +236,7 @@ def open_run(folder: str | Path, world: World, recipe: str | Path | None = None)
             f"{path} is not a training run: it has no config.toml. Give the folder that out names in its config."
         )
     config = load_config(path / "config.toml")
-    found = newest_whole(checkpoints_path(path))
+    found = agree_on_newest(checkpoints_path(path), world.control)
     if found is None:
         raise ValueError(
             f"{path} has no checkpoint yet, in {checkpoints_path(path)}. Train it to its end, or to its first "
