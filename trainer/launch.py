@@ -140,10 +140,11 @@ def load_torch(doing: str) -> None:
     """
     if find_spec("torch") is None:
         raise ImportError(f'{doing} needs torch, which is not installed: pip install "augpipe[torch]"')
+    from augpipe.planning.output_format import import_torch
     from augpipe.reports.progress_bar import ProgressBar
 
     with ProgressBar("loading torch", shows=os.environ.get("RANK", "0") == "0", tells_end=False):
-        import torch  # noqa: F401
+        import_torch()
 
 
 def main(arguments: list[str]) -> int:

@@ -4,7 +4,7 @@ import io
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,11 @@ from augpipe.explain.parts import Parts, time_parts
 from augpipe.explain.trials import Trials
 from augpipe.native.cpu_render import Scratch
 from augpipe.native.workers import num_usable_cores
-from augpipe.ops import Blur, GaussianBlur, Op
+from augpipe.ops import Blur, GaussianBlur
 from augpipe.pipeline.load_times import LoadTimes
 from augpipe.pipeline.stored_image import StoredImage
+from augpipe.recipes.parts import with_ops
 from augpipe.recipes.recipe import Recipe
-from augpipe.recipes.view import View
 from augpipe.sources.protocol import is_sized
 from augpipe.validation.models import changed
 
@@ -41,6 +41,7 @@ FEW = 16
 """Images that are timed without each op, or made smaller."""
 
 SMALL_BATCH = 256
+"""Images of a batch up to which larger ones are tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Change:
     text: str
     """What to do."""
     times: LoadTimes
-    """Of the loader with it, with nobody who uses its batches."""
+    """A run of the loader with the change, and without a consumer."""
     command: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     when: str = ""
@@ -65,7 +66,7 @@ class Case:
 
     trials: Trials
     alone: LoadTimes
-    """Of the loader as it is, with nobody who uses its batches."""
+    """A run of the loader as it is, without a consumer."""
     images: Sequence[StoredImage]
     parts: Parts
     path: str | None
@@ -191,18 +192,11 @@ def _tried(case: Case, text: str, recipe: Recipe) -> Change:
 
 def _with(recipe: Recipe, kind: str, **fields: Any) -> Recipe:
     """The recipe with other values in some fields of the ops of a kind."""
-    return _mapped(recipe, lambda op: changed(op, **fields) if op.op == kind else op)
-
-
-def _mapped(recipe: Recipe, of_op: Callable[[Op], Op]) -> Recipe:
-    if not recipe.views:
-        return changed(recipe, ops=tuple(map(of_op, recipe.ops)))
-    views = tuple(View(ops=tuple(map(of_op, view.ops)), count=view.count) for view in recipe.views)
-    return changed(recipe, views=views)
+    return with_ops(recipe, lambda op: changed(op, **fields) if op.op == kind else op)
 
 
 def _by_filter(recipe: Recipe) -> Recipe:
-    return _mapped(recipe, lambda op: GaussianBlur(sigma_px=op.sigma_px, p=op.p) if isinstance(op, Blur) else op)
+    return with_ops(recipe, lambda op: GaussianBlur(sigma_px=op.sigma_px, p=op.p) if isinstance(op, Blur) else op)
 
 
 def _larger_batches(case: Case) -> Iterator[Change]:

@@ -16,12 +16,12 @@ LEAST_BATCHES = 3
 WORTH_IT = 1.1
 """Times as fast that a change must make the loop to be advised."""
 ENOUGH = 1.5
-"""Times as fast from which on a change is advised whatever later ones bring: those are more of a change."""
+"""A change that makes the loop this many times as fast is advised, though later, larger changes may bring more."""
 PREFERRED = 0.9
 """A change is advised, too, before a later one that is not better by more than this."""
 
 NUM_PARTS = 6
-"""Of the work of an explanation, of which half are changes that are tried; there may be more or fewer."""
+"""Parts of the work that the progress counts: three are fixed, and about three changes are tried."""
 
 LOADER_BOUND = 0.1
 """Part of the time in which the consumer waits, from which on the loader sets the rate; or works, to count at all."""

@@ -30,7 +30,7 @@ class Explanation:
     rate: float
     """Images/s of the loop as it is, the consumer included."""
     rate_alone: float
-    """Images/s of the loader with nobody who uses its batches."""
+    """Images/s of the loader without a consumer."""
     stages: tuple[Stage, ...]
     """In the order in which a batch goes through them."""
     bottleneck: str

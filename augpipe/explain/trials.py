@@ -28,6 +28,7 @@ MOST_BATCHES = 64
 
 MOST_HELD = 64
 MOST_HELD_BYTES = 256 * 2**20
+"""Images that are held in memory, and bytes of them."""
 MOST_CACHED_BYTES = 2**30
 """What the cache of a trial takes."""
 
@@ -73,7 +74,7 @@ class Trials:
         try:
             for _ in range(max(first_batch, settings.prefetch + 1)):
                 next(running)
-            clock.begin(anew=True)
+            clock.begin(resets=True)
             next(running)
             end = time.perf_counter() + self.seconds
             while clock.times.num_batches < LEAST_BATCHES or (

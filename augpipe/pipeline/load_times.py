@@ -76,9 +76,9 @@ class PassClock:
         self._last_s: float | None = None  # when it was asked or gave
         self._cpu = _CpuStamp.now()
 
-    def begin(self, *, anew: bool = False) -> None:
-        """Count another pass."""
-        if anew or self.times.num_batches >= ENOUGH:
+    def begin(self, *, resets: bool = False) -> None:
+        """Count another pass, with the ones before unless they are long enough or `resets` says so."""
+        if resets or self.times.num_batches >= ENOUGH:
             self.times = LoadTimes()
         self._last_s = None
 

@@ -65,7 +65,7 @@ class StoredImage:
 
     @property
     def num_bytes(self) -> int:
-        """Of the encoded file; 0 for pixels, and where nothing is read."""
+        """The length of the encoded file; 0 for pixels, and before it is read."""
         return 0 if self.content is None or isinstance(self.content, np.ndarray) else len(self.content)
 
     @property

@@ -37,7 +37,7 @@ def first_batches(
     for batch, problems in made_batches(
         source, epochs, recipe, wanted, seed, made_one, skips_bad=skips_bad, position=position
     ):
-        # what stands in for an unusable image may be one that is shown anyway
+        # an unusable image is replaced by another one, which may be shown already
         batches.setdefault(int(batch.sample_ids[0]), batch)
         skipped |= problems
     return list(batches.values()), skipped

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
+from augpipe.ops import Op
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 from augpipe.validation.models import changed
@@ -15,6 +16,12 @@ def without_normalize(recipe: Recipe) -> Recipe:
     """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
     views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
     return changed(recipe, ops=(), views=views)
+
+
+def with_ops(recipe: Recipe, of_op: Callable[[Op], Op]) -> Recipe:
+    """The recipe with each op replaced by what `of_op` makes of it, in all views."""
+    views = tuple(View(ops=tuple(map(of_op, view.ops)), count=view.count) for view in recipe.views)
+    return changed(recipe, ops=tuple(map(of_op, recipe.ops)), views=views)
 
 
 def only_ops(recipe: Recipe, view: int, keys: Collection[str]) -> Recipe:

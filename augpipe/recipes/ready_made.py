@@ -17,9 +17,9 @@ from augpipe.ops import (
 )
 from augpipe.ops.crops import usual_scale
 from augpipe.ops.op import Op, pair
+from augpipe.recipes.parts import with_ops
 from augpipe.recipes.recipe import Border, Recipe
 from augpipe.recipes.schedule import Schedule
-from augpipe.recipes.view import View
 from augpipe.validation.models import changed
 
 __all__ = [
@@ -197,8 +197,7 @@ def resized(recipe: Recipe, size: int) -> Recipe:
         fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
         return changed(op, **fields) if fields else op
 
-    views = tuple(View(ops=tuple(map(scaled, view.ops)), count=view.count) for view in recipe.views)
-    made = changed(recipe, ops=tuple(map(scaled, recipe.ops)), views=views)
+    made = with_ops(recipe, scaled)
     if max(found := made.all_views[0].out_size or (0, 0)) != size:
         raise ValueError(
             f"resized({recipe.name or 'unnamed'!r}, {size}): crops and paddings in proportion make "

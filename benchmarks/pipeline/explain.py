@@ -1,4 +1,4 @@
-"""What `Loader.explain` says of slow loaders, beside what experiments say: is it that stage, and does its advice help?
+"""What `Loader.explain` says of slow loaders, next to what experiments say: is it that stage, and does its advice help?
 
     python -m benchmarks.pipeline.explain                        # all situations of situations.py
     python -m benchmarks.pipeline.explain slow_disk pngs         # some

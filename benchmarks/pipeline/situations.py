@@ -55,7 +55,7 @@ def eight_views(size: int, **how: Any) -> Recipe:
 
 CROPS = Recipe(ops=crops())
 POINTS: dict[str, Any] = {"interpolation": "nearest", "antialias": False}
-"""Of a recipe whose photographs are decoded in full size however small its views are."""
+"""Fields of a recipe for which photographs are decoded in full size, however small its views are."""
 TINY = Recipe(ops=crops(size=8), **POINTS)
 
 

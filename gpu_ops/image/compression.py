@@ -8,7 +8,7 @@ upsampling. Coding what is rounded loses nothing, so it is left out.
 import numpy as np
 from numba import int16, int32, uint8, uint64
 
-from augpipe.gpu_ops.image.dct import forward_pass, inverse_pass, minus, plus, times
+from augpipe.gpu_ops.image.dct import forward_pass, four_levels, inverse_pass, minus, plus, times
 from augpipe.gpu_ops.image.fused import load_blue, load_green, load_red, store_blue, store_green, store_red
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.tone import nearest_level
@@ -94,12 +94,6 @@ def green_of(y, cb, cr):
 def blue_of(y, cb):
     """The blue of Y, and of Cb less 128."""
     return min(max(plus(y, int32(plus(times(cb, int32(116130)), HALF_BITS) >> 16)), int32(0)), int32(255))
-
-
-@leaf
-def sample(total):
-    """The sample of a sum of the last pass."""
-    return uint64(min(max(int32(total >> 18), int32(0)), int32(255)))
 
 
 @leaf
@@ -261,9 +255,8 @@ def _restore_row(row, coded, words, first):
             coded[x + uint64(6 * LANES)],
             coded[x + uint64(7 * LANES)],
         )
-        low = sample(r0) | (sample(r1) << uint64(8)) | (sample(r2) << uint64(16)) | (sample(r3) << uint64(24))
-        high = sample(r4) | (sample(r5) << uint64(8)) | (sample(r6) << uint64(16)) | (sample(r7) << uint64(24))
-        words[uint64(first + i)] = low | (high << uint64(32))
+        high = uint64(four_levels(r4, r5, r6, r7)) << uint64(32)
+        words[uint64(first + i)] = uint64(four_levels(r0, r1, r2, r3)) | high
 
 
 @subroutine

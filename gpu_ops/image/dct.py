@@ -1,9 +1,9 @@
 """A pass of the discrete cosine transform of eight numbers, and one of its inverse, in libjpeg's accurate integers.
 
-They are jfdctint's and jidctint's, after Loeffler, Ligtenberg and Moschytz (1989). All numbers are int32.
+They are jfdctint's and jidctint's, after Loeffler, Ligtenberg and Moschytz (1989). Numbers are int32.
 """
 
-from numba import int32
+from numba import int32, uint32
 
 from augpipe.gpu_ops.jit import leaf
 
@@ -74,3 +74,12 @@ def inverse_pass(rounding, c0, c1, c2, c3, c4, c5, c6, c7):
         minus(e1, o1),
         minus(e0, o0),
     )
+
+
+@leaf
+def four_levels(a, b, c, d):
+    """The samples of four sums of the inverse's second pass as bytes, the first one lowest."""
+    levels = uint32(min(max(int32(a >> 18), int32(0)), int32(255)))
+    levels |= uint32(uint32(min(max(int32(b >> 18), int32(0)), int32(255))) << 8)
+    levels |= uint32(uint32(min(max(int32(c >> 18), int32(0)), int32(255))) << 16)
+    return uint32(levels | uint32(uint32(min(max(int32(d >> 18), int32(0)), int32(255))) << 24))

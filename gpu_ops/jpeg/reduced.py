@@ -8,12 +8,12 @@ of `transform.transform`, and what it says of numbers that are not small holds h
 import numpy as np
 from numba import int32, uint8, uint16, uint32, uint64
 
-from augpipe.gpu_ops.image.dct import minus, plus, times
+from augpipe.gpu_ops.image.dct import four_levels, minus, plus, times
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.jpeg.bits import U
 from augpipe.gpu_ops.jpeg.colour import level
 from augpipe.gpu_ops.jpeg.huffman import LANES
-from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS, LIMIT, four_levels, transform
+from augpipe.gpu_ops.jpeg.transform import BETWEEN_ITEMS, LIMIT, transform
 
 BITS = U(64 * LANES)
 """Where the bits of all numbers lie between the passes."""

@@ -7,7 +7,7 @@ those round off in 16 bits, and the caller is told so.
 import numpy as np
 from numba import int32, uint32, uint64
 
-from augpipe.gpu_ops.image.dct import inverse_pass, plus, times
+from augpipe.gpu_ops.image.dct import four_levels, inverse_pass, plus, times
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.jpeg.bits import U
 from augpipe.gpu_ops.jpeg.huffman import LANES
@@ -18,15 +18,6 @@ two take 16 bits then."""
 
 BETWEEN_ITEMS = (64 + 1) * LANES
 """What the first pass leaves for the second, and all its numbers' bits."""
-
-
-@leaf
-def four_levels(a, b, c, d):
-    """Four of the second pass's sums as bytes, the first one lowest."""
-    levels = uint32(min(max(int32(a >> 18), int32(0)), int32(255)))
-    levels |= uint32(uint32(min(max(int32(b >> 18), int32(0)), int32(255))) << 8)
-    levels |= uint32(uint32(min(max(int32(c >> 18), int32(0)), int32(255))) << 16)
-    return uint32(levels | uint32(uint32(min(max(int32(d >> 18), int32(0)), int32(255))) << 24))
 
 
 @leaf

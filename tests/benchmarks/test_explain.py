@@ -24,7 +24,7 @@ from benchmarks.pipeline.staging import Disk, Held, Staging
 
 NUM = 8
 RECIPE = Recipe(ops=(RandomResizedCrop(size=32), Normalize()))
-ARGUMENTS = {"batch_size": 4, "num_threads": 1, "framework": "numpy"}
+ARGUMENTS: dict[str, Any] = {"batch_size": 4, "num_threads": 1, "framework": "numpy"}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_is_held_is_what_is_read(staging: Staging) -> None:
         source.read(i) for i in range(len(source))
     ]
     as_it_is, *freed = [
-        next(iter(Loader(each.open(files.folder), RECIPE, **ARGUMENTS))).images  # type: ignore[call-overload]
+        next(iter(Loader(each.open(files.folder), RECIPE, **ARGUMENTS))).images
         for each in (situation(staging), *situation(staging).freed().values())
     ]
     assert len(freed) == 2
@@ -104,13 +104,15 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     )
 
     def explained(self: Loader) -> SimpleNamespace:
-        told.command = f"augpipe index {self.source._root}"  # type: ignore[attr-defined]
+        assert isinstance(self.source, FolderSource)
+        told.command = f"augpipe index {self.source._root}"
         return told
 
     class Seen(Loader):
         def __init__(self, source: Any, recipe: Any, **arguments: Any) -> None:
             super().__init__(source, recipe, **arguments)
-            seen.append(arguments | {"knows_sizes": self.source.knows_sizes})  # type: ignore[attr-defined]
+            assert isinstance(self.source, FolderSource)
+            seen.append(arguments | {"knows_sizes": self.source.knows_sizes})
 
     monkeypatch.setattr(Loader, "explain", explained, raising=False)
     monkeypatch.setattr(explain, "Loader", Seen)

@@ -61,7 +61,7 @@ BAD = {
 """What ends with 1."""
 FINDS = ("stats", "verify", "doctor")
 """Commands whose job it is to find what is bad: their JSON lists it."""
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_group(app).commands
 WITH_JSON = {name for name, command in COMMANDS.items() if any("--json" in param.opts for param in command.params)}
 
 

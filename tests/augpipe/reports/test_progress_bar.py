@@ -59,8 +59,8 @@ def test_lines_of_long_stages_are_further_apart(clock: Clock, capsys: pytest.Cap
 def test_what_is_short_fails_or_is_not_to_be_told_has_no_line_at_its_end(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for options, seconds in (({}, 1.9), ({"shows": False}, 30), ({"tells_end": False}, 9)):
-        with ProgressBar("reading", 10, unit="image", **options) as bar:  # type: ignore[arg-type]
+    for shows, tells_end, seconds in ((True, True, 1.9), (False, True, 30), (True, False, 9)):
+        with ProgressBar("reading", 10, unit="image", shows=shows, tells_end=tells_end) as bar:
             clock.now += seconds
             bar.advance(5)
     failing = ProgressBar("reading", 10, unit="image")
