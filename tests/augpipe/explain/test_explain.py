@@ -15,7 +15,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.prepare.index_folder import index_folder
 from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
-from augpipe.explain.parts import time_parts
+from augpipe.explain.parts import Parts, time_parts
 from augpipe.pipeline import load_times
 from augpipe.pipeline.load_times import LoadTimes, PassClock
 from augpipe.recipes import evaluation, none
@@ -298,6 +298,16 @@ def case(recipe: Recipe = RECIPE, source: Any = SOURCE, path: str | None = None,
     images = tried.hold()
     parts = time_parts(tried.settings, images, 1)
     return advice.Case(trials=tried, alone=times(1000.0), images=images, parts=parts, path=path)
+
+
+def test_decoding_and_rendering_are_told_apart_as_they_take_by_themselves() -> None:
+    parts = Parts(decoding=3e-3, map=2e-3, program=1e-3, cached_bytes=0.0)
+    loop = replace(times(100.0), work_s=defaultdict(float, reading=4.0, filling=6.0))
+    shares = explain._shares(loop, parts, case().trials)
+    assert shares == pytest.approx({"reading": 0.4, "decoding": 0.3, "map": 0.2, "program": 0.1})
+    half_cached = replace(loop, num_cached=50)
+    shares = explain._shares(half_cached, parts, case().trials)
+    assert shares == pytest.approx({"reading": 0.4, "decoding": 0.2, "map": 0.4 / 1.5, "program": 0.2 / 1.5})
 
 
 def test_fewer_threads_than_cores_are_tried_to_be_more() -> None:
