@@ -215,3 +215,18 @@ def test_ranks_evaluate_one_checkpoint(trained: tuple[Path, Result], photos: Pat
         said = [process.communicate(timeout=200) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert _files(tmp_path / "three")[1] == _files(tmp_path / "alone")[1]
+
+
+@pytest.mark.slow
+def test_ranks_go_on_from_what_one_has_left(trained: tuple[Path, Result], tmp_path: Path, answering: Answering) -> None:
+    whole = evaluate_runs(trained[0])
+    answering.num, answering.most = 0, 9
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_runs(trained[0], keep=tmp_path / "partial")
+    assert 0 < answering.num <= 9
+    command = ["-m", "augpipe", "evaluate", str(trained[0]), "--device", "cpu", "--out", str(tmp_path)]
+    with started(as_ranks(command, 3)) as processes:
+        said = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    named = [row[3] for row in _files(tmp_path)[1][1:]]
+    np.testing.assert_allclose(np.float64(named), np.exp(whole.log_probs.max(axis=1)), rtol=1e-4)
