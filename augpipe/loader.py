@@ -467,7 +467,7 @@ class Loader(Generic[FrameworkName]):
         return self.sample(named.sample, named.epoch, named.position)
 
     def explain(
-        self, *, seconds: float = 8.0, progress: Callable[[float, float], None] = lambda done, total: None
+        self, *, seconds: float = 12.0, progress: Callable[[float, float], None] = lambda done, total: None
     ) -> "Explanation":
         """Say which part of loading is slow, what would be gained if it took no time, and what to do about it.
 
@@ -496,8 +496,9 @@ class Loader(Generic[FrameworkName]):
             choice=self._choice,
             epochs=self._epochs,
             cache=self._cache,
-            epoch=self.epoch + 1,
-            seconds=seconds / 6,
+            epoch=self.epoch,
+            consumed=self._progress.consumed,
+            seconds=seconds / 10,
         )
         uncounted = nullcontext() if self._cache is None else self._cache.uncounted()
         with self._clock.stopped(), uncounted:

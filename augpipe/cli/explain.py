@@ -37,7 +37,7 @@ def explain(
         float,
         typer.Option(min=0.0, metavar="MS", help="How long your model takes for a batch, on a device of its own."),
     ] = 0.0,
-    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 8.0,
+    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 12.0,
     seed: SeedOption = 0,
     size: SizeOption = None,
     scale: ScaleOption = None,
