@@ -39,7 +39,7 @@ def explain(
         float,
         typer.Option(min=0.0, metavar="MS", help="How long your model takes for a batch, on a device of its own."),
     ] = 0.0,
-    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try changes.")] = 8.0,
+    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 8.0,
     seed: SeedOption = 0,
     size: SizeOption = None,
     scale: ScaleOption = None,
