@@ -31,7 +31,9 @@ def inspect(
     json: JsonOption = False,
     size: SizeOption = None,
     scale: ScaleOption = None,
-    fields: Annotated[bool, typer.Option("--fields", help="Then each op's fields, with value and meaning.")] = False,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Also list each op's fields, with value and meaning.")
+    ] = False,
 ) -> None:
     """List a recipe's ops, what each draws, the variants of each and their product.
 

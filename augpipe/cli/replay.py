@@ -30,7 +30,7 @@ def replay(
 ) -> None:
     """Make one image again, the same as in its batch, and draw it.
 
-    LINE is what batch.line(3), repr(batch) or a sheet says of an image, or
+    LINE is the text of batch.line(3), repr(batch) or a sheet for an image, or
     any text that holds such words: seed, epoch, sample. Of a run, give its
     folder: source, recipe and seed are then those of its config.toml. A step
     of its metrics.csv and an item of that step's batch name an image, too:
