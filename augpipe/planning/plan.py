@@ -20,7 +20,7 @@ from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
 from augpipe.planning.look_up import source_points
-from augpipe.planning.mixing_draws import draw_mixing, write_mixing
+from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping
@@ -73,7 +73,8 @@ class Plan:
             view: of the recipe's views.
 
         Returns:
-            (N, 2) x and y in pixels of the image, from its upper left corner.
+            (N, 2) x and y in pixels of the image, from its upper left corner. NaN where CutMix has pasted another
+            image there; with MixUp, it is the place in the sample's own.
 
         Raises:
             ValueError: the recipe bends in a way that is not followed, or the shapes do not fit together.
@@ -94,7 +95,13 @@ class Plan:
                 f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
-        return source_points(self.views[view], given, item)
+        found = source_points(self.views[view], given, item)
+        if self.recipe.mixing:
+            mixed = self.views[view]["mixing"][item]
+            region = mixed["region"]
+            is_pasted = ((given >= region[:, :2]) & (given < region[:, 2:])).all(axis=1)
+            found[is_pasted & pastes(self.recipe.mixing, mixed["kind"])] = np.nan
+        return found
 
     def captions(self, position: int, view: int = 0) -> Iterator[tuple[str, str]]:
         """(op, drawn values in words) of one sample, for those ops that changed anything."""
