@@ -279,7 +279,7 @@ def _plan_view(
     border, fill = view.beyond or (recipe.border, recipe.fill)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
+        rows["border"][frame.is_edge_sharp | frame.is_edge_kept] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0
