@@ -31,6 +31,7 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.load_times import PassClock
+from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
@@ -236,6 +237,8 @@ class Loader(Generic[FrameworkName]):
         tell_source(self.source)
         self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         check_kept_objects(self.source, self.schedule.recipes)
+        is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
+        check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
@@ -458,7 +461,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
-        mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixing
+        mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixes_samples
         if self.shuffle == "sticky" and mixes and named.of != self.world_size:
             raise ValueError(
                 f"{line!r}: which samples a sticky order mixes depends on the ranks. Make a loader of as many as the "

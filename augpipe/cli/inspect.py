@@ -49,6 +49,8 @@ def inspect(
         screen.print(_table(title, view))
         for op in view.ops if fields else ():
             screen.print(_fields(op))
+    if chosen.mosaic is not None:
+        screen.print(f"first a mosaic of four samples, each of {chosen.mosaic.size} px at most: {chosen.mosaic.p:.0%}")
     for mix in chosen.mixing:
         screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
     if chosen.views:

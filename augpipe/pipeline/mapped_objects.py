@@ -31,6 +31,8 @@ class ShownImages:
     """(R,) the place of the image in the batch."""
     weights: Floats
     """(R,) of the image in the output's pixels, where it is shown."""
+    mixes: bool = False
+    """Whether an output may show several images."""
     windows: Floats | None = None
     """(R, 4) left, top, right and bottom of the part of the output that shows the image; None: all of each."""
     holes: Floats | None = None
@@ -63,10 +65,20 @@ class ShownImages:
         return cls(
             output=output,
             image=image,
+            mixes=True,
             weights=np.where(cuts, 1.0, np.where(is_other, 1.0 - weights, weights)),
             windows=np.where((cuts & is_other)[:, None], region, frames[output].astype(np.float64)),
             holes=np.where((cuts & ~is_other)[:, None], region, 0.0),
         )
+
+    @classmethod
+    def of_mosaics(cls, outputs: Ints) -> "ShownImages":
+        """What is shown where (B,) images of a batch are put together in the outputs at these places, own ones first.
+
+        None lies in another one's quarter, so that each is shown wherever its own plan shows it.
+        """
+        image = np.argsort(outputs, kind="stable")
+        return cls(output=outputs[image], image=image, weights=np.ones(len(image)), mixes=True)
 
 
 def view_targets(
@@ -109,7 +121,7 @@ def view_targets(
         of_partner = f"of sample {samples[image[number]]}: " if image[number] != output[number] else ""
         dropped[output[number]].append((own, f"{of_partner}{mapped.reasons[number]}"))
     said: dict[str, Any] = {"object_ids": ids}
-    if shown.windows is not None:
+    if shown.mixes:
         said |= {"from_sample": samples[image], "mix_weight": shown.weights[which].astype(np.float32)}
     return ViewTargets(
         size=size,
@@ -142,7 +154,7 @@ def _of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]
     """
     counts, ids = objects.counts[shown.image], _object_ids(objects)
     which = np.repeat(np.arange(len(counts)), counts)
-    if shown.windows is None:
+    if not shown.mixes:
         return objects, which, ids
     first = np.cumsum(objects.counts) - objects.counts
     nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -258,7 +258,7 @@ def _each(progress: Progress | None, total: int) -> Callable[[], None]:
 
 
 def _draws(recipe: Recipe) -> bool:
-    return bool(recipe.mixing) or any(op.num_words for view in recipe.all_views for op in view.ops)
+    return recipe.mixes_samples or any(op.num_words for view in recipe.all_views for op in view.ops)
 
 
 def _size_name(recipe: Recipe, sizes: set[tuple[int, int] | None]) -> str:

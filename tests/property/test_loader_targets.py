@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import Loader, TargetOptions, ops
+from augpipe import Loader, Recipe, TargetOptions, ops
 from tests.augpipe.loader.target_sources import (
     TARGET_RECIPES,
     ObjectSource,
@@ -24,6 +24,10 @@ RECIPES = TARGET_RECIPES | {
     f"{name}, pasted": TARGET_RECIPES[name].model_copy(update={"mixing": (ops.CutMix(p=0.8),)})
     for name in ("cropped", "views")
 }
+RECIPES["mosaic"] = Recipe(
+    mosaic=ops.Mosaic(size=30, p=0.8),
+    ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip()),
+)
 NAMES = st.sampled_from(sorted(RECIPES))
 
 
