@@ -483,12 +483,17 @@ class Loader(Generic[FrameworkName]):
             progress: called with the parts that are done, and about how many there are.
 
         Raises:
-            ValueError: `seconds` is not above 0, or this rank gets no images.
+            ValueError: `seconds` is not above 0, this rank gets no images, or the recipe has a mosaic.
             SampleError: an image cannot be used, and on_error is "raise".
         """
         refuse_torch_worker()
         if not seconds > 0.0:
             raise ValueError(f"seconds={seconds} must be above 0.")
+        if self.recipe.mosaic is not None:
+            raise ValueError(
+                f"{self.recipe.called} has a mosaic, of whose four images each is timed as one here. Explain a loader "
+                "of the recipe without it."
+            )
         from augpipe.explain.explain import explain
         from augpipe.explain.trials import Trials
 

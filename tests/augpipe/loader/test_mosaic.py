@@ -260,6 +260,14 @@ def test_batch_size_ranks_threads_and_resuming_change_nothing(recipe: Recipe) ->
     assert sum(next_epoch[number] == reference[number] for number in reference) < 5
 
 
+def test_a_cache_and_sticky_ranks_change_no_bit() -> None:
+    plain, cached = loader_of(MOVED), loader_of(MOVED, cache="host")
+    assert [everything(cached) for _ in range(2)] == [everything(plain) for _ in range(2)]
+    for batch in loader_of(CANVAS, shuffle="sticky", rank=1, world_size=2):
+        for image, (row, ids) in zip(batch.images, cells_of(batch), strict=True):
+            assert ids[0] % 2 == 1 and np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
+
+
 def test_one_image_is_replayed_and_cut_out() -> None:
     loader = loader_of(MOVED)
     batch = next(iter(loader))
@@ -403,5 +411,7 @@ def test_who_cannot_make_a_mosaic_says_so() -> None:
         Augment(MOVED)
     with pytest.raises(ValueError, match="mixes samples"):
         plan(MOVED, [0], sizes=[(30, 40)])
+    with pytest.raises(ValueError, match="of whose four images each is timed as one"):
+        loader_of(MOVED).explain()
     with pytest.raises(ValueError, match="mixes samples"):
         next(iter(loader_of(MOVED))).plan.to_source([[1.0, 2.0]])
