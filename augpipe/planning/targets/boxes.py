@@ -43,7 +43,8 @@ def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int) -> tu
     whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
     parts = inverse.parts_shown(item, outlines.bounds())
     bounds = bounds_of_all([outlines.bounds_within(limits) for limits in parts])
-    shares = shares_of(sum(within(outlines, limits).areas() for limits in parts), whole.areas())
+    shown: Float = np.sum([within(outlines, limits).areas() for limits in parts], axis=0)
+    shares = shares_of(shown, whole.areas())
     # what is cut to a line at an edge would have an area again once it is turned
     is_line = ~(cut[:, 2:] > cut[:, :2]).all(axis=1)
     bounds[is_line], shares[is_line] = 0.0, 0.0
@@ -60,7 +61,8 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
     cuts = [np.clip(whole, np.tile(limits[:, :2], 2), np.tile(limits[:, 2:], 2)) for limits in parts]
     for cut in cuts:
         cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
-    return bounds_of_all(cuts), shares_of(sum(map(box_areas, cuts)), box_areas(whole))
+    shown: Float = np.sum([box_areas(cut) for cut in cuts], axis=0)
+    return bounds_of_all(cuts), shares_of(shown, box_areas(whole))
 
 
 def box_areas(boxes: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:

@@ -125,7 +125,7 @@ class InverseMap:
         found: Float = homogeneous[:, :2] / np.where(is_in_front[:, None], inverse_divisor, np.nan)
         seen = self.seen[item]
         with np.errstate(invalid="ignore"):
-            is_in_frame = self._is_within(self.windows[item], found, ROUNDING_PX)
+            is_in_frame: Bool = self._is_within(self.windows[item], found, ROUNDING_PX)
             if self._holes is not None:
                 is_in_frame &= ~self._is_within(self._holes[item], found, -ROUNDING_PX)
         is_in_image = ((points >= seen[:, :2]) & (points <= seen[:, 2:])).all(axis=1)
@@ -134,7 +134,7 @@ class InverseMap:
 
     @staticmethod
     def _is_within(edges: Float, points: Float, margin_px: float) -> Bool:
-        within: Bool = ((points >= edges[:, :2] - margin_px) & (points <= edges[:, 2:] + margin_px)).all(axis=1)
+        within: Bool = np.all((points >= edges[:, :2] - margin_px) & (points <= edges[:, 2:] + margin_px), axis=1)
         return within
 
     def parts_shown(self, item: Int, bounds: Float) -> list[Float]:
@@ -144,8 +144,8 @@ class InverseMap:
         if self._holes is None:
             return [windows]
         holes = self._holes[item]
-        is_apart = (bounds[:, 2:] <= holes[:, :2]).any(axis=1) | (bounds[:, :2] >= holes[:, 2:]).any(axis=1)
-        is_apart |= (holes[:, 2:] <= holes[:, :2]).any(axis=1)
+        is_apart: Bool = np.any(bounds[:, 2:] <= holes[:, :2], axis=1) | np.any(bounds[:, :2] >= holes[:, 2:], axis=1)
+        is_apart |= np.any(holes[:, 2:] <= holes[:, :2], axis=1)
         if is_apart.all():
             return [windows]
         holes = np.where(is_apart[:, None], np.tile(windows[:, :2], 2), holes)
@@ -159,7 +159,8 @@ class InverseMap:
         )
         shown = [np.stack(edges, axis=1) for edges in parts]
         for edges in shown:  # of rings that only touch one without an area, rounding might leave a sliver there
-            edges[(edges[:, 2:] <= edges[:, :2]).any(axis=1)] = NOWHERE
+            is_empty: Bool = np.any(edges[:, 2:] <= edges[:, :2], axis=1)
+            edges[is_empty] = NOWHERE
         return shown
 
     def project(self, rings: Rings) -> Rings:

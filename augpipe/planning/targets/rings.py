@@ -76,7 +76,7 @@ def bounds_of_all(bounds: Sequence[Float]) -> Float:
     if len(bounds) == 1:
         return bounds[0]
     stacked = np.stack(bounds)
-    counts = (stacked[:, :, 2:] > stacked[:, :, :2]).all(axis=2)[:, :, None]
+    counts = np.all(stacked[:, :, 2:] > stacked[:, :, :2], axis=2, keepdims=True)
     least = np.where(counts, stacked[:, :, :2], np.inf).min(axis=0)
     most = np.where(counts, stacked[:, :, 2:], -np.inf).max(axis=0)
     around: Float = np.where(counts.any(axis=0), np.concatenate([least, most], axis=1), 0.0)
