@@ -58,8 +58,11 @@ def inspect(
 
 
 def as_json(recipe: "Recipe") -> dict[str, Any]:
-    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; `mixing` too."""
+    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; with `mixing` and
+    `mosaic` where the recipe has them."""
     made = _ops_json(recipe)
+    if recipe.mosaic is not None:
+        made["mosaic"] = recipe.mosaic.model_dump()
     return {**made, "mixing": [mix.model_dump() for mix in recipe.mixing]} if recipe.mixing else made
 
 
