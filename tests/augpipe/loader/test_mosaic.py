@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from augpipe import Augment, Batch, Loader, Plan, Recipe, Schedule, TargetOptions, View, ops, plan, recipes, sampling
+from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.sampling.epoch_order import mosaic_partners
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import ObjectSource, label_map_source, object_source, targets_by_id
@@ -400,6 +401,15 @@ def test_a_recipe_with_a_mosaic_is_written_saved_and_made_of_another_size(tmp_pa
 def test_what_does_not_go_with_a_mosaic_is_refused(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Recipe(**{"mosaic": ops.Mosaic(size=SIZE), "ops": (ops.CenterCrop(size=40),), **fields})
+
+
+def test_other_backends_say_that_they_make_none() -> None:
+    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+        check_mosaics([Recipe(ops=CANVAS.ops), MOVED], is_native=False, has_targets=True)
+    check_mosaics([Recipe(ops=CANVAS.ops)], is_native=False, has_targets=False)
+    pytest.importorskip("nvidia.dali")
+    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+        loader_of(MOVED, backend="dali")
 
 
 def test_who_cannot_make_a_mosaic_says_so() -> None:
