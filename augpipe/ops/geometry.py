@@ -296,7 +296,9 @@ class Translate(Op):
     unit: Literal["fraction", "px"] = "fraction"
     """fraction counts in widths (or heights) of the output, px in its pixels."""
     step: float | None = None
-    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels, as torchvision does."""
+    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels."""
+    whole_px: Literal["no", "nearest", "towards_zero"] = "no"
+    """Whether it is made a whole number of pixels: torchvision takes the nearest, albumentations 2 drops the part."""
     p: Probability = 1.0
     """How often the image is moved."""
 
@@ -322,7 +324,10 @@ class Translate(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         width, height = (frame.out_widths, frame.out_heights) if self.unit == "fraction" else (1, 1)
-        frame.transform(affine.translation(drawn["horizontal"] * width, drawn["vertical"] * height))
+        ways = drawn["horizontal"] * width, drawn["vertical"] * height
+        if self.whole_px != "no":
+            ways = tuple(map(np.rint if self.whole_px == "nearest" else np.trunc, ways))
+        frame.transform(affine.translation(*ways))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         ways = drawn["horizontal"], drawn["vertical"]

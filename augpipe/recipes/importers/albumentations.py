@@ -21,6 +21,8 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 
+VERSIONS = ("1", "2")
+"""Those whose transforms are mapped."""
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
 LARGEST_NORMAL = 4.55
@@ -29,8 +31,10 @@ INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanc
 """OpenCV's; all except area look at a point's neighbours alone."""
 
 
-def found_in(data: Any) -> Findings:
+def found_in(data: Any, version: str = "") -> Findings:
     """The ops of a transform, of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
+
+    Its version, "1" or "2", is taken from the data where they tell it.
 
     Raises:
         ValueError: it is none.
@@ -45,10 +49,13 @@ def found_in(data: Any) -> Findings:
     elif hasattr(data, "to_dict"):
         data = data.to_dict()
     if isinstance(data, Mapping):
+        version = str(data.get("__version__", ""))[:1] or version
         data = data.get("transform", data)
     if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
         raise ValueError("this is not a transform of albumentations. Give one, or what A.to_dict(transform) returns.")
-    found = Findings(source="albumentations", name_of=_name, read=getitem)
+    versions = (version,) if version in VERSIONS else VERSIONS
+    measured_as = tuple(f"albumentations-{one}" for one in versions)
+    found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
     for name in ("bbox_params", "keypoint_params"):
         if data.get(name):
@@ -91,11 +98,6 @@ def _look(one: Mapping[str, Any]) -> Look:
 def _always(one: Mapping[str, Any]) -> None:
     if one.get("p", 1.0) != 1.0:
         raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
-
-
-def _beyond(found: Findings, one: Mapping[str, Any]) -> None:
-    """The border of a transform."""
-    found.borders.append(_border(one))
 
 
 def _border(one: Mapping[str, Any]) -> Beyond:
@@ -184,29 +186,36 @@ def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
-    _beyond(found, one)
-    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one))
+    found.add(
+        "Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one), beyond=_border(one)
+    )
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = _limits(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
     along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
     along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
+    factor, is_new = (
+        (1.0 + low, 1.0 + high),
+        "fill" in one,
+    )  # version 2 draws a factor a side, and drops parts of pixels
     made = (
-        ops.Zoom(factor=(1.0 + low, 1.0 + high)),
+        ops.Stretch(horizontal=factor, vertical=factor) if is_new else ops.Zoom(factor=factor),
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
-        ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
+        ops.Translate(
+            horizontal=_limits(one, along_x),
+            vertical=_limits(one, along_y),
+            whole_px="towards_zero" if is_new else "no",
+        ),
     )
-    _beyond(found, one)
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one))
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one), beyond=_border(one))
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
-    _beyond(found, one)
     fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
     made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
     note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
-    found.add("GridDistortion", made, note=note, look=_look(one))
+    found.add("GridDistortion", made, note=note, look=_look(one), beyond=_border(one))
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
@@ -218,22 +227,21 @@ def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
         note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
     if one.get("alpha_affine"):
         note += " The corners of its affine part move by at most 0.15 of the shorter side, so that it does not fold."
-    _beyond(found, one)
     fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
     made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
-    found.add("ElasticTransform", made, note=note, look=_look(one))
+    found.add("ElasticTransform", made, note=note, look=_look(one), beyond=_border(one))
 
 
 def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     shifts = _limits(one, "shift_limit") if "shift_limit" in one else (0.0, 0.0)
     if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
         raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
-    _beyond(found, one)
     made = ops.OpticalDistortion.model_validate(
-        {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
+        {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": 1.0}
     )
-    note = "its map is centred, and not off by half a pixel."
-    found.add("OpticalDistortion", made, note=note, look=_look(one))
+    half = ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px")  # there centres lie on whole pixels
+    moved = ops.AllOf(ops=(half, made), p=one["p"])
+    found.add("OpticalDistortion", moved, look=_look(one), beyond=_border(one))
 
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
@@ -356,6 +364,8 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
     """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
     low, high = _limits(one, "sigma_limit")
     smallest, largest = (int(size) for size in _twice(one["blur_limit"]))
+    if smallest == 0 and low == 0.0:  # neither says how much
+        smallest, largest = 3, max(3, largest)
     sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
     made = []
     for size in sizes:
@@ -468,11 +478,12 @@ def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op,
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
     weights = tuple(float(held.get("p", 1.0)) for held in one["transforms"])  # there p is how often one is chosen
     made = {"ops": _members(found, one, with_p=False), "weights": weights, "p": one["p"]}
-    found.add("OneOf", ops.OneOf.model_validate(made))
+    found.add("OneOf", ops.OneOf.model_validate(made), holds=True)
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add(_name(one), ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]}))
+    made = ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]})
+    found.add(_name(one), made, holds=True)
 
 
 def _nothing(found: Findings, one: Mapping[str, Any]) -> None:

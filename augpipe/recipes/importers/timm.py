@@ -55,7 +55,7 @@ DEFAULT_CROP_PCT = 0.875
 
 def found_in(arguments: Mapping[str, Any]) -> Findings:
     """The ops of `timm.data.create_transform(**arguments)`, and what cannot be mapped."""
-    found = Findings(source="timm", name_of=str)
+    found = Findings(source="timm", measured_as=("timm",), name_of=str)
     for name, value in arguments.items():
         if name in UNMAPPED:
             if value != UNMAPPED[name]:
@@ -129,8 +129,8 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
         except ValueError as error:
             found.refuse("auto_augment", str(error))
         else:
-            found.borders.append(("constant", levels([min(255, round(255 * x)) for x in given["mean"]])))
-            found.add("auto_augment", *read.ops())
+            beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
+            found.add("auto_augment", *read.ops(), beyond=beyond)
             for note in read.notes:
                 found.note(f"auto_augment: {note}")
             found.note("auto_augment: geometry acts before tone.")

@@ -1,0 +1,232 @@
+"""Each transform of the importers' tables in its own library, next to what an import makes of it: pixels and draws.
+
+Pixels: with every number fixed, the mean and the largest difference in levels, of photographs and of a checkerboard.
+Draws: numbers that are read off many outputs of two probe images are distributed alike, by a chi-square test where they
+are a few values, else by that of Kolmogorov and Smirnov; both forgive rounding (`SLACK`), which pixels account for.
+
+    make parity                                                   # all, kept in augpipe/recipes/importers/parity.json
+    python -m benchmarks.parity.measure kornia --only Rotation    # some, printed only
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from augpipe import Augment, importers
+from augpipe.recipes.importers import measured
+from benchmarks.harness import ROOT, Bench, photographs
+from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read
+
+FOLDER = Path(__file__).parent
+ENVIRONMENTS = {
+    "torchvision": "torch",
+    "timm": "torch",
+    "kornia": "torch",
+    "albumentations-1": "albumentations-1",
+    "albumentations-2": "albumentations-2",
+}
+"""A library -> the folder of its virtual environment."""
+HEIGHT, WIDTH = 192, 256
+NUM_PHOTOGRAPHS = 4
+NUM_TURNS = 6
+"""Outcomes of theirs that are compared, where some numbers cannot be fixed,"""
+NUM_OUTCOMES = 600
+"""and of ours, among which is the one that is nearest."""
+OURS_PER_THEIRS = 4
+"""Draws of ours for each of theirs: they cost less."""
+MOST_VALUES = 40
+"""Values of a number that are taken for a few."""
+SLACK = 0.75
+"""Levels by which a number may be off for rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """An entry of cases.toml."""
+
+    fixed: str
+    drawn: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A number of one probe, theirs and ours: how far apart its distributions are, and how likely that is by chance."""
+
+    number: str
+    apart: float
+    p: float
+
+
+def asked(library: str) -> list[Asked]:
+    listed = tomllib.loads((FOLDER / "cases.toml").read_text(encoding="utf-8"))[library]
+    return [Asked(**dict(zip(("fixed", "drawn", "how"), one, strict=False))) for one in listed]
+
+
+def images_to_augment() -> list[npt.NDArray[np.uint8]]:
+    """Photographs at one size, and a checkerboard."""
+    encoded, _ = photographs()
+    shown = [Image.open(io.BytesIO(one)).convert("RGB").resize((WIDTH, HEIGHT)) for one in encoded[:NUM_PHOTOGRAPHS]]
+    return [*map(np.asarray, shown), checkerboard(HEIGHT, WIDTH)]
+
+
+def theirs_of(library: str, python: Path, order: dict[str, Any], images: list[Any]) -> dict[str, npt.NDArray[Any]]:
+    """What the library makes of it, in its own environment."""
+    with TemporaryDirectory() as folder:
+        ordered, given, out = (Path(folder, name) for name in ("order.json", "images.npz", "out.npz"))
+        ordered.write_text(json.dumps(order))
+        np.savez(given, images=np.stack(images), probes=np.stack(probes()))
+        command = [python, "-m", "benchmarks.parity.theirs", library, ordered, given, out]
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment)
+        with np.load(out) as file:
+            return dict(file)
+
+
+def imported(library: str, call: str) -> importers.Imported:
+    return importers.from_text(call, version=library.partition("-")[2] or None)
+
+
+def ours(found: importers.Imported, image: npt.NDArray[np.uint8], num: int, seed: int) -> Pixels:
+    """(num, H, W, channels) outcomes of an image, in levels; of normalised numbers, 255 are one."""
+    is_float = any(op.op == "normalize" for op in found.recipe.ops)
+    augment = Augment(found.recipe, seed, dtype="float32" if is_float else "uint8", layout="NHWC", framework="numpy")
+    made = np.stack(augment([image] * num))
+    return np.float32(255.0) * made if is_float else made.astype(np.float32)
+
+
+def compared(how: str, found: importers.Imported, theirs: list[list[Pixels]], images: list[Any]) -> tuple[float, float]:
+    """The mean difference of the image where it is the largest, and the largest of a pixel."""
+    worst = most = 0.0
+    for image, turns in zip(images, theirs, strict=True):
+        outcomes = ours(found, image, NUM_OUTCOMES if how == "nearest" else len(turns), 1)
+        for turn, one in enumerate(turns):
+            if one.shape != outcomes.shape[1:]:
+                return 255.0, 255.0
+            mine = outcomes[nearest(one, outcomes) if how == "nearest" else turn]
+            if how == "spread":
+                one, mine = np.sort(one - image, axis=None), np.sort(mine - image, axis=None)
+            apart = np.abs(one - mine)
+            worst, most = max(worst, float(apart.mean())), max(most, float(apart.max()))
+    return worst, most
+
+
+def nearest(theirs: Pixels, outcomes: Pixels) -> int:
+    """The outcome with the least mean difference, of some of the pixels."""
+    return int(np.abs(outcomes[:, ::5, ::5] - theirs[::5, ::5]).mean((1, 2, 3)).argmin())
+
+
+def tests(found: importers.Imported, theirs: list[Numbers]) -> list[Test]:
+    """Tests of each number of each probe; none of those that are the same in all outcomes."""
+    made = []
+    for place, (probe, numbers) in enumerate(zip(probes(), theirs, strict=True)):
+        outcomes = ours(found, probe, OURS_PER_THEIRS * len(numbers), 2)
+        mine = read(outcomes if outcomes.shape[-1] == 3 else np.repeat(outcomes, 3, axis=-1))
+        for one, name in enumerate(names()):
+            a, b = numbers[:, one].astype(np.float64), mine[:, one].astype(np.float64)
+            values = np.sort(np.concatenate([a, b]))
+            if values[-1] - values[0] > 2.0 * SLACK:
+                made.append(Test(number=f"{name} of probe {place}", **alike(a, b, values)))
+    return made
+
+
+def alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> dict[str, float]:
+    """How far two distributions are apart at most, and how likely that is by chance; `values` are both, in order."""
+    from scipy import stats
+
+    edges = values[1:][np.diff(values) > 2.0 * SLACK] - SLACK
+    parts = np.split(values, np.searchsorted(values, edges))
+    if len(parts) < MOST_VALUES and max(np.ptp(part) for part in parts) < 4.0 * SLACK:
+        counts = np.stack([np.bincount(np.searchsorted(edges, one), minlength=len(parts)) for one in (a, b)])
+        shares = counts / counts.sum(1, keepdims=True)
+        is_rare = counts.sum(0) * min(len(a), len(b)) / len(values) < 5.0  # too few for the test: taken together
+        merged = np.concatenate([counts[:, ~is_rare], counts[:, is_rare].sum(1, keepdims=True)], axis=1)
+        merged = merged[:, merged.sum(0) > 0]
+        p = stats.chi2_contingency(merged, correction=False).pvalue if merged.shape[1] > 1 else 1.0
+        return {"apart": float(np.abs(np.cumsum(shares[0] - shares[1])).max()), "p": float(p)}
+    a, b, apart = np.sort(a), np.sort(b), 0.0
+    for one, other in ((a, b), (b, a)):
+        below = np.arange(1, len(one) + 1) / len(one)
+        apart = max(apart, float((below - np.searchsorted(other, one + 2.0 * SLACK, side="right") / len(other)).max()))
+    size = len(a) * len(b) / (len(a) + len(b))
+    return {"apart": apart, "p": float(stats.kstwobign.sf(apart * size**0.5))}
+
+
+def case_of(library: str, case: Asked, number: int, theirs: dict[str, Any], images: list[Any]) -> tuple[Any, int]:
+    """What is kept of a case, and of how many tests; of several containers of images, the worse."""
+    fixed = imported(library, case.fixed)
+    done = [way for way in ("PIL", "tensor", "array") if f"{number} {way} 0 0" in theirs]
+    ways = [way for way in done if f"{number} {way} error" not in theirs]  # not all take all containers
+    pixels, made, told = [], [], []
+    for way in ways:
+        turns = [[f"{number} {way} {place} {turn}" for turn in range(NUM_TURNS)] for place in range(len(images))]
+        if case.how != "drawn":
+            of = [[theirs[name] for name in one if name in theirs] for one in turns]
+            pixels.append(compared(case.how, fixed, of, images))
+            told.append(f"{way} {pixels[-1][0]:.2f} {pixels[-1][1]:.0f}")
+        if case.drawn:
+            numbers = [theirs[f"{number} {way} probe {place}"] for place in range(2)]
+            made += tests(imported(library, case.drawn), numbers)
+    least = min(made, key=lambda test: test.p, default=None)
+    if least:
+        told.append(f"{least.number} {least.apart:.3f} p={least.p:.0e}")
+    kept = measured.Case(
+        library=library,
+        call=case.fixed,
+        form=measured.forms(fixed.rows[-1])[0],
+        ops=ops_digest(library, case),
+        mean=round(max(one[0] for one in pixels), 3) if pixels else None,
+        largest=round(max(one[1] for one in pixels), 1) if pixels else None,
+        apart=round(max(test.apart for test in made), 3) if made else None,
+        p=float(f"{least.p:.1e}") if least else None,
+    )
+    print(f"  {'; '.join(told):70} {case.fixed}", flush=True)
+    return kept, len(made)
+
+
+def ops_digest(library: str, case: Asked) -> str:
+    """A short name of all ops that the calls of a case become."""
+    calls = [call for call in (case.fixed, case.drawn) if call]
+    return measured.digest_of_ops([op for call in calls for op in imported(library, call).recipe.ops])
+
+
+def main() -> None:
+    bench = Bench(__doc__, names=ENVIRONMENTS, environments=str(ROOT / "build" / "parity"), only="", draws=2_000)
+    options, versions, cases, num_tests = bench.options, {}, [], 0
+    images = images_to_augment()
+    for library in bench.names:
+        python = Path(options.environments, ENVIRONMENTS[library], "bin", "python")
+        chosen = [one for one in asked(library) if options.only in one.fixed][: bench.pick(None, 2)]
+        if not python.exists():
+            print(f"{library}: no {python}. make parity installs it.")
+            continue
+        order = {"num_draws": bench.pick(options.draws, 50), "num_turns": NUM_TURNS, "cases": list(map(asdict, chosen))}
+        theirs = theirs_of(library, python, order, images)
+        versions[library] = json.loads(str(theirs["versions"]))
+        print(library, versions[library])
+        for number, one in enumerate(chosen):
+            case, num = case_of(library, one, number, theirs, images)
+            cases.append(case)
+            num_tests += num
+    if bench.is_quick or options.no_save or options.only or set(versions) != set(ENVIRONMENTS):
+        return
+    head = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "versions": versions, "num_tests": num_tests}
+    rows = ",\n  ".join(json.dumps(asdict(case)) for case in cases)
+    measured.PATH.write_text(f'{json.dumps(head)[:-1]}, "cases": [\n  {rows}\n]}}\n')
+    print(f"kept in {measured.PATH}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Runs in an environment that has the library: augments images by its transforms, and reads what comes out.
+
+    python -m benchmarks.parity.theirs LIBRARY ORDER.json IMAGES.npz OUT.npz
+
+The order lists cases, each of a `fixed` call, whose images are kept, and a `drawn` one, of which numbers are kept.
+"""
+
+import functools
+import importlib
+import json
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.parity.probes import Pixels, read
+
+Image = npt.NDArray[np.uint8]
+Transform = Callable[[Image], Pixels]
+WAYS = {"torchvision": ("PIL", "tensor"), "timm": ("PIL",)}
+"""A library -> the containers that images are given in; arrays where it is not named."""
+
+
+@functools.cache
+def schemas() -> object:
+    """What torchvision's compiled part would define; without it, torchvision is not imported next to torch for CPUs."""
+    torch = importlib.import_module("torch")
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor a, Tensor b, float c) -> Tensor")
+    return library
+
+
+def names_of(library: str, way: str) -> dict[str, Any]:
+    """What the names of a call stand for."""
+    load = importlib.import_module
+    if library.startswith("albumentations"):
+        return {"A": load("albumentations"), "cv2": load("cv2")}
+    schemas()
+    names = {"torch": load("torch")}
+    if library == "kornia":
+        return names | {"K": load("kornia.augmentation")}
+    if library == "timm":
+        return names | {"create_transform": load("timm.data").create_transform}
+    module = load("torchvision.transforms" if way == "PIL" else "torchvision.transforms.v2")
+    transforms = types.SimpleNamespace(**{**vars(load("torchvision.transforms.v2")), **vars(module)})
+    return names | {"T": transforms, "InterpolationMode": module.InterpolationMode}
+
+
+def seed_all(seed: int) -> None:
+    """The generators that libraries draw from."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - some of them draw from it
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
+    """A call of the library as a function of arrays."""
+    seed_all(seed)
+    made = eval(call, names_of(library, way))
+    if library.startswith("albumentations"):
+        if hasattr(made, "set_random_seed"):
+            made.set_random_seed(seed)
+        return lambda image: levels(made(image=image)["image"])
+    torch = importlib.import_module("torch")
+    if library == "kornia":
+        return lambda image: 255.0 * numpy_of(made(torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255.0)[0])
+    if way == "PIL":
+        pil = importlib.import_module("PIL.Image")
+        return lambda image: from_pil(made(pil.fromarray(image)))
+    return lambda image: from_tensor(made(torch.from_numpy(image.copy()).permute(2, 0, 1)))
+
+
+def numpy_of(tensor: Any) -> Pixels:
+    found: Pixels = tensor.permute(1, 2, 0).numpy().astype(np.float32)
+    return found
+
+
+def from_pil(image: Any) -> Pixels:
+    return from_tensor(image) if hasattr(image, "permute") else levels(np.asarray(image))
+
+
+def from_tensor(tensor: Any) -> Pixels:
+    """Numbers in 0..1 count as levels, and so do normalised ones, times 255."""
+    found = levels(numpy_of(tensor))
+    return 255.0 * found if tensor.dtype.is_floating_point else found
+
+
+def levels(image: npt.NDArray[Any]) -> Pixels:
+    found = np.float32(255.0) * image if image.dtype.kind == "f" else image.astype(np.float32)
+    return found if found.ndim == 3 else found[..., None]
+
+
+def main(library: str, order_path: str, images_path: str, out_path: str) -> None:
+    warnings.simplefilter("ignore")
+    with open(order_path) as file:
+        order = json.load(file)
+    given = np.load(images_path)
+    images, probes = list(given["images"]), list(given["probes"])
+    found: dict[str, Any] = {}
+    for number, case in enumerate(order["cases"]):
+        for way in WAYS.get(library, ("array",)):
+            try:
+                fixed = transform_of(library, way, case["fixed"], number)
+                turns = order["num_turns"] if case["how"] else 1
+                for place, image in enumerate(images):
+                    for turn in range(turns):
+                        found[f"{number} {way} {place} {turn}"] = fixed(image)
+                if case["drawn"]:
+                    drawn = transform_of(library, way, case["drawn"], number)
+                    for place, probe in enumerate(probes):
+                        numbers = [read(three(drawn(probe))[None]) for _ in range(order["num_draws"])]
+                        found[f"{number} {way} probe {place}"] = np.concatenate(numbers)
+            except Exception as error:  # of any library, about a call that it has not or an image that it does not take
+                found[f"{number} {way} error"] = np.array(f"{type(error).__name__}: {error}"[:300])
+                print(f"{library} {way}: {case['fixed']}: {type(error).__name__}: {error}"[:300], flush=True)
+    versions = {}
+    for name in ("albumentations", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy"):
+        if name in sys.modules:
+            versions[name] = str(sys.modules[name].__version__)
+    np.savez_compressed(out_path, versions=np.array(json.dumps(versions)), **found)
+
+
+def three(image: Pixels) -> Pixels:
+    return image if image.shape[-1] == 3 else np.repeat(image[..., :1], 3, axis=-1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
