@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
@@ -253,6 +254,9 @@ class Shear(Op):
             return limits
         return math.tan(math.radians(limits[0])), math.tan(math.radians(limits[1]))
 
+    def unevenly(self, draw: Number, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return numbers if self.even_in == "degrees" else np.rad2deg(np.arctan(numbers))
+
     @property
     def scaled_fields(self) -> dict[str, Scale]:
         fields = super().scaled_fields
@@ -266,12 +270,6 @@ class Shear(Op):
         what = "" if self.even_in == "degrees" else " of the tangent"
         steps = f"{self.steps_text}{what}" if self.steps_text else ""
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        drawn = super().draw(words, frame)
-        if self.even_in == "degrees":
-            return drawn
-        return {name: np.rad2deg(np.arctan(tangents)) for name, tangents in drawn.items()}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))

@@ -2,7 +2,7 @@
 
 Pixels: with every number fixed, the mean and the largest difference in levels, of photographs and of a checkerboard.
 Draws: numbers that are read off many outputs of two probe images are distributed alike, by a chi-square test where they
-are a few values, else by that of Kolmogorov and Smirnov; both forgive rounding (`SLACK`), which pixels account for.
+are a few values, else by that of Kolmogorov and Smirnov; both forgive rounding (`slacks`), which pixels account for.
 
     make parity                                                   # all, kept in augpipe/recipes/importers/parity.json
     python -m benchmarks.parity.measure kornia --only Rotation    # some, printed only
@@ -12,12 +12,10 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,9 @@ from PIL import Image
 from augpipe import Augment, importers
 from augpipe.recipes.importers import measured
 from benchmarks.harness import ROOT, Bench, photographs
-from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read
+from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, slacks
 
+Float = npt.NDArray[np.float64]
 FOLDER = Path(__file__).parent
 ENVIRONMENTS = {
     "torchvision": "torch",
@@ -48,8 +47,6 @@ OURS_PER_THEIRS = 4
 """Draws of ours for each of theirs: they cost less."""
 MOST_VALUES = 40
 """Values of a number that are taken for a few."""
-SLACK = 0.75
-"""Levels by which a number may be off for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +79,26 @@ def images_to_augment() -> list[npt.NDArray[np.uint8]]:
     return [*map(np.asarray, shown), checkerboard(HEIGHT, WIDTH)]
 
 
-def theirs_of(library: str, python: Path, order: dict[str, Any], images: list[Any]) -> dict[str, npt.NDArray[Any]]:
-    """What the library makes of it, in its own environment."""
-    with TemporaryDirectory() as folder:
-        ordered, given, out = (Path(folder, name) for name in ("order.json", "images.npz", "out.npz"))
-        ordered.write_text(json.dumps(order))
-        np.savez(given, images=np.stack(images), probes=np.stack(probes()))
-        command = [python, "-m", "benchmarks.parity.theirs", library, ordered, given, out]
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment)
-        with np.load(out) as file:
-            return dict(file)
+def ask(library: str, folder: Path, cases: list[Asked], num_draws: int, images: list[Any]) -> list[Path]:
+    """Files of what the library makes of cases, in its own environment; those that are there are not made again."""
+    (folder / "theirs").mkdir(parents=True, exist_ok=True)
+    given = folder / "theirs" / "images.npz"
+    np.savez(given, images=np.stack(images), probes=np.stack(probes()))
+    of_images = measured.digest([image.tobytes().hex() for image in (*images, *probes())])
+    order, paths = [], []
+    for case in cases:
+        told = asdict(case) | {"num_draws": num_draws, "num_turns": NUM_TURNS}
+        key = measured.digest([library, told, of_images])
+        paths.append(folder / "theirs" / f"{key}.npz")
+        if not paths[-1].exists():
+            order.append(told | {"key": key, "seed": int(key[:8], 16)})
+    ordered = folder / "theirs" / f"{library}.json"
+    ordered.write_text(json.dumps(order))
+    command = [folder / ENVIRONMENTS[library] / "bin" / "python", "-m", "benchmarks.parity.theirs", library]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command += [ordered, given, folder / "theirs"]
+    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment)
+    return paths
 
 
 def imported(library: str, call: str) -> importers.Imported:
@@ -134,21 +140,21 @@ def tests(found: importers.Imported, theirs: list[Numbers]) -> list[Test]:
     for place, (probe, numbers) in enumerate(zip(probes(), theirs, strict=True)):
         outcomes = ours(found, probe, OURS_PER_THEIRS * len(numbers), 2)
         mine = read(outcomes if outcomes.shape[-1] == 3 else np.repeat(outcomes, 3, axis=-1))
-        for one, name in enumerate(names()):
+        for one, (name, slack) in enumerate(zip(names(), slacks(), strict=True)):
             a, b = numbers[:, one].astype(np.float64), mine[:, one].astype(np.float64)
             values = np.sort(np.concatenate([a, b]))
-            if values[-1] - values[0] > 2.0 * SLACK:
-                made.append(Test(number=f"{name} of probe {place}", **alike(a, b, values)))
+            if values[-1] - values[0] > 2.0 * slack:
+                made.append(Test(number=f"{name} of probe {place}", **alike(a, b, values, slack)))
     return made
 
 
-def alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> dict[str, float]:
+def alike(a: Float, b: Float, values: Float, slack: float) -> dict[str, float]:
     """How far two distributions are apart at most, and how likely that is by chance; `values` are both, in order."""
     from scipy import stats
 
-    edges = values[1:][np.diff(values) > 2.0 * SLACK] - SLACK
+    edges = values[1:][np.diff(values) > 2.0 * slack] - slack
     parts = np.split(values, np.searchsorted(values, edges))
-    if len(parts) < MOST_VALUES and max(np.ptp(part) for part in parts) < 4.0 * SLACK:
+    if len(parts) < MOST_VALUES and max(np.ptp(part) for part in parts) < 4.0 * slack:
         counts = np.stack([np.bincount(np.searchsorted(edges, one), minlength=len(parts)) for one in (a, b)])
         shares = counts / counts.sum(1, keepdims=True)
         is_rare = counts.sum(0) * min(len(a), len(b)) / len(values) < 5.0  # too few for the test: taken together
@@ -159,25 +165,24 @@ def alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], values: npt.ND
     a, b, apart = np.sort(a), np.sort(b), 0.0
     for one, other in ((a, b), (b, a)):
         below = np.arange(1, len(one) + 1) / len(one)
-        apart = max(apart, float((below - np.searchsorted(other, one + 2.0 * SLACK, side="right") / len(other)).max()))
+        apart = max(apart, float((below - np.searchsorted(other, one + 2.0 * slack, side="right") / len(other)).max()))
     size = len(a) * len(b) / (len(a) + len(b))
     return {"apart": apart, "p": float(stats.kstwobign.sf(apart * size**0.5))}
 
 
-def case_of(library: str, case: Asked, number: int, theirs: dict[str, Any], images: list[Any]) -> tuple[Any, int]:
+def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[measured.Case, int]:
     """What is kept of a case, and of how many tests; of several containers of images, the worse."""
-    fixed = imported(library, case.fixed)
-    done = [way for way in ("PIL", "tensor", "array") if f"{number} {way} 0 0" in theirs]
-    ways = [way for way in done if f"{number} {way} error" not in theirs]  # not all take all containers
-    pixels, made, told = [], [], []
-    for way in ways:
-        turns = [[f"{number} {way} {place} {turn}" for turn in range(NUM_TURNS)] for place in range(len(images))]
+    with np.load(path) as file:
+        theirs = dict(file)
+    fixed, pixels, made, told = imported(library, case.fixed), [], [], []
+    for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0 0" in theirs]:
         if case.how != "drawn":
+            turns = [[f"{way} {place} {turn}" for turn in range(NUM_TURNS)] for place in range(len(images))]
             of = [[theirs[name] for name in one if name in theirs] for one in turns]
             pixels.append(compared(case.how, fixed, of, images))
-            told.append(f"{way} {pixels[-1][0]:.2f} {pixels[-1][1]:.0f}")
+            told.append("{} {:.2f} {:.0f}".format(way, *pixels[-1]))
         if case.drawn:
-            numbers = [theirs[f"{number} {way} probe {place}"] for place in range(2)]
+            numbers = [theirs[f"{way} probe {place}"] for place in range(2)]
             made += tests(imported(library, case.drawn), numbers)
     least = min(made, key=lambda test: test.p, default=None)
     if least:
@@ -192,7 +197,8 @@ def case_of(library: str, case: Asked, number: int, theirs: dict[str, Any], imag
         apart=round(max(test.apart for test in made), 3) if made else None,
         p=float(f"{least.p:.1e}") if least else None,
     )
-    print(f"  {'; '.join(told):70} {case.fixed}", flush=True)
+    is_off = (kept.mean or 0.0) > measured.MOST_LEVELS or (kept.p or 1.0) < measured.ALPHA / 10_000
+    print(f"{'*' if is_off else ' '} {'; '.join(told):70} {case.fixed}", flush=True)
     return kept, len(made)
 
 
@@ -203,29 +209,28 @@ def ops_digest(library: str, case: Asked) -> str:
 
 
 def main() -> None:
-    bench = Bench(__doc__, names=ENVIRONMENTS, environments=str(ROOT / "build" / "parity"), only="", draws=2_000)
+    bench = Bench(__doc__, names=ENVIRONMENTS, folder=str(ROOT / "build" / "parity"), only="", draws=2_000)
     options, versions, cases, num_tests = bench.options, {}, [], 0
     images = images_to_augment()
     for library in bench.names:
-        python = Path(options.environments, ENVIRONMENTS[library], "bin", "python")
-        chosen = [one for one in asked(library) if options.only in one.fixed][: bench.pick(None, 2)]
-        if not python.exists():
-            print(f"{library}: no {python}. make parity installs it.")
+        folder = Path(options.folder)
+        if not (folder / ENVIRONMENTS[library]).exists():
+            print(f"{library}: no environment in {folder}. make parity installs it.")
             continue
-        order = {"num_draws": bench.pick(options.draws, 50), "num_turns": NUM_TURNS, "cases": list(map(asdict, chosen))}
-        theirs = theirs_of(library, python, order, images)
-        versions[library] = json.loads(str(theirs["versions"]))
-        print(library, versions[library])
-        for number, one in enumerate(chosen):
-            case, num = case_of(library, one, number, theirs, images)
-            cases.append(case)
+        chosen = [one for one in asked(library) if options.only in one.fixed][: bench.pick(None, 2)]
+        paths = ask(library, folder, chosen, bench.pick(options.draws, 50), images)
+        for case, path in zip(chosen, paths, strict=True):
+            found, num = case_of(library, case, path, images)
+            cases.append(found)
             num_tests += num
+            with np.load(path) as file:
+                versions[library] = json.loads(str(file["versions"]))
     if bench.is_quick or options.no_save or options.only or set(versions) != set(ENVIRONMENTS):
         return
     head = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "versions": versions, "num_tests": num_tests}
     rows = ",\n  ".join(json.dumps(asdict(case)) for case in cases)
     measured.PATH.write_text(f'{json.dumps(head)[:-1]}, "cases": [\n  {rows}\n]}}\n')
-    print(f"kept in {measured.PATH}", file=sys.stderr)
+    print(f"kept in {measured.PATH}")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,11 @@ def names() -> list[str]:
     return [*numbers, "steps across", "steps down", "black", "R - G", "G - B"]
 
 
+def slacks() -> list[float]:
+    """Levels by which each number may be off for rounding: less for those that many pixels share."""
+    return [0.75 if " at " in name or name.endswith("mean") else 0.15 for name in names()]
+
+
 def read(images: Pixels) -> Numbers:
     """(N, numbers) of (N, H, W, 3) images that follow from what was drawn, all in levels."""
     height, width = images.shape[1:3]

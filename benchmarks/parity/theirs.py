@@ -1,8 +1,9 @@
 """Runs in an environment that has the library: augments images by its transforms, and reads what comes out.
 
-    python -m benchmarks.parity.theirs LIBRARY ORDER.json IMAGES.npz OUT.npz
+    python -m benchmarks.parity.theirs LIBRARY ORDER.json IMAGES.npz FOLDER
 
-The order lists cases, each of a `fixed` call, whose images are kept, and a `drawn` one, of which numbers are kept.
+The order lists cases, each of a `fixed` call, whose images are kept, and a `drawn` one, of which numbers are kept: a
+file for each case in the folder.
 """
 
 import functools
@@ -13,6 +14,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,9 +89,8 @@ def from_pil(image: Any) -> Pixels:
 
 
 def from_tensor(tensor: Any) -> Pixels:
-    """Numbers in 0..1 count as levels, and so do normalised ones, times 255."""
-    found = levels(numpy_of(tensor))
-    return 255.0 * found if tensor.dtype.is_floating_point else found
+    """Numbers in 0..1 are levels, and so are normalised ones, times 255."""
+    return np.float32(255.0 if tensor.dtype.is_floating_point else 1.0) * numpy_of(tensor)
 
 
 def levels(image: npt.NDArray[Any]) -> Pixels:
@@ -97,34 +98,36 @@ def levels(image: npt.NDArray[Any]) -> Pixels:
     return found if found.ndim == 3 else found[..., None]
 
 
-def main(library: str, order_path: str, images_path: str, out_path: str) -> None:
+def outcomes(library: str, way: str, case: dict[str, Any], images: list[Image], probes: list[Image]) -> dict[str, Any]:
+    """What a case makes of images that are given in one kind of container; an error is one, too."""
+    found: dict[str, Any] = {}
+    try:
+        fixed = transform_of(library, way, case["fixed"], case["seed"])
+        for place, image in enumerate(images):
+            for turn in range(case["num_turns"] if case["how"] else 1):
+                found[f"{way} {place} {turn}"] = fixed(image)
+        if case["drawn"]:
+            drawn = transform_of(library, way, case["drawn"], case["seed"])
+            for place, probe in enumerate(probes):
+                numbers = [read(three(drawn(probe))[None]) for _ in range(case["num_draws"])]
+                found[f"{way} probe {place}"] = np.concatenate(numbers)
+    except Exception as error:  # of any library, about a call that it has not or an image that it does not take
+        print(f"{library} {way}: {case['fixed']}: {type(error).__name__}: {error}"[:300], flush=True)
+        return {}
+    return found
+
+
+def main(library: str, order_path: str, images_path: str, folder: str) -> None:
     warnings.simplefilter("ignore")
-    with open(order_path) as file:
-        order = json.load(file)
     given = np.load(images_path)
     images, probes = list(given["images"]), list(given["probes"])
-    found: dict[str, Any] = {}
-    for number, case in enumerate(order["cases"]):
+    for case in json.loads(Path(order_path).read_text(encoding="utf-8")):
+        found: dict[str, Any] = {}
         for way in WAYS.get(library, ("array",)):
-            try:
-                fixed = transform_of(library, way, case["fixed"], number)
-                turns = order["num_turns"] if case["how"] else 1
-                for place, image in enumerate(images):
-                    for turn in range(turns):
-                        found[f"{number} {way} {place} {turn}"] = fixed(image)
-                if case["drawn"]:
-                    drawn = transform_of(library, way, case["drawn"], number)
-                    for place, probe in enumerate(probes):
-                        numbers = [read(three(drawn(probe))[None]) for _ in range(order["num_draws"])]
-                        found[f"{number} {way} probe {place}"] = np.concatenate(numbers)
-            except Exception as error:  # of any library, about a call that it has not or an image that it does not take
-                found[f"{number} {way} error"] = np.array(f"{type(error).__name__}: {error}"[:300])
-                print(f"{library} {way}: {case['fixed']}: {type(error).__name__}: {error}"[:300], flush=True)
-    versions = {}
-    for name in ("albumentations", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy"):
-        if name in sys.modules:
-            versions[name] = str(sys.modules[name].__version__)
-    np.savez_compressed(out_path, versions=np.array(json.dumps(versions)), **found)
+            found |= outcomes(library, way, case, images, probes)
+        names = ("albumentations", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy")
+        versions = {name: str(sys.modules[name].__version__) for name in names if name in sys.modules}
+        np.savez_compressed(Path(folder, f"{case['key']}.npz"), versions=np.array(json.dumps(versions)), **found)
 
 
 def three(image: Pixels) -> Pixels:

@@ -39,7 +39,7 @@ def numbers(scale: float, n: int = 4000) -> np.ndarray:
 
 
 def told(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
-    return alike(a, b, np.sort(np.concatenate([a, b])))
+    return alike(a, b, np.sort(np.concatenate([a, b])), 0.75)
 
 
 def test_the_same_distribution_is_not_called_another_one() -> None:

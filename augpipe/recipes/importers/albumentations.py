@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import getitem
 from typing import Any
 
@@ -287,12 +287,12 @@ def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     if any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
-        std, note = [255.0 * part for part in _twice(one["std_range"])], ""
+        std, even_in = [255.0 * part for part in _twice(one["std_range"])], "std"
     else:
         limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
-        std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
-    fields = {"std": std, "per_channel": one.get("per_channel", True), "p": one["p"]}
-    found.add("GaussNoise", ops.Noise.model_validate(fields), note=note)
+        std, even_in = [variance**0.5 for variance in limits], "variance"
+    fields = {"std": std, "even_in": even_in, "per_channel": one.get("per_channel", True), "p": one["p"]}
+    found.add("GaussNoise", ops.Noise.model_validate(fields))
 
 
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
@@ -345,8 +345,18 @@ def _flip(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Flip", ops.OneOf(ops=(across, down, ops.AllOf(ops=(across, down))), p=one["p"]))
 
 
-def _d4(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]), note=KEEPS_SHAPE)
+def _turn(make: Callable[[float], Op]) -> Maker:
+    """A turn after which height and width have changed places."""
+
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        is_square = found.is_square
+        found.add(_name(one), make(one["p"]), note="" if is_square else KEEPS_SHAPE, is_square=is_square)
+
+    return add
+
+
+def _d4(p: float) -> Op:
+    return ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=p)
 
 
 def _odd(size: int) -> int:
@@ -509,7 +519,7 @@ MADE: dict[str, Maker] = {
     ),
     "HorizontalFlip": same(ops.Flip),
     "VerticalFlip": same(ops.Flip, direction="vertical"),
-    "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),
+    "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "GridDistortion": _grid_distortion,
@@ -526,13 +536,13 @@ MADE: dict[str, Maker] = {
     "GaussNoise": _noise,
     "IAAAdditiveGaussianNoise": _additive_noise,
     "Flip": _flip,
-    "D4": _d4,
-    "SquareSymmetry": _d4,
-    "Transpose": same(ops.Transpose, note=KEEPS_SHAPE),
+    "D4": _turn(_d4),
+    "SquareSymmetry": _turn(_d4),
+    "Transpose": _turn(lambda p: ops.Transpose(p=p)),
     "RandomGamma": same(
         ops.Gamma,
         gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
-        note="the power's logarithm is drawn evenly instead of the power.",
+        even_in="power",
     ),
     "ToGray": _to_gray,
     "InvertImg": same(ops.Invert),

@@ -69,6 +69,8 @@ class Row:
     """What it shows beyond the image, if it does."""
     holds: bool = False
     """Whether its ops are of transforms that have rows of their own."""
+    is_square: bool = False
+    """Whether it is the same only since its frame is known to be as high as wide."""
     levels: tuple[float, float] | None = None
     """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
 
@@ -94,6 +96,8 @@ class Findings:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What differs, a sentence each: that of rows, and of the recipe as a whole."""
+    outer: list[Op] = field(default_factory=list)
+    """The ops before those of a transform that is within another one."""
     channels: int = 3
     """Channels of a finished image."""
 
@@ -104,11 +108,11 @@ class Findings:
         note: str = "",
         look: Look | None = None,
         beyond: Beyond | None = None,
-        holds: bool = False,
+        **more: bool,
     ) -> None:
-        """A transform became ops; a note says what differs."""
+        """A transform became ops; a note says what differs, and `more` are further fields of its row."""
         self.ops += made
-        self.rows.append(Row(name=name, ops=made, note=note, look=look, beyond=beyond, holds=holds))
+        self.rows.append(Row(name=name, ops=made, note=note, look=look, beyond=beyond, **more))
         if note:
             self.note(f"{name}: {note}")
 
@@ -148,8 +152,24 @@ class Findings:
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
-        inner.rows, inner.notes = self.rows, self.notes
+        inner.rows, inner.notes, inner.outer = self.rows, self.notes, [*self.outer, *self.ops]
         return inner
+
+    @property
+    def is_square(self) -> bool:
+        """Whether what was found so far makes frames that are as high as wide."""
+        sides: tuple[Any, ...] = ()
+        for op in [*self.outer, *self.ops]:
+            if isinstance(op, ops.ResizeLongest):
+                sides = (op.size,)
+            elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
+                padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
+                sides = padded if min(padded) >= sides[0] else ()
+            elif op.is_crop:
+                size = getattr(op, "size", ())
+                is_fixed = not isinstance(op, ops.ResizeShortest | ops.Pad) and isinstance(size, int | tuple)
+                sides = () if not is_fixed else size if isinstance(size, tuple) else (size, size)
+        return len(sides) == 2 and sides[0] == sides[1]
 
     def _normalize_last(self) -> None:
         """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""

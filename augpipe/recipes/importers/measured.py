@@ -88,7 +88,7 @@ def forms(row: "Row") -> tuple[str, str]:
     look = [row.look.interpolation, row.look.antialias] if row.look else []
     border = row.beyond[0] if row.beyond else ""
     first, second = (
-        digest([row.name, [_shape(op, is_general, row.holds) for op in row.ops], look, border])
+        digest([row.name, [_shape(op, is_general, row.holds) for op in row.ops], look, border, row.is_square])
         for is_general in (False, True)
     )
     return first, second
