@@ -123,7 +123,7 @@ def _center_crop(found: Findings, one: Any) -> None:
 
 def _rotation(found: Findings, one: Any) -> None:
     made = ops.Rotate(max_deg=_range(one, "degrees"), step=None, p=_read(one, "p"))
-    found.add("RandomRotation", made, beyond=BLACK)
+    found.add("RandomRotation", made, look=LOOK, beyond=BLACK)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -141,12 +141,12 @@ def _affine(found: Findings, one: Any) -> None:
         made.append(ops.Translate(horizontal=_range(one, "translate_x"), vertical=_range(one, "translate_y")))
     beyond = _border(one.flags["padding_mode"]), levels(0)
     sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
-    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared, beyond=beyond)
+    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared, look=LOOK, beyond=beyond)
 
 
 def _perspective(found: Findings, one: Any) -> None:
     distortion = float(one._param_generator.distortion_scale)
-    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")), beyond=BLACK)
+    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")), look=LOOK, beyond=BLACK)
 
 
 def _jitter(found: Findings, one: Any) -> None:

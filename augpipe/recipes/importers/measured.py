@@ -117,17 +117,17 @@ def judged(row: "Row", libraries: Sequence[str]) -> "Row":
     found = [case for cases in of.values() for case in cases]
     compared = [case for case in found if case.mean is not None]
     if not compared or not all(any(case in compared for case in cases) for cases in of.values() if cases):
-        return replace(row, verdict="near" if row.note or found else "not measured")
+        told = row.note or ("its pixels were not compared." if found else "")
+        return replace(row, verdict="near" if told else "not measured", note=told)
     worst = max(compared, key=lambda case: case.mean or 0.0)
     mean, largest = worst.mean or 0.0, worst.largest or 0.0
-    told = [row.note] if row.note else []
     if mean > MOST_LEVELS:
-        told = told or [f"pixels differ by {mean:.1f} of 255 levels in the mean."]
+        told = f"pixels differ by {mean:.1f} of 255 levels in the mean."
     elif not all(map(figures().are_alike, found)):
-        told = told or ["what is drawn is distributed otherwise."]
+        told = "what is drawn is distributed otherwise."
     else:
         return replace(row, verdict="exact", levels=(mean, largest))
-    return replace(row, verdict="near", note=told[0], levels=(mean, largest))
+    return replace(row, verdict="near", note=row.note or told, levels=(mean, largest))
 
 
 @cache

@@ -1,6 +1,7 @@
 """Transforms of torchvision, v1 and v2, as ops: told by class name, read by attribute."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from augpipe import ops, policies
@@ -87,6 +88,11 @@ def _look(one: Any) -> Look:
     )
 
 
+def _shrunk(one: Any) -> Look:
+    """The look of a map that may shrink, which skips pixels then."""
+    return replace(_look(one), antialias=False)
+
+
 def _beyond(one: Any) -> Beyond:
     """The border of a transform that shows what lies outside the image."""
     fill = getattr(one, "fill", None)
@@ -139,7 +145,8 @@ def _affine(found: Findings, one: Any) -> None:
     if one.translate is not None:
         right, down = one.translate
         made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
-    found.add("RandomAffine", *made, look=_look(one), beyond=_beyond(one))
+    look = _shrunk(one) if one.scale is not None and one.scale[0] < 1.0 else _look(one)
+    found.add("RandomAffine", *made, look=look, beyond=_beyond(one))
 
 
 def _jitter(found: Findings, one: Any) -> None:
@@ -167,7 +174,7 @@ def _rgb(found: Findings, one: Any) -> None:
 def _perspective(found: Findings, one: Any) -> None:
     made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
     found.add(
-        "RandomPerspective", made, note="corners move by any part of a pixel.", look=_look(one), beyond=_beyond(one)
+        "RandomPerspective", made, note="corners move by any part of a pixel.", look=_shrunk(one), beyond=_beyond(one)
     )
 
 
