@@ -193,7 +193,7 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
     kept = measured.Case(
         library=library,
         call=case.fixed,
-        form=measured.forms(fixed.rows[-1])[0],
+        form=form_of(library, case),
         ops=ops_digest(library, case),
         mean=round(max(one[0] for one in pixels), 3) if pixels else None,
         largest=round(max(one[1] for one in pixels), 1) if pixels else None,
@@ -203,6 +203,11 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
     is_off = (kept.mean or 0.0) > measured.MOST_LEVELS or (kept.p or 1.0) < measured.ALPHA / 10_000
     print(f"{'*' if is_off else ' '} {'; '.join(told):70} {case.fixed}", flush=True)
     return kept, len(made)
+
+
+def form_of(library: str, case: Asked) -> str:
+    """Which form the figures of a case are of: in the call that draws nothing is switched off by its numbers."""
+    return measured.forms(imported(library, case.drawn or case.fixed).rows[-1])[0]
 
 
 def ops_digest(library: str, case: Asked) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from augpipe.recipes.importers import measured
-from benchmarks.parity.measure import ENVIRONMENTS, alike, asked, compared, imported, nearest, ops_digest
+from benchmarks.parity.measure import ENVIRONMENTS, alike, asked, compared, form_of, imported, nearest, ops_digest
 from benchmarks.parity.probes import names, probes, read
 
 RANDOM = np.random.default_rng(5)
@@ -17,7 +17,7 @@ def test_each_case_was_measured_as_it_is_imported_now(library: str) -> None:
     for case in asked(library):
         row = imported(library, case.fixed).rows[-1]
         found = kept.pop(case.fixed, None)
-        if found is None or (found.form, found.ops) != (measured.forms(row)[0], ops_digest(library, case)):
+        if found is None or (found.form, found.ops) != (form_of(library, case), ops_digest(library, case)):
             changed.append(case.fixed)
         elif case.drawn:
             drawn = imported(library, case.drawn).rows[-1]

@@ -109,11 +109,12 @@ def _random_crop(found: Findings, one: Any) -> None:
     padding = one.flags["padding"] or 0
     border, fill = _border(one.flags["padding_mode"]), levels(255.0 * one.flags["fill"])
     made: dict[str, Any] = {"size": one.flags["size"], "pad_if_needed": one.flags["pad_if_needed"], "border": border}
+    padded: list[Op] = []
     if isinstance(padding, int):
         made["padding"] = padding
     else:
-        found.ops.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | {"fill": fill}))
+        padded.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
+    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | {"fill": fill}))
 
 
 def _center_crop(found: Findings, one: Any) -> None:

@@ -35,7 +35,7 @@ class Case:
     call: str
     """What was imported, all of whose numbers are fixed."""
     form: str
-    """The first of the `forms` of its last transform."""
+    """The first of the `forms` of its last transform, where it draws."""
     ops: str
     """The `digest` of its recipe's ops, of the call and of one that draws."""
     mean: float | None
@@ -96,9 +96,9 @@ def forms(row: "Row") -> tuple[str, str]:
 
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
-        left_out = ("p", "fill", "ops", "weights") if holds else ("p", "fill")  # ops that have rows of their own
+        left_out = ("p", "ops", "weights") if holds else ("p",)  # ops that have rows of their own
         names = [name for name in type(value).model_fields if name not in left_out]
-        return {name: _shape(getattr(value, name), is_general) for name in names}
+        return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     numbers = value if isinstance(value, tuple) else (value,)

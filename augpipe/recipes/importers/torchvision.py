@@ -113,11 +113,12 @@ def _padding(one: Any) -> dict[str, Any]:
 def _random_crop(found: Findings, one: Any) -> None:
     padding, fields = _sides(one.padding or 0), _padding(one)
     made: dict[str, Any] = {"size": _pair(one.size), "pad_if_needed": one.pad_if_needed}
+    padded: list[Op] = []
     if len(set(padding)) == 1:
         made["padding"] = padding[0]
     else:
-        found.ops.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields))
+        padded.append(ops.Pad.model_validate({"px": padding, **fields}))
+    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | fields))
 
 
 def _pad(found: Findings, one: Any) -> None:
