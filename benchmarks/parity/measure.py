@@ -184,7 +184,7 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
             of = [[theirs[name] for name in one if name in theirs] for one in turns]
             pixels.append(compared(case.how, fixed, of, images))
             told.append("{} {:.2f} {:.0f}".format(way, *pixels[-1]))
-        if case.drawn:
+        if f"{way} probe 0" in theirs:
             numbers = [theirs[f"{way} probe {place}"] for place in range(2)]
             made += tests(imported(library, case.drawn), numbers)
     least = min(made, key=lambda test: test.p, default=None)

@@ -106,7 +106,7 @@ def outcomes(library: str, way: str, case: dict[str, Any], images: list[Image], 
         for place, image in enumerate(images):
             for turn in range(case["num_turns"] if case["how"] else 1):
                 found[f"{way} {place} {turn}"] = fixed(image)
-        if case["drawn"]:
+        if case["drawn"] and way in ("PIL", "array"):  # tensors are drawn for by the same code
             drawn = transform_of(library, way, case["drawn"], case["seed"])
             for place, probe in enumerate(probes):
                 numbers = [read(three(drawn(probe))[None]) for _ in range(case["num_draws"])]

@@ -219,14 +219,13 @@ class Findings:
 
     def _judge(self) -> None:
         """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
-        self.rows[:] = [judged(row, self.measured_as) if row.verdict == "not measured" else row for row in self.rows]
+        before, self.rows[:] = list(self.rows), [judged(row, self.measured_as) for row in self.rows]
+        exact = {f"{row.name}: {row.note}" for row in self.rows if row.verdict == "exact"}
         near = {f"{row.name}: {row.note}" for row in self.rows if row.verdict != "exact"}
-        for row in self.rows:
-            told = f"{row.name}: {row.note}"
-            if row.verdict == "exact" and told in self.notes and told not in near:
-                self.notes.remove(told)
-            elif row.verdict == "near" and row.note:
-                self.note(told)
+        self.notes[:] = [note for note in self.notes if note not in exact - near]
+        for old, new in zip(before, self.rows, strict=True):
+            if new.verdict == "near" and not old.note:
+                self.note(f"{new.name}: {new.note}")
 
     def _one_look(self) -> Look:
         """The look of the recipe: that of the first transform that resizes, else of the first that has one."""

@@ -112,7 +112,12 @@ def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
 
 
 def judged(row: "Row", libraries: Sequence[str]) -> "Row":
-    """A row with the verdict that follows from the figures of its form in all of these libraries that have some."""
+    """A row with the verdict that follows from the figures of its form in all of these libraries that have some.
+
+    One that has a verdict keeps it.
+    """
+    if row.verdict != "not measured":
+        return row
     of = {library: _of_form(library, forms(row)) for library in libraries}
     found = [case for cases in of.values() for case in cases]
     compared = [case for case in found if case.mean is not None]

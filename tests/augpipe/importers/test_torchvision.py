@@ -208,7 +208,7 @@ def test_geometry_and_what_it_shows_beyond() -> None:
         ops.Zoom(factor=(0.9, 1.1)),
         ops.Shear(horizontal_deg=(-3, 4), vertical_deg=(0, 0)),
         ops.Rotate(max_deg=(-15, 5), step=None),  # clockwise there
-        ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2)),
+        ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2), whole_px="nearest"),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
     assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "RandomRotation", "borders"]
