@@ -113,7 +113,7 @@ def ours(found: importers.Imported, image: npt.NDArray[np.uint8], num: int, seed
     return np.float32(255.0) * made if is_float else made.astype(np.float32)
 
 
-def compared(how: str, found: importers.Imported, theirs: list[list[Pixels]], images: list[Any]) -> tuple[float, float]:
+def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: list[Any]) -> tuple[float, float]:
     """The mean difference of the image where it is the largest, and the largest of a pixel."""
     worst = most = 0.0
     stds = [op.std for op in found.recipe.ops if isinstance(op, ops.Normalize)]
@@ -178,11 +178,9 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
     with np.load(path) as file:
         theirs = dict(file)
     fixed, pixels, made, told = imported(library, case.fixed), [], [], []
-    for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0 0" in theirs]:
+    for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0" in theirs]:
         if case.how != "drawn":
-            turns = [[f"{way} {place} {turn}" for turn in range(NUM_TURNS)] for place in range(len(images))]
-            of = [[theirs[name] for name in one if name in theirs] for one in turns]
-            pixels.append(compared(case.how, fixed, of, images))
+            pixels.append(compared(case.how, fixed, [theirs[f"{way} {place}"] for place in range(len(images))], images))
             told.append("{} {:.2f} {:.0f}".format(way, *pixels[-1]))
         if f"{way} probe 0" in theirs:
             numbers = [theirs[f"{way} probe {place}"] for place in range(2)]
@@ -218,8 +216,7 @@ def ops_digest(library: str, case: Asked) -> str:
 
 def main() -> None:
     bench = Bench(__doc__, names=ENVIRONMENTS, folder=str(ROOT / "build" / "parity"), only="", draws=1_000)
-    options, versions, cases, num_tests = bench.options, {}, [], 0
-    images = images_to_augment()
+    options, images = bench.options, images_to_augment()
     for library in bench.names:
         folder = Path(options.folder)
         if not (folder / ENVIRONMENTS[library]).exists():
@@ -227,18 +224,25 @@ def main() -> None:
             continue
         chosen = [one for one in asked(library) if options.only in one.fixed][: bench.pick(None, 2)]
         paths = ask(library, folder, chosen, bench.pick(options.draws, 50), images)
-        for case, path in zip(chosen, paths, strict=True):
-            found, num = case_of(library, case, path, images)
-            cases.append(found)
-            num_tests += num
-            with np.load(path) as file:
-                versions[library] = json.loads(str(file["versions"]))
-    if bench.is_quick or options.no_save or options.only or set(versions) != set(ENVIRONMENTS):
-        return
-    head = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "versions": versions, "num_tests": num_tests}
-    rows = ",\n  ".join(json.dumps(asdict(case)) for case in cases)
-    measured.PATH.write_text(f'{json.dumps(head)[:-1]}, "cases": [\n  {rows}\n]}}\n')
-    print(f"kept in {measured.PATH}")
+        found = [case_of(library, case, path, images) for case, path in zip(chosen, paths, strict=True)]
+        if not (bench.is_quick or options.no_save or options.only):
+            with np.load(paths[0]) as file:
+                versions = json.loads(str(file["versions"]))
+            date, num = f"{datetime.now(UTC):%Y-%m-%d}", sum(num for _, num in found)
+            keep(library, measured.Library(date=date, versions=versions, num_tests=num), [case for case, _ in found])
+
+
+def keep(library: str, of: measured.Library, cases: list[measured.Case]) -> None:
+    """Replace the figures of a library."""
+    measured.figures.cache_clear()
+    kept = measured.figures()
+    others = {one: [case for case in kept.cases if case.library == one] for one in kept.libraries if one != library}
+    by_library = sorted({**others, library: cases}.items())
+    figures = measured.Figures(
+        libraries={**kept.libraries, library: of}, cases=tuple(case for _, some in by_library for case in some)
+    )
+    measured.PATH.write_text(figures.to_json(), encoding="utf-8")
+    print(f"{library}: kept in {measured.PATH}")
 
 
 if __name__ == "__main__":

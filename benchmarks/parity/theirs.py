@@ -23,7 +23,8 @@ import numpy.typing as npt
 from benchmarks.parity.probes import Pixels, read
 
 Image = npt.NDArray[np.uint8]
-Transform = Callable[[Image], Pixels]
+Transform = Callable[[Image, int], Pixels]
+"""(num, H, W, channels) outcomes of an image."""
 WAYS = {"torchvision": ("PIL", "tensor"), "timm": ("PIL",)}
 """A library -> the containers that images are given in; arrays where it is not named."""
 
@@ -69,18 +70,26 @@ def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
     if library.startswith("albumentations"):
         if hasattr(made, "set_random_seed"):
             made.set_random_seed(seed)
-        return lambda image: levels(made(image=image)["image"])
+        return each(lambda image: levels(made(image=image)["image"]))
     torch = importlib.import_module("torch")
-    if library == "kornia":
-        return lambda image: 255.0 * numpy_of(made(torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255.0)[0])
+
+    def tensor(image: Image) -> Any:
+        return torch.from_numpy(image.copy()).permute(2, 0, 1)
+
+    if library == "kornia":  # draws for each image of a batch
+        return lambda image, num: 255.0 * numpy_of(made(tensor(image).expand(num, -1, -1, -1) / 255.0))
     if way == "PIL":
         pil = importlib.import_module("PIL.Image")
-        return lambda image: from_pil(made(pil.fromarray(image)))
-    return lambda image: from_tensor(made(torch.from_numpy(image.copy()).permute(2, 0, 1)))
+        return each(lambda image: from_pil(made(pil.fromarray(image))))
+    return each(lambda image: from_tensor(made(tensor(image))))
+
+
+def each(one: Callable[[Image], Pixels]) -> Transform:
+    return lambda image, num: np.stack([one(image) for _ in range(num)])
 
 
 def numpy_of(tensor: Any) -> Pixels:
-    found: Pixels = tensor.permute(1, 2, 0).numpy().astype(np.float32)
+    found: Pixels = tensor.movedim(-3, -1).numpy().astype(np.float32)
     return found
 
 
@@ -104,13 +113,11 @@ def outcomes(library: str, way: str, case: dict[str, Any], images: list[Image], 
     try:
         fixed = transform_of(library, way, case["fixed"], case["seed"])
         for place, image in enumerate(images):
-            for turn in range(case["num_turns"] if case["how"] else 1):
-                found[f"{way} {place} {turn}"] = fixed(image)
+            found[f"{way} {place}"] = fixed(image, case["num_turns"] if case["how"] else 1)
         if case["drawn"] and way in ("PIL", "array"):  # tensors are drawn for by the same code
             drawn = transform_of(library, way, case["drawn"], case["seed"])
             for place, probe in enumerate(probes):
-                numbers = [read(three(drawn(probe))[None]) for _ in range(case["num_draws"])]
-                found[f"{way} probe {place}"] = np.concatenate(numbers)
+                found[f"{way} probe {place}"] = read(three(drawn(probe, case["num_draws"])))
     except Exception as error:  # of any library, about a call that it has not or an image that it does not take
         print(f"{library} {way}: {case['fixed']}: {type(error).__name__}: {error}"[:300], flush=True)
         return {}

@@ -115,10 +115,10 @@ def _levels(row: Row) -> str:
     return "{:.2f}, {:.0f}".format(*row.levels) if row.levels else ""
 
 
-def _measured(library: str) -> str:
-    """When that was, and by which versions."""
-    versions = figures().versions.get(library, {})
-    return f"Measured on {figures().date} with {', '.join(f'{name} {of}' for name, of in versions.items())}."
+def _measured(name: str) -> str:
+    """When a library was measured, and in which versions."""
+    library = figures().libraries[name]
+    return f"Measured on {library.date}: {', '.join(f'{one} {of}' for one, of in library.versions.items())}."
 
 
 def _row(call: str, name: str, version: str | None) -> Row:

@@ -28,10 +28,11 @@ def test_each_case_was_measured_as_it_is_imported_now(library: str) -> None:
 
 
 def test_each_library_was_measured_in_its_version() -> None:
-    figures = measured.figures()
-    assert set(figures.versions) == set(ENVIRONMENTS) and figures.date
-    assert figures.versions["albumentations-1"]["albumentations"] == "1.3.1"
-    assert figures.versions["albumentations-2"]["albumentations"] == "2.0.8"
+    libraries = measured.figures().libraries
+    assert set(libraries) == set(ENVIRONMENTS) and all(one.date and one.num_tests for one in libraries.values())
+    assert libraries["albumentations-1"].versions["albumentations"] == "1.3.1"
+    assert libraries["albumentations-2"].versions["albumentations"] == "2.0.8"
+    assert measured.figures().to_json() == measured.PATH.read_text(encoding="utf-8")
 
 
 def numbers(scale: float, n: int = 4000) -> np.ndarray:
@@ -60,15 +61,19 @@ def test_pixels_are_compared_in_levels_with_the_nearest_outcome_or_by_their_spre
     image = probes()[1]
     flipped = image[:, ::-1].astype(np.float32)
     found = imported("torchvision", "T.RandomHorizontalFlip(p=1)")
-    assert compared("", found, [[flipped]], [image]) == (0.0, 0.0)
-    assert compared("", found, [[flipped + 2.0]], [image]) == (2.0, 2.0)
-    assert compared("", found, [[flipped[1:]]], [image]) == (255.0, 255.0)
+    assert compared("", found, [flipped[None]], [image]) == (0.0, 0.0)
+    assert compared("", found, [flipped[None] + 2.0], [image]) == (2.0, 2.0)
+    assert compared("", found, [flipped[None, 1:]], [image]) == (255.0, 255.0)
     either = imported("torchvision", "T.RandomHorizontalFlip(p=0.5)")
-    assert compared("nearest", either, [[flipped, image.astype(np.float32)]], [image]) == (0.0, 0.0)
+    assert compared("nearest", either, [np.stack([flipped, image])], [image]) == (0.0, 0.0)
     assert nearest(flipped, np.stack([image, flipped])) == 1
     noise = imported("kornia", "K.RandomGaussianNoise(0.0, 0.05, p=1.0)")
     theirs = image + RANDOM.normal(0.0, 255 * 0.05, image.shape).astype(np.float32)
-    assert compared("spread", noise, [[theirs]], [image])[0] < 1.0 < compared("spread", noise, [[flipped]], [image])[0]
+    assert (
+        compared("spread", noise, [theirs[None]], [image])[0]
+        < 1.0
+        < compared("spread", noise, [flipped[None]], [image])[0]
+    )
 
 
 def test_numbers_that_are_read_tell_where_the_image_went() -> None:

@@ -237,7 +237,9 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
         raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
     mode = one.get("mode", "camera")
-    made: list[Op] = [ops.OpticalDistortion.model_validate({"k": _limits(one, "distort_limit"), "mode": mode, "p": 1.0})]
+    made: list[Op] = [
+        ops.OpticalDistortion.model_validate({"k": _limits(one, "distort_limit"), "mode": mode, "p": 1.0})
+    ]
     # the centre is half a pixel further right and down there: of the image, and in fisheye mode of the view, too
     made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
     if mode == "fisheye":

@@ -7,7 +7,7 @@ ops with the same fields, whatever their numbers, that look between pixels and b
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,25 +49,40 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
-    """All that was measured, and by which versions."""
+class Library:
+    """How a library was measured."""
 
     date: str
-    versions: dict[str, dict[str, str]]
+    versions: dict[str, str]
+    """Packages of its environment."""
     num_tests: int
-    """Tests of distributions: each is made at `ALPHA` divided by this."""
+    """Tests of distributions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """All that was measured."""
+
+    libraries: dict[str, Library]
     cases: tuple[Case, ...]
 
     def are_alike(self, case: Case) -> bool:
-        """Whether draws are distributed alike, as far as the tests can tell."""
-        return case.p is None or case.p * self.num_tests >= ALPHA
+        """Whether draws are distributed alike, as far as the tests can tell: each at `ALPHA` divided by their number."""
+        return case.p is None or case.p * sum(one.num_tests for one in self.libraries.values()) >= ALPHA
+
+    def to_json(self) -> str:
+        """A line for each case."""
+        libraries = {name: asdict(library) for name, library in sorted(self.libraries.items())}
+        rows = ",\n".join(json.dumps(asdict(case)) for case in self.cases)
+        return f'{{"libraries": {json.dumps(libraries)},\n"cases": [\n{rows}\n]}}\n'
 
 
 @cache
 def figures() -> Figures:
     """What is kept in `parity.json`."""
     kept = json.loads(PATH.read_text(encoding="utf-8"))
-    return Figures(**kept | {"cases": tuple(Case(**one) for one in kept["cases"])})
+    libraries = {name: Library(**library) for name, library in kept["libraries"].items()}
+    return Figures(libraries=libraries, cases=tuple(Case(**one) for one in kept["cases"]))
 
 
 def digest(value: Any) -> str:

@@ -136,7 +136,11 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "expected"),
     [
-        ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), even_in="variance", p=1)),
+        (
+            "GaussNoise",
+            {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0},
+            ops.Noise(std=(2, 5), even_in="variance", p=1),
+        ),
         ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), even_in="variance", p=1)),
         ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
         (

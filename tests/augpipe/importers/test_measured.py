@@ -7,7 +7,7 @@ import pytest
 from augpipe import importers, ops
 from augpipe.recipes.importers import measured
 from augpipe.recipes.importers.findings import Look, Row
-from augpipe.recipes.importers.measured import Case, Figures, forms, judged
+from augpipe.recipes.importers.measured import Case, Figures, Library, forms, judged
 from tests.augpipe.importers.recipes import SEEN, published
 
 ROW = Row(name="Rotate", ops=(ops.Rotate(max_deg=(-5, 5), step=None),), look=Look(interpolation="bilinear"))
@@ -17,7 +17,7 @@ CASE = Case(library="one", call="", form=forms(ROW)[0], ops="", mean=0.4, larges
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     def keep(*cases: Case) -> None:
-        figures = Figures(date="2026-01-01", versions={}, num_tests=100, cases=cases)
+        figures = Figures(libraries={"one": Library(date="2026-01-01", versions={}, num_tests=100)}, cases=cases)
         monkeypatch.setattr(measured, "figures", lambda: figures)
         measured._of_form.cache_clear()
 
