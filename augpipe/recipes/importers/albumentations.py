@@ -378,7 +378,7 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
     """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
     low, high = _limits(one, "sigma_limit")
     smallest, largest = (int(size) for size in _twice(one["blur_limit"]))
-    if smallest == 0 and low == 0.0:  # neither says how much
+    if smallest == 0 and low == 0.0 and found.measured_as == ("albumentations-1",):  # there neither says how much
         smallest, largest = 3, max(3, largest)
     sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
     made = []

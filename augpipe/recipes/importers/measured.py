@@ -67,7 +67,7 @@ class Figures:
     cases: tuple[Case, ...]
 
     def are_alike(self, case: Case) -> bool:
-        """Whether draws are distributed alike, as far as the tests can tell: each at `ALPHA` divided by their number."""
+        """Whether draws are distributed alike, by tests at `ALPHA` divided by their number."""
         return case.p is None or case.p * sum(one.num_tests for one in self.libraries.values()) >= ALPHA
 
     def to_json(self) -> str:

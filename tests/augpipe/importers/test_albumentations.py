@@ -446,3 +446,37 @@ def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
     assert importers.from_albumentations(data).notes == (told,)
     text = 'A.Compose([A.HorizontalFlip()], keypoint_params=A.KeypointParams(format="xy"))'
     assert "keypoint_params: " in str(importers.from_text(text, version="2").notes)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_square"),
+    [
+        ([], False),
+        ([CROP], False),
+        ([one("RandomCrop", height=64, width=64)], True),
+        ([one("Resize", height=64, width=64), one("HorizontalFlip", p=0.5)], True),
+        ([one("SmallestMaxSize", max_size=64)], False),
+        ([one("LongestMaxSize", max_size=64)], False),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=64, min_width=64)], True),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=32, min_width=32)], False),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=96, min_width=64)], False),
+        ([one("RandomCrop", height=64, width=64), one("PadIfNeeded", min_height=96, min_width=64)], False),
+    ],
+)
+def test_turns_are_the_same_where_frames_are_square(before: list[dict[str, Any]], is_square: bool) -> None:
+    for turn in ("RandomRotate90", "Transpose", "D4"):
+        held = one("OneOf", transforms=[one(turn), one("NoOp")])
+        rows = [*importers.from_albumentations(compose(*before, one(turn))).rows]
+        rows += [row for row in importers.from_albumentations(compose(*before, held)).rows if row.name == turn]
+        assert [row.is_square for row in rows[len(before) :]] == [is_square] * 2
+        assert all(("keeps its shape" in row.note) != is_square for row in rows[len(before) :])
+
+
+def test_version_2_shifts_by_whole_pixels_and_scales_each_side() -> None:
+    fields = {"shift_limit_x": [-0.1, 0.1], "shift_limit_y": [-0.2, 0.2], "scale_limit": [-0.1, 0.3], "rotate_limit": 5}
+    (new,) = importers.from_albumentations(compose(one("ShiftScaleRotate", fill=0, **fields))).recipe.ops
+    (old,) = importers.from_albumentations(compose(one("ShiftScaleRotate", value=0, **fields))).recipe.ops
+    turn, way = ops.Rotate(max_deg=(-5, 5), step=None), {"horizontal": (-0.1, 0.1), "vertical": (-0.2, 0.2)}
+    stretch = ops.Stretch(horizontal=(0.9, 1.3), vertical=(0.9, 1.3))
+    assert new == ops.AllOf(ops=(stretch, turn, ops.Translate(whole_px="towards_zero", **way)))
+    assert old == ops.AllOf(ops=(ops.Zoom(factor=(0.9, 1.3)), turn, ops.Translate(**way)))

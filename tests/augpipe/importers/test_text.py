@@ -311,3 +311,19 @@ def test_a_normalize_commutes_with_flips_and_crops() -> None:
     for other in ("T.RandomCrop(24, padding=4)", "T.RandomRotation(9)", "T.RandomInvert()"):
         with pytest.raises(ValueError, match="Normalize: stands before other ops"):
             importers.from_text(f"T.Compose([T.Resize(32), T.ToTensor(), T.Normalize(0.5, 0.5), {other}])")
+
+
+def test_a_blur_of_albumentations_whose_kernel_follows_from_sigma() -> None:
+    def blurs(call: str, version: str) -> tuple[ops.Op, ...]:
+        return importers.from_text(call, version=version).recipe.ops
+
+    assert blurs("A.GaussianBlur(p=1)", "2") == (ops.GaussianBlur(sigma_px=(0.5, 3.0), p=1),)
+    (either,) = blurs("A.GaussianBlur(3, 2.0, p=1)", "2")
+    assert isinstance(either, ops.OneOf) and either.weights == (1.0, 1.0, 2.0)  # sizes 0, 1, and 2 or 3
+    assert [getattr(op, "kernel_px", 0) for op in either.ops] == [None, 1, 3]
+    (either,) = blurs("A.GaussianBlur(5, p=1)", "1")  # from 3, since neither says how much
+    assert isinstance(either, ops.OneOf) and [getattr(op, "kernel_px", 0) for op in either.ops] == [3, 5]
+
+
+def test_the_elastic_transform_of_torchvision() -> None:
+    assert importers.from_text("T.ElasticTransform(60.0)").recipe.ops == (ops.ElasticTransform(alpha=30, sigma=5, p=1),)
