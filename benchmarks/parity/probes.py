@@ -51,12 +51,12 @@ def read(images: Pixels) -> Numbers:
     full = np.full(len(images), 1.0)
     numbers = [full * height, full * width]
     for channel in range(3):
-        one = images[..., channel].astype(np.float64)
+        one = np.ascontiguousarray(images[..., channel])
         left, right = one[..., : width // 2].mean((1, 2)), one[..., width // 2 :].mean((1, 2))
         top, bottom = one[:, : height // 2].mean((1, 2)), one[:, height // 2 :].mean((1, 2))
         numbers += [one.mean((1, 2)), one.std((1, 2)), left - right, top - bottom]
         numbers += [one[:, int(down * height), int(across * width)] for down, across in POINTS]
-    differences = [images[..., i].astype(np.float64) - images[..., i + 1] for i in range(2)]
+    differences = [images[..., i] - images[..., i + 1] for i in range(2)]
     numbers += [one[:, int(down * height), int(across * width)] for one in differences for down, across in POINTS]
     grey = images.mean(-1)
     numbers += [np.abs(np.diff(grey, axis=axis)).mean((1, 2)) for axis in (2, 1)]

@@ -108,11 +108,13 @@ class Findings:
         note: str = "",
         look: Look | None = None,
         beyond: Beyond | None = None,
-        **more: bool,
+        holds: bool = False,
+        is_square: bool = False,
     ) -> None:
-        """A transform became ops; a note says what differs, and `more` are further fields of its row."""
+        """A transform became ops; a note says what differs."""
         self.ops += made
-        self.rows.append(Row(name=name, ops=made, note=note, look=look, beyond=beyond, **more))
+        row = Row(name=name, ops=made, note=note, look=look, beyond=beyond, holds=holds, is_square=is_square)
+        self.rows.append(row)
         if note:
             self.note(f"{name}: {note}")
 
