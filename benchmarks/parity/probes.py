@@ -37,7 +37,7 @@ def names() -> list[str]:
         numbers += [f"{channel} mean", f"{channel} deviation", f"{channel} left - right", f"{channel} top - bottom"]
         numbers += [f"{channel} at {down:g}, {across:g}" for down, across in POINTS]
     numbers += [f"{pair} at {down:g}, {across:g}" for pair in ("R - G", "G - B") for down, across in POINTS]
-    return [*numbers, "steps across", "steps down", "black", "R - G", "G - B"]
+    return [*numbers, "steps across", "steps down", "R - G", "G - B"]
 
 
 def slacks() -> list[float]:
@@ -60,6 +60,5 @@ def read(images: Pixels) -> Numbers:
     numbers += [one[:, int(down * height), int(across * width)] for one in differences for down, across in POINTS]
     grey = images.mean(-1)
     numbers += [np.abs(np.diff(grey, axis=axis)).mean((1, 2)) for axis in (2, 1)]
-    numbers += [255.0 * (images.max(-1) < 1.0).mean((1, 2))]
     numbers += [np.abs(one).mean((1, 2)) for one in differences]
     return np.stack(numbers, axis=-1).astype(np.float32)

@@ -105,8 +105,12 @@ def _border(one: Mapping[str, Any]) -> Beyond:
     mode = one.get("border_mode", one.get("mode", 0))
     if mode not in BORDERS:
         raise ValueError(f"border_mode={mode} is not mapped")
-    fill = one.get("fill", one.get("value", one.get("cval", 0)))
-    return BORDERS[mode], levels(fill)
+    if "fill" in one:
+        return BORDERS[mode], levels(one["fill"])
+    fill = one.get("value", one.get("cval", 0))
+    return BORDERS[mode], (float(fill), 0.0, 0.0) if isinstance(fill, int | float) else levels(
+        fill
+    )  # red alone, in 1.x
 
 
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
