@@ -204,7 +204,7 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
         apart=round(max(test.apart for test in made), 3) if made else None,
         p=float(f"{least.p:.1e}") if least else None,
     )
-    is_off = (kept.mean or 0.0) > measured.MOST_LEVELS or (kept.p or 1.0) < measured.ALPHA / 10_000
+    is_off = (kept.mean or 0.0) > measured.MOST_LEVELS or (kept.p is not None and kept.p < measured.ALPHA / 10_000)
     print(f"{'*' if is_off else ' '} {'; '.join(told):70} {case.fixed}", flush=True)
     return kept, len(made)
 

@@ -113,6 +113,8 @@ def _border(one: Mapping[str, Any]) -> Beyond:
     )  # red alone, in 1.x
 
 
+OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
+"""The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
@@ -387,7 +389,8 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
     sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
     made = []
     for size in sizes:
-        sigma = (low, high) if high > 0.0 else (0.3 * ((size - 1) * 0.5 - 1.0) + 0.8,) * 2
+        own = OPENCV_SIGMAS.get(size, 0.3 * ((size - 1) * 0.5 - 1.0) + 0.8)
+        sigma = (low, high) if high > 0.0 else (own, own)
         made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
     if len(made) == 1:
         found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
@@ -500,7 +503,10 @@ def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]})
+    is_always = _name(one) == "Sequential" and found.measured_as == (
+        "albumentations-1",
+    )  # which does not look at its p
+    made = ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": 1.0 if is_always else one["p"]})
     found.add(_name(one), made, holds=True)
 
 

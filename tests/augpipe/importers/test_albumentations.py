@@ -165,8 +165,8 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             {"blur_limit": [3, 5], "sigma_limit": [0, 0]},
             ops.OneOf(
                 ops=(
-                    ops.GaussianBlur(sigma_px=(0.8, 0.8), kernel_px=3, p=1),
-                    ops.GaussianBlur(sigma_px=(1.1, 1.1), kernel_px=5, p=1),
+                    ops.GaussianBlur(sigma_px=(0.8493, 0.8493), kernel_px=3, p=1),
+                    ops.GaussianBlur(sigma_px=(1.08, 1.08), kernel_px=5, p=1),
                 ),
                 weights=(1, 2),
                 p=1,

@@ -327,3 +327,11 @@ def test_a_blur_of_albumentations_whose_kernel_follows_from_sigma() -> None:
 
 def test_the_elastic_transform_of_torchvision() -> None:
     assert importers.from_text("T.ElasticTransform(60.0)").recipe.ops == (ops.ElasticTransform(alpha=30, sigma=5, p=1),)
+
+
+@pytest.mark.parametrize(("version", "p"), [("1", 1.0), ("2", 0.3)])
+def test_version_1_always_applies_a_sequential(version: str, p: float) -> None:
+    text = "A.Sequential([A.InvertImg(p=1), A.ToGray(p=1)], p=0.3)"
+    assert importers.from_text(text, version=version).recipe.ops == (
+        ops.AllOf(ops=(ops.Invert(p=1), ops.Grayscale(p=1)), p=p),
+    )
