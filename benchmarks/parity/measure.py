@@ -121,6 +121,7 @@ def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: 
     unit = np.array(stds[0] if stds else 1.0, np.float32)  # a level, of what is normalised
     for image, turns in zip(images, theirs, strict=True):
         outcomes = ours(found, image, NUM_OUTCOMES if how == "nearest" else len(turns), 1)
+        means = []
         for turn, one in enumerate(turns):
             if one.shape != outcomes.shape[1:]:
                 return 255.0, 255.0
@@ -128,7 +129,9 @@ def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: 
             if how == "spread":
                 one, mine = np.sort(one - image, axis=None), np.sort(mine - image, axis=None)
             apart = np.abs(one - mine) * (1.0 if how == "spread" else unit)
-            worst, most = max(worst, float(apart.mean())), max(most, float(apart.max()))
+            means.append(float(apart.mean()))
+            most = max(most, float(apart.max()))
+        worst = max(worst, sum(means) / len(means))
     return worst, most
 
 
