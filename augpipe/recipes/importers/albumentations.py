@@ -49,7 +49,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     elif hasattr(data, "to_dict"):
         data = data.to_dict()
     if isinstance(data, Mapping):
-        version = str(data.get("__version__", ""))[:1] or version
+        version = _version(str(data["__version__"])) if "__version__" in data else version
         data = data.get("transform", data)
     if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
         raise ValueError("this is not a transform of albumentations. Give one, or what A.to_dict(transform) returns.")
@@ -61,6 +61,12 @@ def found_in(data: Any, version: str = "") -> Findings:
         if data.get(name):
             found.note(f"{name}: boxes and points are given to a call of Augment, with bbox_format and TargetOptions.")
     return found
+
+
+def _version(text: str) -> str:
+    """Which of the `VERSIONS` one belongs to; "" for those between."""
+    numbers = [int(part) for part in text.split(".")[:2] if part.isdecimal()]
+    return "1" if [0] <= numbers < [1, 4] else "2" if numbers >= [2] else ""
 
 
 def _name(one: Mapping[str, Any]) -> str:

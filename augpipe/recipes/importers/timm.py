@@ -130,10 +130,8 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
             found.refuse("auto_augment", str(error))
         else:
             beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
-            found.add("auto_augment", *read.ops(), beyond=beyond)
-            for note in read.notes:
-                found.note(f"auto_augment: {note}")
-            found.note("auto_augment: geometry acts before tone.")
+            told = " ".join([*read.notes, "geometry acts before tone."])
+            found.add("auto_augment", *read.ops(), note=told, beyond=beyond)
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:

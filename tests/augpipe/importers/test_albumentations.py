@@ -83,7 +83,7 @@ def test_a_list_of_transforms() -> None:
     assert found.recipe.border == "reflect_101" and not found.recipe.antialias
     noted = {note.partition(":")[0] for note in found.notes}
     assert noted == {"RandomRotate90"}
-    assert not noted & set(found.exact) and len(found.exact) == 11
+    assert not noted & set(found.exact) and len(found.exact) == 12
 
 
 def test_json_is_the_same() -> None:
@@ -480,3 +480,10 @@ def test_version_2_shifts_by_whole_pixels_and_scales_each_side() -> None:
     stretch = ops.Stretch(horizontal=(0.9, 1.3), vertical=(0.9, 1.3))
     assert new == ops.AllOf(ops=(stretch, turn, ops.Translate(whole_px="towards_zero", **way)))
     assert old == ops.AllOf(ops=(ops.Zoom(factor=(0.9, 1.3)), turn, ops.Translate(**way)))
+
+
+@pytest.mark.parametrize(("version", "p"), [("1.3.1", 1.0), ("1.4.21", 0.3), ("2.0.8", 0.3)])
+def test_the_version_is_that_of_the_dict(version: str, p: float) -> None:
+    held = one("Sequential", transforms=[one("ToGray"), one("InvertImg")], p=0.3)
+    data = {"__version__": version, "transform": one("Compose", transforms=[held])}
+    assert [getattr(op, "p", None) for op in importers.from_albumentations(data).recipe.ops] == [p]

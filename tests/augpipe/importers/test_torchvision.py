@@ -211,7 +211,7 @@ def test_geometry_and_what_it_shows_beyond() -> None:
         ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2), whole_px="nearest"),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
-    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "RandomRotation", "borders"]
+    assert [note.split(":")[0] for note in found.notes] == ["RandomRotation", "borders"]
     assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
 
 
