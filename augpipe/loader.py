@@ -31,6 +31,7 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.load_times import PassClock
+from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
@@ -236,6 +237,8 @@ class Loader(Generic[FrameworkName]):
         tell_source(self.source)
         self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         check_kept_objects(self.source, self.schedule.recipes)
+        is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
+        check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
@@ -458,7 +461,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
-        mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixing
+        mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixes_samples
         if self.shuffle == "sticky" and mixes and named.of != self.world_size:
             raise ValueError(
                 f"{line!r}: which samples a sticky order mixes depends on the ranks. Make a loader of as many as the "
@@ -467,7 +470,7 @@ class Loader(Generic[FrameworkName]):
         return self.sample(named.sample, named.epoch, named.position)
 
     def explain(
-        self, *, seconds: float = 8.0, progress: Callable[[float, float], None] = lambda done, total: None
+        self, *, seconds: float = 12.0, progress: Callable[[float, float], None] = lambda done, total: None
     ) -> "Explanation":
         """Say which part of loading is slow, what would be gained if it took no time, and what to do about it.
 
@@ -480,12 +483,17 @@ class Loader(Generic[FrameworkName]):
             progress: called with the parts that are done, and about how many there are.
 
         Raises:
-            ValueError: `seconds` is not above 0, or this rank gets no images.
+            ValueError: `seconds` is not above 0, this rank gets no images, or the recipe has a mosaic.
             SampleError: an image cannot be used, and on_error is "raise".
         """
         refuse_torch_worker()
         if not seconds > 0.0:
             raise ValueError(f"seconds={seconds} must be above 0.")
+        if self.recipe.mosaic is not None:
+            raise ValueError(
+                f"{self.recipe.called} has a mosaic, of whose four images each is timed as one here. Explain a loader "
+                "of the recipe without it."
+            )
         from augpipe.explain.explain import explain
         from augpipe.explain.trials import Trials
 
@@ -496,8 +504,9 @@ class Loader(Generic[FrameworkName]):
             choice=self._choice,
             epochs=self._epochs,
             cache=self._cache,
-            epoch=self.epoch + 1,
-            seconds=seconds / 6,
+            epoch=self.epoch,
+            consumed=self._progress.consumed,
+            seconds=seconds / 10,
         )
         uncounted = nullcontext() if self._cache is None else self._cache.uncounted()
         with self._clock.stopped(), uncounted:

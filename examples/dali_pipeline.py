@@ -39,7 +39,7 @@ def photographs(paths, batches_per_epoch):
     # DALI works ahead, so the epoch comes from the graph as well; padded, every epoch has as many batches
     epoch = fn.external_source(lambda sample: np.int64(sample.iteration // batches_per_epoch), batch=False)
     device = "mixed" if torch.cuda.is_available() else "cpu"
-    images = fn.decoders.image(encoded, device=device, output_type=types.RGB)
+    images = fn.decoders.image(encoded, device=device, output_type=types.RGB, jpeg_fancy_upsampling=True)
     recipe = recipes.deep_image(size=64, scales=(72, 96))
     return augment(images, recipe, sample_ids=sample_ids, epoch=epoch, seed=1), sample_ids
 

@@ -52,7 +52,9 @@ def train(folder: str | Path) -> None:
     rank = dist.get_rank()
     loader = Loader(folder, RECIPE, batch_size=8, seed=1)  # its rank is the process group's
     torch.manual_seed(1)
-    network = DistributedDataParallel(model("small-cnn", num_classes=len(loader.source.classes)))
+    network = DistributedDataParallel(
+        model("small-cnn", num_classes=len(loader.source.classes)), bucket_cap_mb=4, gradient_as_bucket_view=True
+    )
     state, hook = butterfly_hook(codec="dynamic-tree")
     network.register_comm_hook(state, hook)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)

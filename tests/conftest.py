@@ -125,7 +125,6 @@ def pytest_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-    gc.collect()
     gc.freeze()
 
 

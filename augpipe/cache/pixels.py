@@ -7,6 +7,7 @@ again just as soon; and with the least recently used one dropped, nothing would 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,13 @@ class SeenSizes:
         # zeroed memory is not touched before it is used
         self._sizes = np.zeros((num_samples, 2), np.int32)
         self._may_scale = np.zeros(num_samples, np.bool_)
+        self._notes = True
+
+    def read_only(self) -> "SeenSizes":
+        """The same, which remembers nothing more."""
+        same = copy(self)
+        same._notes = False
+        return same
 
     def note(self, sample_id: int, size: tuple[int, int], may_scale: bool) -> None:
         """Remember the size of an image that a recipe can use.
@@ -62,6 +70,8 @@ class SeenSizes:
             size: height and width, upright, in pixels.
             may_scale: whether a plan may have it decoded at a DCT scale.
         """
+        if not self._notes:
+            return
         self._may_scale[sample_id] = may_scale
         self._sizes[sample_id] = size
 

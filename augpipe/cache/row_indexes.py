@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,14 @@ class RowIndexes:
         """How many points may be noted of a file of which none are known."""
         self._room_bytes = HEADER.size + self.max_points * POINT_BYTES
         self._rooms: npt.NDArray[np.uint8] | None = None
+        self._keeps = True
         self._lock = threading.Lock()
+
+    def read_only(self) -> "RowIndexes":
+        """The same, which keeps nothing more."""
+        same = copy(self)
+        same._keeps = False
+        return same
 
     def decode_region(
         self,
@@ -76,7 +84,7 @@ class RowIndexes:
 
     def keep(self, sample_id: int, file: FileSum | None, known: Points, found: Points) -> None:
         """Keep what was found beyond what was known."""
-        if file is None or found.num_rows <= known.num_rows:
+        if not self._keeps or file is None or found.num_rows <= known.num_rows:
             return
         index = pack(found, file)
         if len(index) > self._room_bytes:  # what a source has stored of a part of the rows has grown

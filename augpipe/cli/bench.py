@@ -45,9 +45,9 @@ def bench(
     recipe: RecipeOption = None,
     json: JsonOption = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="About how long to measure.")] = 15.0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Of the loader.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Batch size of the loader.")] = 64,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="What to compare one thread with.", show_default="one a core")
+        int | None, typer.Option(min=1, help="Threads to compare with one thread.", show_default="one a core")
     ] = None,
     seed: SeedOption = 0,
     size: SizeOption = None,
@@ -55,7 +55,7 @@ def bench(
     on_error: OnErrorOption = "raise",
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Measure images a second: decoding alone, whole and what a plan looks at, the fused kernel, and the whole loader.
+    """Measure images per second: decoding whole photographs or only what a recipe needs, the kernel, the whole loader.
 
     All of them take turns in one run, on one thread and on all; medians are
     shown. Up to 256 images, evenly spread over the source, are held in

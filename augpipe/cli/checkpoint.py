@@ -25,7 +25,7 @@ def convert(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="OUT.safetensors or OUT.pt: the network's weights alone. Else a folder, for a checkpoint of an older "
+            help="OUT.safetensors or OUT.pt: only the network's weights. Else a folder, for a checkpoint of an older "
             "version: OUT/step-000000500 in today's form.",
             show_default=False,
         ),
@@ -39,7 +39,7 @@ def convert(
         ),
     ] = False,
 ) -> None:
-    """Write the weights of a checkpoint to one file, or a checkpoint of an older augpipe in today's form.
+    """Write the weights of a checkpoint to one file, or convert a checkpoint of an older augpipe to today's form.
 
     augpipe checkpoint convert RUN/checkpoints/step-000000500 resnet.safetensors
     """

@@ -64,7 +64,8 @@ OnErrorOption = Annotated[
     OnError,
     typer.Option(
         "--on-error",
-        help="Of a photograph that cannot be used: raise ends there; skip puts the next usable one in its place.",
+        help="For a photograph that cannot be used: raise ends the command; skip puts the next usable one in its "
+        "place.",
     ),
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]

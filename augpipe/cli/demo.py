@@ -29,7 +29,7 @@ def demo(
     num: Annotated[int, typer.Option(min=10, help="Sample photographs to draw.")] = NUM_IMAGES,
     parallel: Annotated[
         list[str] | None,
-        typer.Option(help="Split layers among ranks: model=2; other fields of the [parallel] table too."),
+        typer.Option(help="Split layers among ranks: model=2; or another field of the config's parallel table."),
     ] = None,
 ) -> None:
     """See it all at work: draw sample images, preview what deep_image does to them, load two epochs, measure, train.

@@ -19,9 +19,9 @@ MARKS = {"ok": "ok", "none": "-", "missing": "missing", "broken": "broken"}
 
 
 def doctor(json: JsonOption = False) -> None:
-    """See what of this machine augpipe can use, what is missing, and the command that installs it.
+    """Show what augpipe can use on this machine, what is missing, and the command that installs it.
 
-    Every part is tried, not only looked up. Exits with 1 only where
+    Every part is tried, not only looked up. Exits with 1 only if
     something is broken that augpipe cannot do without; a missing GPU
     does not count.
     """

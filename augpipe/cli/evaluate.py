@@ -33,7 +33,11 @@ def evaluate(
         typer.Option(metavar="SOURCE", help="What to evaluate on.", show_default="what the run held out"),
     ] = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="Of --source only what the run held out, by name: where it was moved.")
+        bool,
+        typer.Option(
+            "--held-out",
+            help="Evaluate only what the run held out, found in --source by name: for a source that was moved.",
+        ),
     ] = False,
     recipe: Annotated[
         str | None,
@@ -53,7 +57,7 @@ def evaluate(
     ] = None,
     flip: Annotated[bool, typer.Option("--flip", help="Show each view mirrored, too.")] = False,
     dense: Annotated[
-        bool, typer.Option("--dense", help="Whole images: fully connected layers look at every place of them.")
+        bool, typer.Option("--dense", help="Whole images: the fully connected layers are applied at every place.")
     ] = False,
     crops: Annotated[int, typer.Option(metavar="1|10", help="10: corners and centre, mirrored too.")] = 1,
     average: Annotated[
@@ -64,20 +68,21 @@ def evaluate(
         typer.Option(metavar="W,W", help="Each run's weight in the average, as 2,1.", show_default="the same for all"),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Of two runs: what the second one changed, and whether by chance.")
+        bool,
+        typer.Option("--compare", help="For two runs: what the second one changed, and whether chance explains it."),
     ] = False,
     robustness: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Top-1 by the strength of each op of a recipe: usual, a recipe's name, or a TOML file.",
+            help="Top-1 against the strength of each op of a recipe: usual, a recipe's name, or a TOML file.",
         ),
     ] = None,
     strengths: Annotated[
         str | None,
         typer.Option(
             metavar="S,S",
-            help="Those of --robustness; 1 is what the recipe draws.",
+            help="Strengths for --robustness; 1 is that of the recipe.",
             show_default="0,0.25,0.5,0.75,1,1.5,2",
         ),
     ] = None,
@@ -85,12 +90,12 @@ def evaluate(
         Path | None, typer.Option(metavar="FOLDER", help="Write evaluation.html, evaluation.json and CSV tables there.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    memory: Annotated[int, typer.Option(min=1, metavar="MB", help="What batches may take, by an estimate.")] = 1024,
+    memory: Annotated[int, typer.Option(min=1, metavar="MB", help="Memory that batches may take (estimated).")] = 1024,
     on_error: Annotated[
         OnError | None,
         typer.Option(
             "--on-error",
-            help="Of a photograph that cannot be used: raise ends there; skip leaves it out and lists it.",
+            help="For a photograph that cannot be used: raise ends the command; skip leaves it out and lists it.",
             show_default="as the run's config says",
         ),
     ] = None,
@@ -99,7 +104,7 @@ def evaluate(
 ) -> None:
     """Evaluate trained networks: top-1 and top-5 with 95 % intervals, classes, confusion, calibration.
 
-    Without options: what the run's own evaluation says. As the papers test:
+    Without options: the numbers of the run's own evaluation. To test as the papers do:
     [cyan]augpipe evaluate RUN --dense --scales 224,256,320 --flip[/]
     """
     from augpipe.errors import SampleError

@@ -31,13 +31,15 @@ def explain(
     source: SourceArgument,
     recipe: RecipeOption = None,
     json: JsonOption = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Of the loader.")] = 64,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the loader.", show_default="one a core")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Batch size of the loader.")] = 64,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of the loader.", show_default="one a core")
+    ] = None,
     step_ms: Annotated[
         float,
         typer.Option(min=0.0, metavar="MS", help="How long your model takes for a batch, on a device of its own."),
     ] = 0.0,
-    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 8.0,
+    seconds: Annotated[float, typer.Option(min=0.5, help="About how long to try things.")] = 12.0,
     seed: SeedOption = 0,
     size: SizeOption = None,
     scale: ScaleOption = None,
@@ -45,8 +47,8 @@ def explain(
 ) -> None:
     """Say which part of loading is slow, what the rate would be without it, and what makes it faster.
 
-    What is advised was tried for a moment. In a program of your own,
-    `print(loader.explain())` after some steps tells of them.
+    Each advice was tried for a moment. In your own program, call
+    `print(loader.explain())` after some steps.
     """
     from augpipe.loader import Loader
     from augpipe.reports.progress_bar import ProgressBar

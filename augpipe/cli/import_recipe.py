@@ -25,10 +25,11 @@ def import_recipe(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The TOML file to write; printed where it is left out.")
+        Path | None, typer.Option("--out", help="The TOML file to write; without it, the recipe is printed.")
     ] = None,
     version: Annotated[
-        str | None, typer.Option(help="1 or 2, of albumentations, where the text does not tell.", show_default=False)
+        str | None,
+        typer.Option(help="Version of albumentations, 1 or 2, if the text does not show it.", show_default=False),
     ] = None,
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Leave out what cannot be imported, instead of refusing all of it.")

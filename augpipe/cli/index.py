@@ -17,7 +17,7 @@ def index(
     json: JsonOption = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that read.", show_default="one a core")] = None,
 ) -> None:
-    """Note in FOLDER where the rows of its JPEGs begin: loaders decode regions of them faster then.
+    """Store in FOLDER where the rows of its JPEGs begin, so that loaders decode regions of them faster.
 
     One file, .augpipe-index, is written; images stay as they are. A run that was stopped is resumed, and images
     that have not changed since are not read again.

@@ -31,7 +31,9 @@ def inspect(
     json: JsonOption = False,
     size: SizeOption = None,
     scale: ScaleOption = None,
-    fields: Annotated[bool, typer.Option("--fields", help="Then each op's fields, with value and meaning.")] = False,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Also list each op's fields, with value and meaning.")
+    ] = False,
 ) -> None:
     """List a recipe's ops, what each draws, the variants of each and their product.
 
@@ -49,6 +51,8 @@ def inspect(
         screen.print(_table(title, view))
         for op in view.ops if fields else ():
             screen.print(_fields(op))
+    if chosen.mosaic is not None:
+        screen.print(f"first a mosaic of four samples, each of {chosen.mosaic.size} px at most: {chosen.mosaic.p:.0%}")
     for mix in chosen.mixing:
         screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
     if chosen.views:
@@ -56,8 +60,11 @@ def inspect(
 
 
 def as_json(recipe: "Recipe") -> dict[str, Any]:
-    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; `mixing` too."""
+    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; with `mixing` and
+    `mosaic` where the recipe has them."""
     made = _ops_json(recipe)
+    if recipe.mosaic is not None:
+        made["mosaic"] = recipe.mosaic.model_dump()
     return {**made, "mixing": [mix.model_dump() for mix in recipe.mixing]} if recipe.mixing else made
 
 

@@ -52,7 +52,7 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Of the card; may be repeated. Each goes to OUT/NAME.",
+            help="Split of the card; may be repeated. Each is written to OUT/NAME.",
             show_default="all that are there",
         ),
     ] = None,
@@ -68,11 +68,14 @@ def prepare(
         bool,
         typer.Option("--keep", help="Pack the files as they are, byte by byte, and resize and encode nothing."),
     ] = False,
-    quality: Annotated[int | None, typer.Option(min=1, max=100, help="Of the JPEGs.", show_default="90")] = None,
-    subsampling: Annotated[
-        Literal["4:2:0", "4:2:2", "4:4:4"] | None, typer.Option(help="Of their chroma.", show_default="4:2:0")
+    quality: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Quality of the JPEGs.", show_default="90")
     ] = None,
-    shard_bytes: Annotated[str, typer.Option(metavar="SIZE", help="About how long a shard may get.")] = "256MB",
+    subsampling: Annotated[
+        Literal["4:2:0", "4:2:2", "4:4:4"] | None,
+        typer.Option(help="Chroma subsampling of the JPEGs.", show_default="4:2:0"),
+    ] = None,
+    shard_bytes: Annotated[str, typer.Option(metavar="SIZE", help="About how large a shard may get.")] = "256MB",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes, or tasks at once on Ray.", show_default="one a core")
     ] = None,
@@ -81,24 +84,24 @@ def prepare(
     ] = "local",
     ray_address: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Of the Ray cluster.", show_default="a cluster of this machine alone"),
+        typer.Option(metavar="ADDRESS", help="Address of the Ray cluster.", show_default="a new one on this machine"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what an earlier run began in OUT.")] = False,
     on_error: Annotated[
         OnError,
         typer.Option(
-            help="Of a photograph that cannot be used: raise ends there, and --resume goes on; skip lists it in "
+            help="For a photograph that cannot be used: raise ends the command, and --resume goes on; skip lists it in "
             "rejects.csv."
         ),
     ] = "raise",
     originals: Annotated[
         Literal["auto", "always", "never"] | None,
         typer.Option(
-            help="Keep JPEGs byte by byte that need no change: always, never, or unless a new one is much shorter.",
+            help="Keep JPEGs that need no change byte by byte: always, never, or unless a new one is much smaller.",
             show_default="auto",
         ),
     ] = None,
-    upscale: Annotated[bool, typer.Option("--upscale", help="Enlarge what is smaller than a scale.")] = False,
+    upscale: Annotated[bool, typer.Option("--upscale", help="Enlarge images that are smaller than a scale.")] = False,
     linear_light: Annotated[
         bool, typer.Option("--linear-light", help="Resize in linear light: slower, truer for small bright details.")
     ] = False,
@@ -106,7 +109,7 @@ def prepare(
 ) -> None:
     """Write images as shards: WebDataset tar files of JPEGs, or of the original files, with an index.
 
-    The same source and settings give the same bytes, whatever the workers. A
+    The same source and settings give the same bytes, with any number of workers. A
     run that was stopped, even by kill -9, is finished with --resume.
     """
     from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales, refuse_with_keep

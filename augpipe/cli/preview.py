@@ -66,20 +66,19 @@ def preview(
     """Draw a contact sheet: each image, and what the recipe makes of it.
 
     The pixels are those that the training loader gives for that seed and
-    epoch, before normalisation; under each stands what was drawn for it. The
-    first column is --epoch, and the next columns are the epochs after it.
-    With several views, all of an epoch's stand side by side. Of a schedule
-    each column shows its epoch's recipe. What a recipe mixes is shown mixed,
-    with the share and the name of the other photograph.
-    Boxes, outlines, key points and label maps are drawn over the images
-    where the source has them.
+    epoch, before normalisation; the text below each says what was drawn for
+    it. The first column is --epoch, and the next columns are the epochs after
+    it. With several views, all views of an epoch are side by side. With a
+    schedule, each column has its epoch's recipe. With mixing, images are shown
+    mixed, with the share and the name of the other photograph. Boxes,
+    outlines, key points and label maps are drawn over the images.
 
-    An image of a run again, with the same draws: its sample id with --sample,
-    the run's --seed and --epoch. --steps shows which op did what to it, and
-    --without what it would be without one.
+    To see an image of a run again, with the same draws, give its sample id
+    with --sample, and the run's --seed and --epoch. --steps shows the image
+    after each op, and --without what it would be without one.
 
-    --serve prints the address of a page on which the recipe is changed by
-    sliders, and pictures follow. Ctrl-C ends it.
+    --serve prints the address of a page with sliders for the recipe, which
+    shows its images at once. Ctrl-C ends it.
     """
     if serve:
         told = {"--out": out != SHEET, "--rows": rows != 4, "--cols": cols != 5, "--on-error": on_error != "raise"}

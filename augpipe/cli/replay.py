@@ -30,7 +30,7 @@ def replay(
 ) -> None:
     """Make one image again, the same as in its batch, and draw it.
 
-    LINE is what batch.line(3), repr(batch) or a sheet says of an image, or
+    LINE is the text of batch.line(3), repr(batch) or a sheet for an image, or
     any text that holds such words: seed, epoch, sample. Of a run, give its
     folder: source, recipe and seed are then those of its config.toml. A step
     of its metrics.csv and an item of that step's batch name an image, too:
@@ -75,7 +75,7 @@ def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[L
         raise ValueError(f"the line is of seed {named.seed}, and {place} is of seed {config.seed}. Name another run.")
     loader = loader_on_cpu(config, named.rank or 0, named.of or 1, place)
     if named.sample is not None:
-        if loader.shuffle == "sticky" and named.of is None and loader.schedule.at(named.epoch or 0).mixing:
+        if loader.shuffle == "sticky" and named.of is None and loader.schedule.at(named.epoch or 0).mixes_samples:
             raise ValueError(
                 f"{place} mixes samples in a sticky order, and which with which depends on its ranks. Add them to the "
                 "line, as rank 0 of 4, or rank 0 of 1."

@@ -11,7 +11,7 @@ def report(
 ) -> None:
     """Draw a training run: RUN/curves.png, and RUN/report.html, one page that needs nothing else.
 
-    Of a run with parameter servers RUN/pushes.png, too: how old gradients were, and what each worker did.
+    For a run with parameter servers also RUN/pushes.png: how old gradients were, and what each worker did.
     """
     from augpipe.reports.progress_bar import ProgressBar
     from augpipe.trainer.report.curves import write_curves

@@ -33,10 +33,10 @@ def simulate(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what a cluster would do: time, waiting, efficiency, bytes and memory of a rank, for each number of ranks.
+    """Predict a run on a cluster: time, waiting, efficiency, bytes and memory of a rank, for each number of ranks.
 
-    Nothing is trained and no image is read: the exchange that a run carries out is played under a virtual clock, with
-    the rates of a card. Each rank has the config's batch.
+    Nothing is trained and no image is read: the exchanges of a real run are simulated under a virtual clock, with
+    the rates of a card, which describes a cluster. Each rank has the config's batch.
     """
     from augpipe.trainer.launch import check_config, load_torch
 

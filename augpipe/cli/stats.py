@@ -43,7 +43,7 @@ def stats(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="The column, field or feature that is the label, where its name does not tell; several columns of "
+            help="The column, field or feature that is the label, if its name does not show it; several columns of "
             "numbers with a comma between: x,y.",
         ),
     ] = None,
@@ -60,7 +60,7 @@ def stats(
     on_error: Annotated[
         OnError,
         typer.Option(
-            "--on-error", help="Of a photograph that cannot be used: raise exits with 1 at the end; skip with 0."
+            "--on-error", help="For a photograph that cannot be used: raise exits with 1 at the end; skip with 0."
         ),
     ] = "raise",
     skip_bad: SkipBadOption = False,

@@ -32,9 +32,9 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a network on augmented batches: alone here, or on K processes by torchrun.
+    """Train a network on augmented batches, in one process or under torchrun in several.
 
-    The same command goes on where an earlier one was stopped. On several processes:
+    The same command resumes a run that was stopped. With several processes:
     [cyan]torchrun --nproc-per-node K -m augpipe.trainer CONFIG[/]; through parameter servers:
     [cyan]--set servers.mode=async --set servers.workers=4[/]
     """

@@ -12,7 +12,7 @@ def warm(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compile all kernels for this CPU, as for a Docker image or the nodes of a cluster; takes up to a minute, once.
+    """Compile all kernels for this CPU, as for a Docker image or the nodes of a cluster; takes a minute or two, once.
 
     They are kept below $AUGPIPE_CACHE_DIR, else in the user's cache
     folder. What a wheel brought with it is not compiled again.

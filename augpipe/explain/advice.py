@@ -4,9 +4,10 @@ import io
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from PIL import Image
@@ -44,20 +45,25 @@ SMALL_BATCH = 256
 """Images of a batch up to which larger ones are tried."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Change:
     """A change that was tried."""
 
     text: str
     """What to do."""
+    run: Callable[[], LoadTimes]
+    """Runs the loader with the change, and without a consumer."""
     times: LoadTimes
-    """A run of the loader with the change, and without a consumer."""
+    """What the first run took."""
     command: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     when: str = ""
     """From when on it helps, unless at once."""
-    changes_files: bool = False
-    """Whether the loader reads something else with it: how fast it read in its pass says nothing of that."""
+
+    @classmethod
+    def tried(cls, run: Callable[[], LoadTimes], **how: Any) -> Self:
+        """One that has run once."""
+        return cls(run=run, times=run(), **how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,21 +102,20 @@ def _more_threads(case: Case) -> Iterator[Change]:
     waits = sum(alone.work_s.values()) / alone.seconds / max(alone.cores, 1e-9)
     num = min(MOST_THREADS, math.ceil(cores * waits)) if waits > WAITS else cores
     if num > threads:
-        times = case.trials.run(num_threads=num, first_threads=num)
-        text = f"num_threads={num} instead of {threads}"
-        yield Change(text=text, times=times, arguments={"num_threads": num})
+        run = partial(case.trials.run, num_threads=num, first_threads=num)
+        yield Change.tried(run, text=f"num_threads={num} instead of {threads}", arguments={"num_threads": num})
 
 
 def _cache(case: Case) -> Iterator[Change]:
     if case.trials.choice.cache != "off" or not _fits(case.parts.cached_bytes, case):
         return
-    times, image_bytes = case.trials.run_cached(case.images, case.alone.images_per_s, case.parts.cached_bytes)
+    run = partial(case.trials.run_cached, case.images, case.alone.images_per_s, case.parts.cached_bytes)
+    times, image_bytes = run()
     if _fits(image_bytes, case):
         needed = shown_bytes(int(image_bytes * len(case.trials.settings.source)))
         text = f'cache="host", which takes about {needed} of memory for all images'
-        yield Change(
-            text=text, times=times, arguments={"cache": "host"}, when=" in the second epoch", changes_files=True
-        )
+        when = " in the second epoch"
+        yield Change(text=text, run=lambda: run()[0], times=times, arguments={"cache": "host"}, when=when)
 
 
 def _fits(image_bytes: float, case: Case) -> bool:
@@ -125,9 +130,9 @@ def _row_indexes(case: Case) -> Iterator[Change]:
         return  # the command takes folders of photographs
     if is_sized(source) or not any(image.may_crop for image in case.images):
         return
-    times = case.trials.run_held(case.images, case.alone.images_per_s, read_from=source)
+    run = partial(case.trials.run_held, case.images, case.alone.images_per_s, read_from=source)
     command = f"augpipe index {shlex.quote(case.path)}"
-    yield Change(text=command, times=times, command=command, when=" in the first epoch", changes_files=True)
+    yield Change.tried(run, text=command, command=command, when=" in the first epoch")
 
 
 def _smaller_files(case: Case) -> Iterator[Change]:
@@ -140,17 +145,14 @@ def _smaller_files(case: Case) -> Iterator[Change]:
     if short < TOO_LARGE * scale and are_jpegs:
         return
     few = [_smaller(image, scale, case.trials.settings.max_pixels) for image in case.images[:FEW]]
-    times = case.trials.run_held(few, case.alone.images_per_s)
+    run = partial(case.trials.run_held, few, case.alone.images_per_s)
     out = None if case.path is None else f"{case.path.rstrip('/')}-{scale}"
     command = f"augpipe prepare {shlex.quote(case.path or 'SOURCE')} {shlex.quote(out or 'OUT')} --scales {scale}"
     what = f"{command}, which writes JPEGs with a short side of {scale} px" if short > scale else f"{command} (JPEGs)"
-    yield Change(
-        text=what,
-        times=times,
-        command=None if out is None else command,
-        arguments={} if out is None else {"source": out},
-        changes_files=True,
-    )
+    if out is None:
+        yield Change.tried(run, text=what)
+    else:
+        yield Change.tried(run, text=what, command=command, arguments={"source": out})
 
 
 def _smaller(image: StoredImage, scale: int, max_pixels: int) -> StoredImage:
@@ -187,7 +189,7 @@ def _another_recipe(case: Case) -> Iterator[Change]:
 def _tried(case: Case, text: str, recipe: Recipe) -> Change:
     is_one_of_several = case.trials.settings.recipes_differ
     arguments = {} if is_one_of_several else {"recipe": recipe}  # which would end the schedule
-    return Change(text=text, times=case.trials.run(recipe=recipe), arguments=arguments)
+    return Change.tried(partial(case.trials.run, recipe=recipe), text=text, arguments=arguments)
 
 
 def _with(recipe: Recipe, kind: str, **fields: Any) -> Recipe:
@@ -203,5 +205,5 @@ def _larger_batches(case: Case) -> Iterator[Change]:
     size = case.trials.epochs.batch_size
     if size < SMALL_BATCH and all(view.out_size for view in case.trials.settings.recipe.all_views):
         larger = min(4 * size, SMALL_BATCH)
-        times = case.trials.run(epochs=replace(case.trials.epochs, batch_size=larger, drop_last=False))
-        yield Change(text=f"batch_size={larger} instead of {size}", times=times, arguments={"batch_size": larger})
+        run = partial(case.trials.run, epochs=replace(case.trials.epochs, batch_size=larger, drop_last=False))
+        yield Change.tried(run, text=f"batch_size={larger} instead of {size}", arguments={"batch_size": larger})

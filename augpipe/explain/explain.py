@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from augpipe.explain.advice import Case, Change, tried_changes
 from augpipe.explain.explanation import Explanation, Stage
@@ -20,8 +21,10 @@ ENOUGH = 1.5
 PREFERRED = 0.9
 """A change is advised, too, before a later one that is not better by more than this."""
 
-NUM_PARTS = 6
-"""Parts of the work that the progress counts: three are fixed, and about three changes are tried."""
+NUM_AGAIN = 2
+"""How often the loader and the change that is advised are tried again, in turn: the rates of machines drift."""
+NUM_PARTS = 8
+"""Parts of the work that the progress counts: three are fixed, about three changes are tried, and one again."""
 
 LOADER_BOUND = 0.1
 """Part of the time in which the consumer waits, from which on the loader sets the rate; or works, to count at all."""
@@ -66,15 +69,14 @@ def explain(
     step = Step(loop, alone)
     rates = {name: step.rate(1.0 - share) for name, share in shares.items()} | {"consumer": step.rate_alone}
     bottleneck = max(rates, key=lambda name: rates[name])
-    tried: list[tuple[Change, float]] = []
+    tried: dict[Change, float] = {}
     if bottleneck != "consumer":
         case = Case(trials=trials, alone=alone, images=images, parts=parts, path=path)
         for change in tried_changes(case, bottleneck):
-            tried.append((change, step.after(change)))
-            progress(min(3 + len(tried), NUM_PARTS), NUM_PARTS)
+            tried[change] = step.after(change, change.times.images_per_s / alone.images_per_s)
+            progress(min(3 + len(tried), NUM_PARTS - NUM_AGAIN), NUM_PARTS)
+    advised, expected = _advised(tried, step, trials)
     progress(NUM_PARTS, NUM_PARTS)
-    best = _best(tried, loop.images_per_s)
-    advised, expected = best or (None, loop.images_per_s)
     stages = [Stage(name=name, share=shares[name], rate_if_free=rates[name]) for name in ORDER if name in shares]
     used = loop.used_s / loop.seconds
     share = used if bottleneck == "consumer" else shares[bottleneck]
@@ -134,11 +136,9 @@ class Step:
         """Images/s of the loop if the loader took `part` of the time it does."""
         return self._rate(part * self._loader_s, part * _cpu_s(self.alone))
 
-    def after(self, change: Change) -> float:
-        """Images/s of the loop with a change: as it was tried, or as many times as fast as the loader was tried."""
-        tried_s = 1.0 / change.times.images_per_s
-        loader_s = tried_s if change.changes_files else tried_s * self._loader_s * self.alone.images_per_s
-        return self._rate(loader_s, _cpu_s(change.times))
+    def after(self, change: Change, gain: float) -> float:
+        """Images/s of the loop with a change with which the loader is `gain` times as fast."""
+        return self._rate(self._loader_s / gain, _cpu_s(change.times))
 
     def _rate(self, loader_s: float, loader_cpu_s: float) -> float:
         cpu_s = loader_cpu_s + self._consumer_cpu_s
@@ -176,12 +176,26 @@ def _cpu_s(times: LoadTimes) -> float:
     return times.cores / times.images_per_s
 
 
-def _best(tried: list[tuple[Change, float]], rate: float) -> tuple[Change, float] | None:
-    """The change that is worth it, and the rate with it."""
-    if not tried or max(expected for _, expected in tried) < WORTH_IT * rate:
+def _advised(tried: Mapping[Change, float], step: Step, trials: Trials) -> tuple[Change | None, float]:
+    """The change that is worth it, when tried again too, and the rate with it; or none, and the rate as it is."""
+    rates, again = dict(tried), set[Change]()
+    while (best := _best(rates, step.loop.images_per_s)) is not None and best not in again:
+        gains = [best.times.images_per_s / step.alone.images_per_s]
+        for _ in range(NUM_AGAIN):
+            alone = trials.run().images_per_s
+            gains.append(best.run().images_per_s / alone)
+        rates[best] = step.after(best, median(gains))
+        again.add(best)
+    return best, step.loop.images_per_s if best is None else rates[best]
+
+
+def _best(tried: Mapping[Change, float], rate: float) -> Change | None:
+    """The first change that is worth it, unless a later one is much better."""
+    most = max(tried.values(), default=0.0)
+    if most < WORTH_IT * rate:
         return None
-    enough = min(ENOUGH * rate, max(PREFERRED * max(expected for _, expected in tried), WORTH_IT * rate))
-    return next(one for one in tried if one[1] >= enough)
+    enough = min(ENOUGH * rate, max(PREFERRED * most, WORTH_IT * rate))
+    return next(change for change, expected in tried.items() if expected >= enough)
 
 
 def _sentence(bottleneck: str, share: float, change: Change | None, gain: float, trials: Trials) -> str:

@@ -33,18 +33,28 @@ MOST_CACHED_BYTES = 2**30
 """What the cache of a trial takes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Trials:
-    """Runs a loader's stages without a consumer."""
+    """Runs a loader's stages without a consumer.
+
+    Each trial goes on where the one before ended, and none finds what another has learned of the files: all are as far
+    in their epoch as the pass that is explained.
+    """
 
     settings: Settings
     choice: Choice
     epochs: Epochs
     cache: PixelCache | None
     epoch: int
-    """The first one whose images the trials make."""
+    consumed: int
+    """Where the next trial begins: an epoch, and the samples before it."""
     seconds: float
     """How long each counts."""
+
+    def __post_init__(self) -> None:
+        seen, indexes = self.settings.seen, self.settings.row_indexes
+        assert seen is not None and indexes is not None
+        self.settings = replace(self.settings, seen=seen.read_only(), row_indexes=indexes.read_only())
 
     def run(
         self,
@@ -61,14 +71,14 @@ class Trials:
             epochs: another batch size or number of samples.
             cache: another cache; the loader's own serves its own source.
             first_batch: that is counted, once all threads have work.
-            most_batches: to count, though time be left.
+            most_batches: to count, unless they take less than a quarter of the time.
             changes: fields of `Settings`.
         """
         clock, ordered = PassClock(), epochs or self.epochs
         settings = replace(self.settings, clock=clock, **changes)
         cache = cache or (None if "source" in changes else self.cache)
         maker = self.choice.batch_maker(settings, ordered.batch_size, cache)
-        wanted = ((maker, request) for request in self._endless(ordered, settings))
+        wanted = ((maker, request) for request in self._requests(ordered, settings))
         made = make_ahead(wanted, first_threads=settings.first_threads, prefetch=settings.prefetch)
         running = Pass((batch for batch, _ in made), clock)
         try:
@@ -76,9 +86,9 @@ class Trials:
                 next(running)
             clock.begin(resets=True)
             next(running)
-            end = time.perf_counter() + self.seconds
+            start = time.perf_counter()
             while clock.times.num_batches < LEAST_BATCHES or (
-                time.perf_counter() < end and clock.times.num_batches != most_batches
+                time.perf_counter() - start < self.seconds * (1.0 if clock.times.num_batches != most_batches else 0.25)
             ):
                 next(running)
         finally:
@@ -118,13 +128,12 @@ class Trials:
         return replace(self.epochs, num_samples=num_batches * size, rank=0, world_size=1, shuffle=True, sampling=None)
 
     def _run_second_epoch(self, epochs: Epochs, source: Source, cache: PixelCache | None = None) -> LoadTimes:
-        """In the first one sizes and row indexes are found, and a cache fills."""
+        """From then on: in the first one sizes and row indexes are found, and a cache fills."""
         num_batches, ahead = epochs.num_batches(), self.settings.prefetch + 1
         return self.run(
             epochs=epochs,
             cache=cache,
             first_batch=num_batches + ahead,
-            most_batches=num_batches - ahead,
             source=source,
             seen=None,
             row_indexes=None,
@@ -143,7 +152,7 @@ class Trials:
         start, num_bytes = time.perf_counter(), 0
         held: list[StoredImage] = []
         problem: SampleError | None = None
-        request = next(self._endless(replace(self.epochs, batch_size=MOST_HELD, drop_last=False), self.settings))
+        request = next(self._requests(replace(self.epochs, batch_size=MOST_HELD, drop_last=False), self.settings))
         for sample_id in request.sample_ids[:MOST_HELD].tolist():
             try:
                 image = open_sound(settings.source, settings.recipe, sample_id, scratch, settings.max_pixels)
@@ -158,8 +167,15 @@ class Trials:
             raise problem
         return held
 
-    def _endless(self, epochs: Epochs, settings: Settings) -> Iterator[Request]:
+    def _requests(self, epochs: Epochs, settings: Settings) -> Iterator[Request]:
+        """Without end, from where the loader's own images were left, or from the start of held ones."""
+        is_own = settings.source is self.settings.source
+        epoch, consumed = (self.epoch, self.consumed) if is_own else (self.epoch, 0)
         numbers = count()
-        for epoch in count(self.epoch):
-            for request in epochs.requests(settings.recipe, settings.seed, epoch, 0):
+        while True:
+            for request in epochs.requests(settings.recipe, settings.seed, epoch, consumed):
+                consumed += epochs.per_batch
+                if is_own:
+                    self.epoch, self.consumed = epoch, min(consumed, epochs.num_samples)
                 yield replace(request, number=next(numbers))
+            epoch, consumed = epoch + 1, 0

@@ -14,6 +14,7 @@ from augpipe.ops.keep_objects import *
 from augpipe.ops.lens import *
 from augpipe.ops.levels import *
 from augpipe.ops.mixing import *
+from augpipe.ops.mosaic import *
 from augpipe.ops.op import Op as Op
 from augpipe.ops.output_frame import *
 from augpipe.ops.perspective import *

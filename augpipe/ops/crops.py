@@ -85,7 +85,7 @@ class MultiResolutionCrop(PlacedCrop):
     acts_first = True
     sides_px = ("size", "scales")
     draws = (Draw("scale", np.int32), Draw("x"), Draw("y"))
-    formula = "resize, then crop `size` at the place; max(1, length - size) whole offsets an axis, as the paper counts"
+    formula = "resize, then crop `size` at the place: one of max(1, length - size) whole offsets along each axis"
     caption_text = "scale {scale} px, x {x:.0f}, y {y:.0f}"
 
     @model_validator(mode="after")

@@ -76,6 +76,8 @@ class Frame:
         """Left, top, right and bottom of the rectangle that was padded, in pixels of the image."""
         self.is_edge_sharp = np.zeros(num, np.bool_)
         """Whether an image was padded after it was resized: its edge is not resampled then."""
+        self.is_edge_kept = np.zeros(num, np.bool_)
+        """Whether an image was not padded where others are: its edge does not mix with their fill, even if resized."""
         self.after_lens = affine.identity(num)
         self.before_lens: Float | None = None
         self.is_projective = False
@@ -138,6 +140,7 @@ class Frame:
         resized = (self.crop_width != self.out_widths) | (self.crop_height != self.out_heights)
         self.crop(x, y, width, height, height, width)
         self.is_edge_sharp = self.is_edge_sharp | resized
+        self.is_edge_kept = np.zeros(self.num, np.bool_)
 
     def mirror(self, across: Bool, down: Bool) -> None:
         """Mirror images left to right where `across` says so, and top to bottom where `down` does, each (n,)."""

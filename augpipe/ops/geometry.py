@@ -136,7 +136,7 @@ class QuarterTurn(Op):
 
     is_geometry = True
     draws = (Draw("turns", np.int8, neutral=0),)
-    formula = "whole pixels move; of a frame that is not square, its middle"
+    formula = "whole pixels move; the frame keeps its shape, so the border shows if it is not square"
 
     @model_validator(mode="after")
     def _are_distinct(self) -> Self:
@@ -169,7 +169,7 @@ class Transpose(SwitchOp):
     op: Literal["transpose"] = "transpose"
 
     is_geometry = True
-    formula = "shows at (x, y) what stood at (y, x); of a frame that is not square, its middle"
+    formula = "shows at (x, y) what stood at (y, x), from the centre; the frame keeps its shape"
     caption_text = "transposed"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

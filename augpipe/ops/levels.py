@@ -83,7 +83,7 @@ class Posterize(LevelsOp):
     """How often the op is applied."""
 
     draws = (Number("bits", np.int8, step=1.0, neutral=8),)
-    formula = "the highest bits of v alone"
+    formula = "the highest bits of v; the lower ones become 0"
     inspect_text = "{bits[0]} to {bits[1]} bits of each level"
     caption_text = "posterize {bits} bits"
 

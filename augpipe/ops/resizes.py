@@ -6,12 +6,14 @@ import numpy as np
 from pydantic import Field
 
 from augpipe.ops.crops import seen_beyond
+from augpipe.ops.draws import Draw, Number, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Side, Size, pair
+from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, Size, pair
+from augpipe.ops.random_words import RandomWords
 from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import told
 
-__all__ = ["Letterbox", "Pad", "Resize", "ResizeLongest", "ResizeShortest"]
+__all__ = ["Letterbox", "Pad", "Resize", "ResizeLongest", "ResizeShortest", "ZoomOut"]
 
 Amount = Annotated[int, Field(ge=0, le=MAX_SIDE_PX)]
 Position = Literal["center", "top_left", "top_right", "bottom_left", "bottom_right"]
@@ -161,6 +163,55 @@ class Letterbox(SizedCrop):
         x = _before(width - widths, self.position, "right")
         y = _before(height - heights, self.position, "bottom")
         frame.pad(-x, -y, width, height)
+
+
+class ZoomOut(Op):
+    """Place the image in a larger canvas, so that its objects become smaller (SSD's expansion, Liu et al. 2016).
+
+    The canvas takes whole pixels of the image, and is scaled to the image's size: a crop or resize that follows in
+    parts of the frame sees what torchvision's RandomZoomOut shows it, and pixels are looked up once.
+    """
+
+    op: Literal["zoom_out"] = "zoom_out"
+    factor: Annotated[Range, Within(1.0, 20.0)] = (1.0, 4.0)
+    """Smallest and largest side of the canvas, in sides of the image; 1 changes nothing."""
+    border: Border = "constant"
+    """What the canvas shows: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
+    fill: Fill = (0.0, 0.0, 0.0)
+    """R, G, B of a constant border, in 0..255, or one number for all; in SSD the mean of all images."""
+    p: Probability = 0.5
+    """How often the image is placed in a larger canvas."""
+
+    is_crop = True
+    draws = (Number("factor", neutral=1.0), Draw("x"), Draw("y"))
+    formula = "the image at a drawn place of a canvas of `factor` times its sides, scaled to its size"
+    inspect_text = "a canvas of {factor[0]:g} to {factor[1]:g} times the sides, and the image's place in it"
+    caption_text = "zoomed out {factor:.2f}, x {x:.0%}, y {y:.0%}"
+
+    @property
+    def beyond(self) -> Beyond:
+        return seen_beyond(self.border, self.fill)
+
+    @property
+    def centred(self) -> Op:
+        return self.model_copy(update={"p": 0.0})
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        """`x` and `y`: where the image lies, in parts of the room that the canvas leaves it."""
+        places = {"x": words.uniform(2, 0.0, 1.0), "y": words.uniform(3, 0.0, 1.0)}
+        return super().draw(words, frame) | places
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        sides = frame.out_widths, frame.out_heights
+        canvas = tuple(np.floor(side * drawn["factor"]).astype(np.int64) for side in sides)
+        is_first = frame.padded is None
+        x, y = (
+            np.floor(drawn[name] * (large - side + 1)) for name, large, side in zip("xy", canvas, sides, strict=True)
+        )
+        frame.pad(-x, -y, *canvas)
+        if is_first:
+            frame.is_edge_kept = (canvas[0] == sides[0]) & (canvas[1] == sides[1])
+        _resize(frame, sides[1], sides[0])
 
 
 def _resize(frame: Frame, heights: Any, widths: Any) -> None:

@@ -22,9 +22,11 @@ from augpipe.native.workers import WorkerPool
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
+from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
+from augpipe.pipeline.mosaic_stage import is_mosaic, name_partners
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
 from augpipe.sources.protocol import Labels
@@ -99,6 +101,10 @@ def stages_of(
             work=output.mix, counts_as="mixing", items=is_mixed_first, is_in_pieces=True, min_piece_px=MIN_PIECE_PX
         )
         last = [Stage(work=plan_mixing, counts_as="mixing"), mix, *last]
+    if settings.recipe.mosaic is not None:
+        assert isinstance(output, HostOutput), "the loader refuses others"
+        compose = Stage(work=output.put_together, counts_as="mixing", items=is_mosaic, is_in_pieces=True)
+        last = [Stage(work=name_partners, counts_as="mixing"), compose, *last]
     if not output.decodes:  # nor is anything read, so no item can fail
         return [
             Stage(work=samples.look_up_sizes, counts_as="planning"),

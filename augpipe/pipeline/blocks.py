@@ -50,6 +50,21 @@ class BlockMixing:
     """(number of batches,): samples of each batch without its guests."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockMosaic:
+    """Which images of a block stand in one mosaic: its batches' own and, behind those of each, their guests."""
+
+    placed: Rows
+    """(N,) `planning.mosaic_draws.PLACED`."""
+    drawn_by: Ints
+    """(N,) the sample whose draws each has: that of cell 0."""
+    outputs: Ints
+    """(N,) the place in its batch of the image that shows it."""
+    starts: Ints
+    """As of `BlockMixing`, and so is `num_own`."""
+    num_own: Ints
+
+
 class Block:
     """The samples of some batches that follow each other in an epoch; it lives as long as one of them is made.
 
@@ -57,7 +72,12 @@ class Block:
     """
 
     def __init__(
-        self, epoch: int, sample_ids: Ints, positions: Ints | None = None, mixing: BlockMixing | None = None
+        self,
+        epoch: int,
+        sample_ids: Ints,
+        positions: Ints | None = None,
+        mixing: BlockMixing | None = None,
+        mosaic: BlockMosaic | None = None,
     ) -> None:
         self.epoch = epoch
         self.sample_ids = sample_ids
@@ -65,6 +85,8 @@ class Block:
         """(N,) where they stand in the epoch, by which is drawn what is done to them; None: that is drawn by sample."""
         self.mixing = mixing
         """None where nothing is mixed."""
+        self.mosaic = mosaic
+        """None where no image is a mosaic."""
         self.lock = threading.Lock()
         self.sizes: Sizes | None = None
         """(N,) as far as they are known before the samples are read; None where nobody has looked yet."""
@@ -77,8 +99,9 @@ class Block:
         """Its batches, of which the last ones may be cut short or empty."""
         for place in range(num_batches):
             cut, num_own = slice(place * batch_size, (place + 1) * batch_size), None
-            if self.mixing is not None:
-                cut, num_own = slice(*self.mixing.starts[place : place + 2].tolist()), int(self.mixing.num_own[place])
+            with_guests = self.mixing or self.mosaic
+            if with_guests is not None:
+                cut, num_own = slice(*with_guests.starts[place : place + 2].tolist()), int(with_guests.num_own[place])
             yield Request(number=first_number + place, block=self, cut=cut, num_own=num_own)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Ints, Request
 from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.pipeline.mosaic_stage import mosaic_block
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampling, epoch_order
@@ -97,7 +98,7 @@ class Epochs:
             raise ValueError(
                 f"position={position} is out of range: epoch {epoch} has the positions 0..{self.num_samples - 1}."
             )
-        if self.sampling is None and not recipe.mixing:
+        if self.sampling is None and not recipe.mixes_samples:
             block = Block(epoch, np.array([sample_id], np.int64))
         else:
             position = self._position_of(seed, epoch, sample_id) if position is None else position
@@ -144,8 +145,20 @@ class Epochs:
         ids_at, is_sampled = partial(self.sample_ids, seed, epoch), self.sampling is not None
         num_positions = num_batches * self.batch_size
         positions = epoch_order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
-        if not recipe.mixing:
+        if not recipe.mixes_samples:
             return Block(epoch, ids_at(positions), positions if is_sampled else None)
+        if recipe.mosaic is not None:
+            return mosaic_block(
+                recipe,
+                seed,
+                epoch,
+                positions,
+                num_positions=self.num_samples,
+                num_batches=num_batches,
+                batch_size=self.batch_size,
+                ids_at=ids_at,
+                is_sampled=is_sampled,
+            )
         return mixed_block(
             recipe,
             seed,

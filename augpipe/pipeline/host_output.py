@@ -12,8 +12,10 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
 from augpipe.native.cpu_render import Scratch, mix, render
+from augpipe.ops.mosaic import NUM_CELLS
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.mosaic_stage import put_together
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Labels, Pixels
 
@@ -38,7 +40,8 @@ class HostOutput:
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
         # guests are as many as come: room for the most of them is found again, and what is not touched costs nothing
-        num = batch.num_own if batch.num_own == len(batch.items) else 2 * batch.num_own
+        most = 1 if batch.num_own == len(batch.items) else 2 if batch.request.block.mosaic is None else NUM_CELLS
+        num = most * batch.num_own
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
@@ -95,6 +98,15 @@ class HostOutput:
             first = np.searchsorted(batch.mix_jobs[view]["places"][:, 0], items[0].position)
             jobs = batch.mix_jobs[view][first : first + len(items)]
             mix(jobs, batch.target[view], size, self._settings.form, self._scratch)
+
+    def put_together(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Put together the images of all views that are mosaics of the items and their guests."""
+        planar = self._settings.form.planar
+        for view, (height, width) in enumerate(batch.sizes):
+            shape = (len(batch.items), 3, height, width) if planar else (len(batch.items), height, width, 3)
+            images = batch.target[view][: np.prod(shape)].reshape(shape)
+            for item in items:
+                put_together(batch, images, item.position, view, planar=planar)
 
     def finish(self, batch: BatchInProgress) -> list[Any]:
         """The images of each view, without guests; called by the thread that asked for the batch."""

@@ -1,12 +1,15 @@
 """What a view of a batch shows of the objects of its images: those that stay, one behind the other in arrays."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.batch_targets import ViewTargets
+from augpipe.ops.mixing import Mix
+from augpipe.planning.mixing_draws import pastes
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import filled_rings
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects
@@ -15,11 +18,73 @@ from augpipe.sources.targets import LabelMap, Targets
 
 Rows = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownImages:
+    """The R images that the outputs of a view show, output by output: of one that is mixed, first its own image."""
+
+    output: Ints
+    """(R,) the place of the output in the batch."""
+    image: Ints
+    """(R,) the place of the image in the batch."""
+    weights: Floats
+    """(R,) of the image in the output's pixels, where it is shown."""
+    mixes: bool = False
+    """Whether an output may show several images."""
+    windows: Floats | None = None
+    """(R, 4) left, top, right and bottom of the part of the output that shows the image; None: all of each."""
+    holes: Floats | None = None
+    """(R, 4) the part that another image covers, without an area where none does; None: nothing."""
+
+    @classmethod
+    def of(cls, rows: Rows, num: int, mixing: Sequence[Mix], partner_places: Ints | None) -> "ShownImages":
+        """What is shown by a batch's first `num` outputs.
+
+        Args:
+            rows: (B,) plan records of the view, those of guests last.
+            num: outputs that are handed out.
+            mixing: the recipe's.
+            partner_places: (B,) where in the batch each one's partner lies. None where nothing is mixed.
+        """
+        own = np.arange(num)
+        if partner_places is None:
+            return cls(output=own, image=own, weights=np.ones(num))
+        mixed = rows["mixing"][:num]
+        other = np.flatnonzero(mixed["kind"] > 0)
+        output = np.concatenate([own, other])
+        order = np.argsort(output, kind="stable")
+        output, image = output[order], np.concatenate([own, partner_places[other]])[order]
+        is_other = np.concatenate([np.zeros(num, np.bool_), np.ones(len(other), np.bool_)])[order]
+        cuts, weights = pastes(mixing, mixed["kind"])[output], mixed["weight"][output]
+        region = mixed["region"][output].astype(np.float64)
+        frames = np.stack(
+            [0 * rows["out_width"], 0 * rows["out_height"], rows["out_width"], rows["out_height"]], axis=1
+        )
+        return cls(
+            output=output,
+            image=image,
+            mixes=True,
+            weights=np.where(cuts, 1.0, np.where(is_other, 1.0 - weights, weights)),
+            windows=np.where((cuts & is_other)[:, None], region, frames[output].astype(np.float64)),
+            holes=np.where((cuts & ~is_other)[:, None], region, 0.0),
+        )
+
+    @classmethod
+    def of_mosaics(cls, outputs: Ints) -> "ShownImages":
+        """What is shown where (B,) images of a batch are put together in the outputs at these places, own ones first.
+
+        None lies in another one's quarter, so that each is shown wherever its own plan shows it.
+        """
+        image = np.argsort(outputs, kind="stable")
+        return cls(output=outputs[image], image=image, weights=np.ones(len(image)), mixes=True)
 
 
 def view_targets(
     objects: Targets | None,
     rows: Rows,
+    shown: ShownImages,
     size: tuple[int, int],
     image_ids: Sequence[Any],
     options: TargetOptions,
@@ -30,35 +95,87 @@ def view_targets(
     Args:
         objects: of the images; None where only label maps are known.
         rows: the records.
+        shown: which of the images each of the outputs shows, and where.
         size: height and width of the outputs.
-        image_ids: (B,) of the images.
+        image_ids: of the outputs.
         options: how they are mapped, and who stays.
         label_maps: mapped ones, handed on.
     """
+    dropped: list[list[tuple[Any, str]]] = [[] for _ in image_ids]
     if objects is None:
         return ViewTargets(
-            size=size, image_ids=image_ids, counts=None, columns={}, dropped=[[] for _ in rows], label_maps=label_maps
+            size=size, image_ids=image_ids, counts=None, columns={}, dropped=dropped, label_maps=label_maps
         )
-    image = np.repeat(np.arange(len(rows)), objects.counts)
+    objects, which, ids = _of_shown(objects, shown)
+    output, image = shown.output[which], shown.image[which]
     boxes = objects.boxes
     if boxes is not None and options.clip:
         edges = np.stack([rows["width"], rows["height"]] * 2, axis=1)
         boxes = np.clip(boxes, 0.0, edges[image])
-    known = Objects(item=image, boxes=boxes, polygons=objects.polygons, keypoints=objects.keypoints)
-    mapped = map_objects(InverseMap(rows), known, options, drops_empty=options.drop_empty is not False)
-    stays, ids = mapped.stays, _object_ids(objects)
-    dropped: list[list[tuple[Any, str]]] = [[] for _ in rows]
+    known = Objects(item=which, boxes=boxes, polygons=objects.polygons, keypoints=objects.keypoints)
+    inverse = InverseMap(rows[shown.image], shown.windows, shown.holes)
+    mapped = map_objects(inverse, known, options, drops_empty=options.drop_empty is not False)
+    stays, samples = mapped.stays, rows["sample_id"]
     for number in np.flatnonzero(~stays).tolist():
         own = ids[number].item() if isinstance(ids, np.ndarray) else ids[number]
-        dropped[image[number]].append((own, str(mapped.reasons[number])))
+        of_partner = f"of sample {samples[image[number]]}: " if image[number] != output[number] else ""
+        dropped[output[number]].append((own, f"{of_partner}{mapped.reasons[number]}"))
+    said: dict[str, Any] = {"object_ids": ids}
+    if shown.mixes:
+        said |= {"from_sample": samples[image], "mix_weight": shown.weights[which].astype(np.float32)}
     return ViewTargets(
         size=size,
         image_ids=image_ids,
-        counts=np.bincount(image[stays], minlength=len(rows)),
-        columns=_columns(objects, mapped, {"object_ids": ids}, np.flatnonzero(stays), size, options),
+        counts=np.bincount(output[stays], minlength=len(image_ids)),
+        columns=_columns(objects, mapped, said, np.flatnonzero(stays), size, options),
         dropped=dropped,
         label_maps=label_maps,
     )
+
+
+def pasted(label_maps: LabelMap, shown: ShownImages) -> LabelMap:
+    """(B, H, W, ..) label maps, those of mixed outputs with their partners' in the partners' windows; in place."""
+    if shown.windows is None:
+        return label_maps
+    pieces = []
+    for nth in np.flatnonzero(shown.image != shown.output):
+        left, top, right, bottom = shown.windows[nth].astype(np.int64)
+        place = np.s_[top:bottom, left:right]
+        pieces.append((shown.output[nth], place, label_maps[shown.image[nth]][place].copy()))
+    for output, place, piece in pieces:  # once all are taken: partners may take of each other
+        label_maps[output][place] = piece
+    return label_maps
+
+
+def _of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]:
+    """The objects of shown images, which of the shown images each belongs to, and what the source calls each.
+
+    An object that two outputs show is there twice.
+    """
+    counts, ids = objects.counts[shown.image], _object_ids(objects)
+    which = np.repeat(np.arange(len(counts)), counts)
+    if not shown.mixes:
+        return objects, which, ids
+    first = np.cumsum(objects.counts) - objects.counts
+    nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = first[shown.image[which]] + nth
+
+    def chosen(values: Any) -> Any:
+        if values is None or isinstance(values, np.ndarray):
+            return values if values is None else values[numbers]
+        return [values[number] for number in numbers.tolist()]
+
+    fields = {name: chosen(values) for name, values in objects.fields.items()}
+    of_shown = replace(
+        objects,
+        counts=counts,
+        labels=chosen(objects.labels),
+        boxes=chosen(objects.boxes),
+        polygons=chosen(objects.polygons),
+        keypoints=chosen(objects.keypoints),
+        fields=fields,
+    )
+    return of_shown, which, chosen(ids)
 
 
 def _object_ids(objects: Targets) -> Any:

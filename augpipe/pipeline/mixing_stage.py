@@ -102,7 +102,7 @@ def label(source: Source, batch: BatchInProgress, items: Sequence[Item]) -> None
     batch.columns = columns_of(source, batch.plan.sample_ids[: batch.num_own])
     labels, mixing = labels_of(source, batch.plan.sample_ids), batch.request.block.mixing
     if mixing is None:
-        batch.labels = labels
+        batch.labels = labels[: batch.num_own]
         return
     mixed, places = batch.plan.rows["mixing"], mixing.partner_places[batch.request.cut]
     others = np.where(mixed["kind"] > 0, places, np.arange(len(places)))

@@ -114,13 +114,16 @@ class Planner:
 
     def _planned_items(self, batch: BatchInProgress, items: Sequence[Item]) -> PlannedSamples:
         images = [item.opened for item in items]
-        positions = batch.request.positions
+        places = np.array([item.position for item in items], np.int64)
+        positions, mosaic, cut = batch.request.positions, batch.request.block.mosaic, batch.request.cut
         return self._planned(
             batch.request.epoch,
             np.array([image.sample_id for image in images], np.int64),
-            None if positions is None else positions[[item.position for item in items]],
+            None if positions is None else positions[places],
             np.array([image.size for image in images], np.int64),
             np.array([image.may_scale for image in images], np.bool_),
+            placed=None if mosaic is None else mosaic.placed[cut][places],
+            drawn_by=None if mosaic is None else mosaic.drawn_by[cut][places],
         )
 
     def _planned_block(self, block: Block) -> PlannedSamples:
@@ -130,8 +133,16 @@ class Planner:
                 sizes = np.stack([block.sizes.heights, block.sizes.widths], axis=1)
                 is_known = sizes[:, 0] > 0
                 sizes[~is_known] = sizes[is_known.argmax()]  # one that the recipe takes, for rows that nobody looks at
+                mosaic = block.mosaic
                 block.planned = self._planned(
-                    block.epoch, block.sample_ids, block.positions, sizes, block.sizes.may_scale, is_known
+                    block.epoch,
+                    block.sample_ids,
+                    block.positions,
+                    sizes,
+                    block.sizes.may_scale,
+                    is_known,
+                    placed=None if mosaic is None else mosaic.placed,
+                    drawn_by=None if mosaic is None else mosaic.drawn_by,
                 )
             return block.planned
 
@@ -143,8 +154,10 @@ class Planner:
         sizes: Ints,
         may_scale: npt.NDArray[np.bool_],
         is_known: npt.NDArray[np.bool_] | None = None,
+        placed: Rows | None = None,
+        drawn_by: Ints | None = None,
     ) -> PlannedSamples:
-        """Plan samples; `is_known` says whose `sizes` are, where not all are."""
+        """Plan samples; `is_known` says whose `sizes` are, where not all are, and the rest is as of `plan`."""
         settings = self._settings
         known = objects_of(settings.source, sample_ids, is_known) if settings.recipe.keeping else None
         made = plan(
@@ -155,6 +168,8 @@ class Planner:
             seed=settings.seed,
             positions=positions,
             objects=known,
+            placed=placed,
+            drawn_by=drawn_by,
         )
         factors = np.where(may_scale, dct_factors(made.views), 1)
         tables = tuple(kernel_rows(rows, factors) for rows in made.views)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from augpipe.planning.fields import refuse_bends
+from augpipe.planning.fields import label_maps_mixed_by, refuse_bends
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Source
 from augpipe.sources.targets import has_targets
@@ -47,7 +47,7 @@ def chosen_targets(
             "targets out."
         )
     for recipe in recipes:
-        _refuse(recipe)
+        _refuse(recipe, has_label_maps=bool(source.has_label_maps))
     if options.masks or options.polygons:
         known = source.targets_of(np.empty(0, np.int64))
         if known is None or known.polygons is None:
@@ -58,11 +58,11 @@ def chosen_targets(
     return options if options.keypoint_swaps else changed(options, keypoint_swaps=tuple(source.keypoint_swaps))
 
 
-def _refuse(recipe: Recipe) -> None:
-    if recipe.mixing:
+def _refuse(recipe: Recipe, *, has_label_maps: bool) -> None:
+    if has_label_maps and (mixes := label_maps_mixed_by(recipe)):
         raise ValueError(
-            f"{recipe.called} mixes images ({', '.join(mix.op for mix in recipe.mixing)}), and masks, boxes "
-            f"and points do not follow that. Leave mixing out: Recipe(ops=recipe.ops, views=recipe.views), {_OFF}."
+            f"{recipe.called} shows two images at once ({', '.join(mixes)}), so that its pixels have no one label, and "
+            f"the source has label maps. Use CutMix, which pastes label maps as it does images, {_OFF}."
         )
     try:
         refuse_bends(recipe)

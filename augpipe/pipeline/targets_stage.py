@@ -8,7 +8,8 @@ import numpy as np
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mapped_objects import view_targets
+from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
+from augpipe.pipeline.mosaic_stage import is_mosaic, put_together
 from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
@@ -54,14 +55,23 @@ class TargetStages:
     def map(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Map the objects of a batch whose items stay what they are from now on."""
         assert batch.plan is not None
-        ids = batch.plan.sample_ids
-        objects = batch.objects or targets_of(self._source, ids)
+        plan, num, mixing, mosaic = batch.plan, batch.num_own, batch.request.block.mixing, batch.request.block.mosaic
+        objects = batch.objects or targets_of(self._source, plan.sample_ids)
+        places = None if mixing is None else mixing.partner_places[batch.request.cut]
         label_maps = self._label_maps(batch) if self.has_label_maps else [None] * len(batch.sizes)
-        image_ids = batch.columns.get("image_id", ids)
-        batch.targets = tuple(
-            view_targets(objects, rows, size, image_ids, self._options, label_map)
-            for rows, size, label_map in zip(batch.plan.views, batch.sizes, label_maps, strict=True)
-        )
+        image_ids = batch.columns.get("image_id", plan.sample_ids[:num])
+        found = []
+        for view, (rows, size, label_map) in enumerate(zip(plan.views, batch.sizes, label_maps, strict=True)):
+            if mosaic is None:
+                shown = ShownImages.of(rows, num, plan.recipe.mixing, places)
+            else:
+                shown = ShownImages.of_mosaics(mosaic.outputs[batch.request.cut])
+            if label_map is not None:
+                for item in () if mosaic is None else is_mosaic(batch):
+                    put_together(batch, label_map, item.position, view, planar=False)
+                label_map = pasted(label_map, shown)[:num]
+            found.append(view_targets(objects, rows, shown, size, image_ids, self._options, label_map))
+        batch.targets = tuple(found)
         batch.objects, batch.label_maps = None, ()
 
     def _read_label_map(self, batch: BatchInProgress, item: Item) -> None:

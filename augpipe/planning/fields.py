@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.ops.frame import Frame
+from augpipe.ops.mixing import MixUp
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe
 
@@ -86,9 +87,14 @@ def refuse_bends(recipe: Recipe) -> None:
         raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
 
 
-def not_followed(recipe: Recipe) -> list[str]:
-    """The ops of a recipe that targets do not follow: those of `NOT_FOLLOWED`, and all that mix images."""
-    return [*_bends_not_followed(recipe), *(mix.op for mix in recipe.mixing)]
+def not_followed(recipe: Recipe, *, has_label_maps: bool) -> list[str]:
+    """The ops of a recipe that targets do not follow: those of `NOT_FOLLOWED`, and what mixes label maps."""
+    return [*_bends_not_followed(recipe), *(label_maps_mixed_by(recipe) if has_label_maps else [])]
+
+
+def label_maps_mixed_by(recipe: Recipe) -> list[str]:
+    """What shows two images in one pixel, which has no one label then."""
+    return [mix.op for mix in recipe.mixing if isinstance(mix, MixUp)]
 
 
 def _bends_not_followed(recipe: Recipe) -> list[str]:

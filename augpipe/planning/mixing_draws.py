@@ -62,7 +62,7 @@ def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, pa
         partners: (B,) sample ids; -1 where there is none, and then nothing is mixed.
     """
     is_mixed = (drawn["kind"] > 0) & (partners >= 0)
-    cuts = np.isin(drawn["kind"], [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CutMix)])
+    cuts = pastes(mixing, drawn["kind"])
     for rows in views:
         width, height = rows["out_width"].astype(np.int64), rows["out_height"].astype(np.int64)
         whole = np.stack([np.zeros_like(width), np.zeros_like(height), width, height], axis=1)
@@ -73,6 +73,11 @@ def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, pa
         mixed["kind"], mixed["partner"] = np.where(is_mixed, drawn["kind"], 0), np.where(is_mixed, partners, -1)
         mixed["weight"] = np.where(is_mixed, weight, 1.0)
         mixed["region"] = np.where(is_mixed[:, None], np.where(cuts[:, None], cut, whole), 0)
+
+
+def pastes(mixing: Sequence[Mix], kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """(B,) which kinds of `MIXED` put the partner in the place of what they cover."""
+    return np.isin(kinds, [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CutMix)])
 
 
 def _rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
@@ -105,8 +110,9 @@ def mix_jobs(rows: Rows, mixing: Sequence[Mix], partner_places: Ints) -> Rows:
     jobs: Rows = np.zeros(len(firsts), MIX_JOB)
     seconds = partner_places[firsts]
     jobs["places"] = np.stack([firsts, seconds], axis=1)
-    cuts = np.isin(mixed["kind"], [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CutMix)])
-    weights = np.where(cuts, 0.0, mixed["weight"])  # within a rectangle nothing is left of one's own
+    weights = np.where(
+        pastes(mixing, mixed["kind"]), 0.0, mixed["weight"]
+    )  # within a rectangle nothing is left of one's own
     jobs["weights"] = np.stack([weights[firsts], weights[seconds]], axis=1)
     jobs["regions"][:, 0] = mixed["region"][firsts]
     jobs["regions"][:, 1] = np.where(both[firsts, None], mixed["region"][seconds], 0)

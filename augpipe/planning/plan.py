@@ -20,10 +20,11 @@ from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
 from augpipe.planning.look_up import source_points
-from augpipe.planning.mixing_draws import draw_mixing, write_mixing
+from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
+from augpipe.planning.mosaic_draws import PLACED
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
-from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping
+from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 
@@ -73,12 +74,15 @@ class Plan:
             view: of the recipe's views.
 
         Returns:
-            (N, 2) x and y in pixels of the image, from its upper left corner.
+            (N, 2) x and y in pixels of the image, from its upper left corner. NaN where CutMix has pasted another
+            image there; with MixUp, it is the place in the sample's own.
 
         Raises:
             ValueError: the recipe bends in a way that is not followed, or the shapes do not fit together.
         """
         refuse_bends(self.recipe)
+        if self.recipe.mosaic is not None:
+            refuse_mixing(self.recipe, "to_source")
         given = np.asarray(points, np.float64)
         if given.ndim != 2 or given.shape[1] != 2:
             raise ValueError(f"points has shape {given.shape}, and (N, 2) is needed: x and y of each point.")
@@ -94,7 +98,13 @@ class Plan:
                 f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
-        return source_points(self.views[view], given, item)
+        found = source_points(self.views[view], given, item)
+        if self.recipe.mixing:
+            mixed = self.views[view]["mixing"][item]
+            region = mixed["region"]
+            is_pasted = ((given >= region[:, :2]) & (given < region[:, 2:])).all(axis=1)
+            found[is_pasted & pastes(self.recipe.mixing, mixed["kind"])] = np.nan
+        return found
 
     def captions(self, position: int, view: int = 0) -> Iterator[tuple[str, str]]:
         """(op, drawn values in words) of one sample, for those ops that changed anything."""
@@ -108,6 +118,9 @@ class Plan:
         if self.recipe.mixing and row["mixing"]["kind"]:
             mix = self.recipe.mixing[row["mixing"]["kind"] - 1]
             yield mix.op, mix.caption(row["mixing"])
+        if self.recipe.mosaic is not None and row["mosaic"]["applied"]:
+            x, y = row["mosaic"]["centre"]
+            yield "mosaic", f"with samples {', '.join(map(str, row['mosaic']['partners']))}, centre x {x}, y {y}"
 
     def __repr__(self) -> str:
         epochs = [f"epoch {epoch}" for epoch in np.unique(self.rows["epoch"])]
@@ -166,6 +179,8 @@ def plan(
     positions: npt.ArrayLike | None = None,
     partners: npt.ArrayLike | None = None,
     objects: KnownObjects | None = None,
+    placed: Rows | None = None,
+    drawn_by: npt.NDArray[np.int64] | None = None,
 ) -> Plan:
     """Draw what is done to a batch.
 
@@ -180,6 +195,8 @@ def plan(
         partners: (B,) the sample that each is mixed with where the recipe's `mixing` says so, -1 for none; a loader
             finds them by position in the epoch. None: nothing is mixed.
         objects: of the images, where a crop of the recipe has `keep_objects`; others do not look at them.
+        placed: (B,) `planning.mosaic_draws.PLACED`, which a recipe with a mosaic needs; a loader finds them.
+        drawn_by: (B,) whose draws each has, where that is not its own sample: those of a mosaic share all of them.
 
     Raises:
         ValueError: an argument is out of range, or ids, sizes, positions, partners and objects differ in number; or the
@@ -203,16 +220,21 @@ def plan(
         if len(words) != len(ids):
             raise ValueError(f"positions holds {len(words)} entries for {len(ids)} sample_ids. Give one each.")
     objects = _checked_objects(recipe, objects, len(ids)) if recipe.keeping else None
+    if recipe.mosaic is not None and placed is None:
+        if len(ids):
+            refuse_mixing(recipe, "a plan of single samples")
+        placed = np.zeros(0, PLACED)
+    words = drawn_by if words is None else words
     views = tuple(
-        _plan_view(recipe, view, place, ids, epoch, seed, shape, words, objects)
+        _plan_view(recipe, view, place, ids, epoch, seed, shape, words, positions is not None, objects, placed)
         for place, view in enumerate(recipe.all_views)
     )
     if partners is not None and recipe.mixing:
         others = whole_numbers("partners", partners, -1, MAX_WORD).astype(np.int64).reshape(-1)
         if len(others) != len(ids):
             raise ValueError(f"partners holds {len(others)} entries for {len(ids)} sample_ids. Give one each.")
-        drawn_by = ids if words is None else words
-        drawn = draw_mixing(recipe.mixing, seed, epoch, drawn_by, is_sampled=words is not None)
+        words = ids if words is None else words
+        drawn = draw_mixing(recipe.mixing, seed, epoch, words, is_sampled=positions is not None)
         write_mixing(views, recipe.mixing, drawn, others)
     return Plan(recipe=recipe, seed=seed, views=views)
 
@@ -244,12 +266,16 @@ def _plan_view(
     epoch: int,
     seed: int,
     sizes: npt.NDArray[np.int64],
-    positions: npt.NDArray[np.int64] | None,
+    words: npt.NDArray[np.int64] | None,
+    is_sampled: bool,
     objects: KnownObjects | None,
+    placed: Rows | None,
 ) -> Rows:
-    sampled = "" if positions is None else ":sampled"
-    drawn_by = (ids if positions is None else positions).astype(np.uint32)
+    sampled = ":sampled" if is_sampled else ""
+    drawn_by = (ids if words is None else words).astype(np.uint32)
     frame = Frame(sizes[:, 0], sizes[:, 1], view.crops, objects)
+    if recipe.mosaic is not None and placed is not None:
+        recipe.mosaic.place(frame, placed["applied"], placed["centre"], placed["cell"])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
     for key, op in view.acting_ops:
@@ -264,15 +290,17 @@ def _plan_view(
             op.apply(frame, {})
     if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, mixes=bool(recipe.mixing)))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, bool(recipe.mixing), recipe.mosaic is not None))
+    if placed is not None:
+        rows["mosaic"] = placed
     if recipe.mixing:
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
     rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
-    border, fill = view.beyond or (recipe.border, recipe.fill)
+    border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        rows["border"][frame.is_edge_sharp] = BORDERS.index("sharp")
+        rows["border"][frame.is_edge_sharp | frame.is_edge_kept] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0
@@ -353,6 +381,8 @@ def _compose(rows: Rows, frame: Frame) -> None:
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:
     """For each (height, width) why the recipe cannot use such an image, or None."""
+    if recipe.mosaic is not None:  # crops see its canvas, which the recipe was checked for
+        return [None] * len(sizes)
     chains = [view.crops for view in recipe.all_views]
     return [next((reason for chain in chains if (reason := _refusal(chain, *size))), None) for size in sizes]
 

@@ -8,6 +8,7 @@ from augpipe.ops.colour_program import program_fields
 from augpipe.ops.frame import Frame
 from augpipe.planning.fields import FIELD
 from augpipe.planning.mixing_draws import MIXED
+from augpipe.planning.mosaic_draws import PLACED
 from augpipe.recipes.view import View
 
 BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
@@ -57,14 +58,14 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
 an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and
-`tables`; where the recipe mixes, `mixing`."""
+`tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View, frame: Frame, mixes: bool = False) -> np.dtype[np.void]:
+def plan_dtype(view: View, frame: Frame, mixes: bool = False, has_mosaic: bool = False) -> np.dtype[np.void]:
     """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program."""
-    mixing = [("mixing", MIXED)] if mixes else []
+    mixing = [("mixing", MIXED)] if mixes else [("mosaic", PLACED)] if has_mosaic else []
     bends = [("field", FIELD)] if frame.bends is not None else []
     return np.dtype([*PLAN_FIELDS, *bends, ("drawn", view.drawn_dtype), *program_fields(frame.steps), *mixing])

@@ -258,7 +258,7 @@ def _each(progress: Progress | None, total: int) -> Callable[[], None]:
 
 
 def _draws(recipe: Recipe) -> bool:
-    return bool(recipe.mixing) or any(op.num_words for view in recipe.all_views for op in view.ops)
+    return recipe.mixes_samples or any(op.num_words for view in recipe.all_views for op in view.ops)
 
 
 def _size_name(recipe: Recipe, sizes: set[tuple[int, int] | None]) -> str:
@@ -337,6 +337,9 @@ def _note(
     source: Source, seed: int, when: str, shown: Sequence[Any], recipes: Sequence[Recipe], *, are_first: bool
 ) -> str:
     which = f"the first {len(shown)} of {len(source)} photographs" if len(source) > 1 and are_first else ""
-    ops = dict.fromkeys(name for recipe in recipes for name in not_followed(recipe))
-    without = f"targets do not follow {', '.join(ops)}" if ops and has_targets(source) else ""
+    ops: dict[str, None] = {}
+    if has_targets(source):
+        has_maps = source.has_label_maps
+        ops = dict.fromkeys(name for recipe in recipes for name in not_followed(recipe, has_label_maps=has_maps))
+    without = f"targets do not follow {', '.join(ops)}" if ops else ""
     return "   ·   ".join(part for part in (f"seed {seed}", when, which, without) if part)

@@ -136,14 +136,18 @@ def _targets(batch: Batch, position: int, view: int) -> ShownTargets | None:
     if targets is None or isinstance(targets, dict):
         return None
     target = targets[position] if isinstance(targets, list) else {"mask": targets[position]}
-    known = {name: np.asarray(values.cpu() if hasattr(values, "cpu") else values) for name, values in target.items()}
-    num = len(known.get("object_ids", ()))
+    known = {
+        name: np.asarray(target[name].cpu() if hasattr(target[name], "cpu") else target[name])
+        for name in ("labels", "boxes", "keypoints", "mask")
+        if name in target
+    }
+    num = len(target.get("object_ids", ()))
     classes = known.get("labels", np.full(num, -1)).tolist()
     return ShownTargets(
         classes=classes,
         names=[str(number) if number >= 0 else "" for number in classes],
         boxes=known.get("boxes"),
-        polygons=[()] * num,
+        polygons=target.get("polygons", [()] * num),
         keypoints=known.get("keypoints"),
         label_map=known.get("mask"),
     )

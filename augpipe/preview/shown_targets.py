@@ -37,7 +37,7 @@ class ShownTargets:
 
 def options_for(source: Source, recipe: Recipe) -> TargetOptions | None:
     """How targets are mapped for a sheet; None where there are none, or they do not follow the recipe."""
-    if not has_targets(source) or not_followed(recipe):
+    if not has_targets(source) or not_followed(recipe, has_label_maps=source.has_label_maps):
         return None
     return TargetOptions(polygons=True, keypoint_swaps=tuple(source.keypoint_swaps))
 

@@ -18,10 +18,10 @@ def without_normalize(recipe: Recipe) -> Recipe:
     return changed(recipe, ops=(), views=views)
 
 
-def with_ops(recipe: Recipe, of_op: Callable[[Op], Op]) -> Recipe:
-    """The recipe with each op replaced by what `of_op` makes of it, in all views."""
+def with_ops(recipe: Recipe, of_op: Callable[[Op], Op], **fields: Any) -> Recipe:
+    """The recipe with each op replaced by what `of_op` makes of it, in all views, and with other `fields`."""
     views = tuple(View(ops=tuple(map(of_op, view.ops)), count=view.count) for view in recipe.views)
-    return changed(recipe, ops=tuple(map(of_op, recipe.ops)), views=views)
+    return changed(recipe, ops=tuple(map(of_op, recipe.ops)), views=views, **fields)
 
 
 def only_ops(recipe: Recipe, view: int, keys: Collection[str]) -> Recipe:

@@ -9,6 +9,7 @@ from augpipe.ops import (
     ColorCast,
     Flip,
     LensDistortion,
+    Letterbox,
     MultiResolutionCrop,
     Normalize,
     RandomResizedCrop,
@@ -167,6 +168,8 @@ def evaluation_of(recipe: Recipe, scale: int | None = None) -> Recipe:
         )
     (view,) = recipe.all_views
     ops: list[Op] = [op.centred for op in view.crops]
+    if recipe.mosaic is not None:
+        ops = [Letterbox(size=recipe.mosaic.size, fill=recipe.mosaic.fill), *ops]
     if scale is not None and view.out_size is not None:
         height, width = view.out_size
         ops = [CenterCrop(size=height if height == width else (height, width), scale=scale)]
@@ -197,7 +200,8 @@ def resized(recipe: Recipe, size: int) -> Recipe:
         fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
         return changed(op, **fields) if fields else op
 
-    made = with_ops(recipe, scaled)
+    mosaic = recipe.mosaic and changed(recipe.mosaic, size=_scaled(recipe.mosaic.size, factor))
+    made = with_ops(recipe, scaled, mosaic=mosaic)
     if max(found := made.all_views[0].out_size or (0, 0)) != size:
         raise ValueError(
             f"resized({recipe.name or 'unnamed'!r}, {size}): crops and paddings in proportion make "

@@ -7,13 +7,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from augpipe.ops import KeepObjects, Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
-from augpipe.ops.op import CONTINUOUS, Fill
+from augpipe.ops.mosaic import Mosaic, looks_around
+from augpipe.ops.op import CONTINUOUS, Beyond, Fill
 from augpipe.recipes.view import View, border_text, product
 from augpipe.validation.models import Checked, FieldError, ListOf
 from augpipe.validation.suggest import nearest_file
@@ -74,6 +83,9 @@ class Recipe(TomlFile):
     mixing: Mixing = ()
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
+    mosaic: Mosaic | None = None
+    """What shows four samples in one image, before all ops, where a `Loader` gives batches with targets. None: each
+    image is one sample's."""
     pixels: Annotated[int, Field(ge=1)] = PIXELS
     """The `PIXELS` of the release that wrote it; left out, that of the release that reads it. It changes nothing: a
     recipe with another number is told of, and gets this release's."""
@@ -152,6 +164,57 @@ class Recipe(TomlFile):
             )
         return self
 
+    @model_validator(mode="after")
+    def _can_be_a_mosaic(self) -> Self:
+        if self.mosaic is None:
+            return self
+        own = seen_beyond("constant", self.mosaic.fill)
+        if self.mixing:
+            raise ValueError("a recipe with a mosaic does not mix as well. Leave mixing out, or the mosaic.")
+        if self.keeping:
+            raise ValueError("keep_objects looks at one image, and a mosaic shows four. Leave one of them out.")
+        for view in self.all_views:
+            if view.out_size is None:
+                raise ValueError(
+                    "a mosaic is a canvas of twice its size, and a view without a crop keeps that. Add a crop, such as "
+                    "CenterCrop(size=640)."
+                )
+            beyond = view.beyond or (own if self.border == "context" else seen_beyond(self.border, self.fill))
+            if beyond != own:
+                raise ValueError(
+                    f"a mosaic shows {border_text(own)} beyond its images, and the recipe {border_text(beyond)}. Give "
+                    "both the same fill, or leave the recipe's border out."
+                )
+            if (name := looks_around(view.ops)) is not None:
+                raise ValueError(
+                    f"{name} looks at a pixel's neighbours or at the whole image, and the images of a mosaic are "
+                    f"rendered one by one. Leave {name} out, or the mosaic."
+                )
+            for size in self.mosaic.canvases[1 if self.mosaic.p == 1.0 else 0 :]:
+                height, width = size
+                for op in view.crops:
+                    if reason := op.refuses(int(height), int(width)):
+                        raise ValueError(f"the canvas of the mosaic: {reason}")
+                    height, width = op.sides(height, width)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without `mosaic` where there is none: states and plans then read as those of earlier releases."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if name != "mosaic" or value is not None}
+
+    def beyond_of(self, view: View) -> Beyond:
+        """The border of a view, and its fill."""
+        if self.mosaic is not None:
+            return seen_beyond("constant", self.mosaic.fill)
+        return view.beyond or (self.border, self.fill)
+
+    @property
+    def mixes_samples(self) -> bool:
+        """Whether an image may show several samples."""
+        return bool(self.mixing) or self.mosaic is not None
+
     @cached_property
     def all_views(self) -> tuple[View, ...]:
         """One entry for each output image of an image: `count` is spread out, and `ops` alone is one view."""
@@ -166,7 +229,7 @@ class Recipe(TomlFile):
     @property
     def num_variants(self) -> int | None:
         """Variants of one image: the product over ops and views; None where one of them is continuous, as mixing is."""
-        if self.mixing:
+        if self.mixes_samples:
             return None
         return product(view.num_variants for view in self.all_views)
 
@@ -298,7 +361,7 @@ def _what(given: object) -> str:
 
 def refuse_mixing(recipe: Recipe, what: str) -> None:
     """Raise ValueError where a recipe mixes images and `what` sees no others to mix them with."""
-    if recipe.mixing:
+    if recipe.mixes_samples:
         raise ValueError(
             f"the recipe {recipe.name or 'unnamed'!r} mixes samples, and {what} cannot tell which: partners go by "
             "position in an epoch. Use a Loader, or leave mixing out: Recipe(ops=recipe.ops, views=recipe.views)."

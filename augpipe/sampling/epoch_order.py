@@ -75,6 +75,19 @@ def partners(positions: Int, num_positions: int) -> Int:
     return np.where(positions < start, positions ^ (PARTNER_BLOCK // 2), around)
 
 
+def mosaic_partners(positions: Int, num_positions: int) -> Int:
+    """(n, 3) positions whose samples stand with those at (n,) positions in a mosaic.
+
+    Within whole blocks of 64 they are the positions XOR 32, 16 and 48, else the next ones of a circle of what is left.
+    """
+    num_left = num_positions % PARTNER_BLOCK
+    if num_left < 4 and num_positions > PARTNER_BLOCK:
+        num_left += PARTNER_BLOCK
+    start = num_positions - num_left
+    around = start + (positions[:, None] - start + np.arange(1, 4)) % max(1, num_left)
+    return np.where(positions[:, None] < start, positions[:, None] ^ np.array([32, 16, 48]), around)
+
+
 def sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, shuffle: bool) -> Int:
     """Which samples stand at these positions of the epoch's order."""
     return permute(positions, num_samples, seed, epoch) if shuffle else positions

@@ -92,7 +92,9 @@ _ARRAYS: dict[str, tuple[str, tuple[int | None, ...]]] = {
     "keypoints": ("iuf", (None, None, 3)),
 }
 """Name -> kinds of numbers, and the shape, None for any length."""
-_RESERVED = frozenset("boxes labels polygons keypoints masks mask image_id lengths batch_idx cls bboxes".split())
+_RESERVED = frozenset(
+    "boxes labels polygons keypoints masks mask image_id lengths batch_idx cls bboxes from_sample mix_weight".split()
+)
 """What a batch's targets hold under these names is not a field of the source."""
 
 

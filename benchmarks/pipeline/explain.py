@@ -32,6 +32,8 @@ NUM_SKIPPED = 3
 """Batches of a turn that are not counted: as many as are begun before the first is given."""
 NUM_COUNTED = 4
 """Batches that are counted at least."""
+FOLLOWED_ROUNDS, FOLLOWED_S = 5, 1.5
+"""How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
 PASS_S = 2.0
 """How long a pass runs before it is explained: less than an epoch, in all situations."""
 WITHIN = 0.15
@@ -139,7 +141,7 @@ def truth_of(situation: Situation, rounds: int, seconds: float) -> dict[str, Any
     }
 
 
-def advice_of(situation: Situation, folder: Path, rounds: int, seconds: float, pass_s: float) -> dict[str, Any]:
+def advice_of(situation: Situation, folder: Path, pass_s: float, rounds: int, seconds: float) -> dict[str, Any]:
     """What a new loader explains of a pass, and what following it gives."""
     if situation.is_cold:
         forget(folder)
@@ -217,7 +219,7 @@ def main() -> None:
             rows[name] = truth_of(situation, bench.rounds, seconds)
             if hasattr(Loader, "explain"):
                 folder = copied(situation.files.folder)
-                rows[name] |= advice_of(situation, folder, bench.rounds, seconds, pass_s)
+                rows[name] |= advice_of(situation, folder, pass_s, *bench.pick((FOLLOWED_ROUNDS, FOLLOWED_S), (1, 0.1)))
                 shutil.rmtree(folder)
     show(rows)
     what = f"images a second, {origin}: the stage that holds a loader up, by experiment and as Loader.explain names it"

@@ -139,12 +139,12 @@ class Staging:
     @cached_property
     def photographs(self) -> Files:
         """As they are."""
-        return self._write("photographs", self._photographs, copies=12)
+        return self._write("photographs", self._photographs, copies=36)
 
     @cached_property
     def few(self) -> Files:
         """The same, in a shorter epoch, for what reads slowly."""
-        return self._write("few", self._photographs, copies=3)
+        return self._write("few", self._photographs, copies=12)
 
     @cached_property
     def unread(self) -> Files:
@@ -155,19 +155,19 @@ class Staging:
     def pngs(self) -> Files:
         """PNGs of 500x375."""
         contents = [_encoded(image.resize(TILE_PX), "png") for image in self._images[:100]]
-        return self._write("pngs", contents, copies=6, suffix="png")
+        return self._write("pngs", contents, copies=12, suffix="png")
 
     @cached_property
     def large(self) -> Files:
         """JPEGs of 7 megapixels."""
-        return self._write("large", [self._large(first) for first in range(8)], copies=50)
+        return self._write("large", [self._large(first) for first in range(8)], copies=100)
 
     @cached_property
     def few_large(self) -> Files:
         """Photographs, and one in 32 of 7 megapixels."""
         contents = list(self._photographs[:64])
         contents[5::32] = [self._large(first) for first in range(len(contents[5::32]))]
-        return self._write("few_large", contents, copies=50)
+        return self._write("few_large", contents, copies=150)
 
     @cached_property
     def small(self) -> Files:

@@ -4,7 +4,7 @@
 # Photographs in one folder per class, a network, a training loop, and the mistakes that are left.
 #
 # Set `FOLDER` to yours. Without changes the notebook draws a few photographs, so that it runs anywhere. On so few, a
-# network learns next to nothing.
+# network learns almost nothing.
 
 # %%
 from pathlib import Path
@@ -45,7 +45,8 @@ train = Loader(FOLDER, recipe, batch_size=12, seed=1, split="train", holdout=0.2
 draw_sheet(over_epochs(train.source, recipe, rows=3, cols=4))
 
 # %% [markdown]
-# A fifth of the photographs is held out. They are never trained on, and are seen whole, with the same classes.
+# A fifth of the photographs is held out: the network is never trained on them. For the test they are resized and
+# cropped at the centre.
 
 # %%
 classes = train.source.classes
@@ -92,7 +93,7 @@ for epoch in range(EPOCHS):
 # %% [markdown]
 # ## What is still wrong
 #
-# The names of the first few mistakes. Look at them: a wrong label is as common as a weak network.
+# The names of the first few mistakes. Look at them: it may be the label that is wrong, not the network.
 
 # %%
 network.eval()
@@ -108,7 +109,7 @@ print("\n".join(wrong[:5]))
 # %% [markdown]
 # ## Keep it
 #
-# Keep the recipe with the weights: it says which images the network knows.
+# Keep the recipe with the weights: it says how the network's images were cropped and normalised.
 
 # %%
 torch.save(network.state_dict(), "weights.pth")

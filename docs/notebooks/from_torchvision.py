@@ -70,7 +70,7 @@ Image.fromarray(np.vstack(rows))
 #
 # ## The same pixels
 #
-# A recipe without draws shows how far the two are apart: less than one of 256 levels.
+# A recipe without random ops shows how much the pixels of the two differ: less than one of 256 levels.
 
 # %%
 plain = v2.Compose([v2.ToImage(), v2.Resize(180, antialias=True), v2.CenterCrop(160), *compose.transforms[-2:]])

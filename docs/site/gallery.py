@@ -28,6 +28,7 @@ HELD = (ops.Flip(), ops.Rotate())
 EXAMPLES: dict[type, Any] = {
     ops.AllOf: ops.AllOf(ops=HELD),
     ops.ColorJitter: ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+    ops.Mosaic: ops.Mosaic(size=(271, 400)),
     ops.OneOf: ops.OneOf(ops=HELD),
     ops.Pad: ops.Pad(px=20),
     ops.SomeOf: ops.SomeOf(ops=HELD),
@@ -56,7 +57,7 @@ def pages() -> dict[str, str | bytes]:
             op, name, shown = EXAMPLES.get(kind) or kind(), kind.__name__, "before"
             figures = [figure(shown, "The photograph", shown)]
             for number, (caption, image) in enumerate(pictures(op, images), start=1):
-                shown = f"{op.op}-{number}"
+                shown = f"{getattr(op, 'op', 'mosaic')}-{number}"
                 made[f"gallery/images/{shown}.webp"] = webp(image)
                 figures.append(figure(shown, f"The photograph under {name}, {caption}", caption))
             sections += section(op, figures)
@@ -89,7 +90,9 @@ def section(op: Any, figures: list[str]) -> Iterator[str]:
         yield "\n".join(['<div class="pictures" markdown>', *figures, "</div>"])
     yield fields_table(type(op))
     toml, kind = recipe_of(op).to_toml(), "mixing" if isinstance(op, Mix) else "ops"
-    if f"[[{kind}]]" in toml:
+    if isinstance(op, ops.Mosaic):
+        lines = "".join(toml.partition("[mosaic]")[1:])
+    elif f"[[{kind}]]" in toml:
         lines = "".join(toml.partition(f"[[{kind}]]")[1:])
     else:
         lines = f"{kind} = [{toml.partition(f'{kind} = [')[2].partition(']')[0]}]"
@@ -124,13 +127,15 @@ def reaches(op: ops.Op, strength: float) -> bool:
 
 def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
     """The first photograph under the op alone, an epoch each."""
-    source = ArraySource(images if isinstance(op, Mix) else images[:1])
+    source = ArraySource(images if isinstance(op, Mix | ops.Mosaic) else images[:1])
     contents = over_epochs(source, recipe_of(op), rows=len(source), cols=num, epoch=epoch)
     return list(next(row.cells for row in contents.rows if row.sample_id == 0))
 
 
 def recipe_of(op: Any) -> Recipe:
     """The op alone."""
+    if isinstance(op, ops.Mosaic):
+        return Recipe(mosaic=op, ops=[ops.CenterCrop(size=op.size)])
     return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op]) if isinstance(op, Mix) else Recipe(ops=[op])
 
 

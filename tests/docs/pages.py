@@ -202,8 +202,10 @@ PAGES = {
                 "found.counts.tolist() == [1, 1] and found.boxes.tolist() == [[10, 20, 40, 60]] * 2",
                 "[source.object_classes[label] for label in found.labels] == ['cat', 'dog']",
             ),
-            "from augpipe.datasets.annotations.coco": ("source.image_ids == [5, 6, 7, 8]",),
-            "import json": ("rows == [{'image_id': 5, 'category_id': 1, 'bbox': [10, 20, 50, 60], 'score': 0.9}]",),
+            "from augpipe.datasets.annotations.coco": (
+                "source.image_ids == [5, 6, 7, 8]",
+                "rows == [{'image_id': 5, 'category_id': 1, 'bbox': [10, 20, 50, 60], 'score': 0.9}]",
+            ),
             "from augpipe.datasets.annotations.yolo": ("source.num_objects == 4",),
             "from augpipe.datasets.annotations.voc": ("source.num_objects == 4 and maps.label_map(2)[0, 0] == 2",),
             "from augpipe.datasets.annotations.label_map_source": ("labels.shape == (120, 160)",),
@@ -390,7 +392,7 @@ PAGES = {
         },
     ),
     "docs/mixing.md": Page(
-        files=(photos(4),),
+        files=(photos(4), annotated),
         then={
             "from augpipe import Loader, MixedLabels": (
                 "images.shape == (4, 3, 224, 224) and soft.shape == (4, 10)",
@@ -402,6 +404,10 @@ PAGES = {
             ),
             'name = "growing-in-two"': (
                 "[stage.epoch for stage in Schedule.load('growing-in-two.toml').stages] == [0, 12]",
+            ),
+            "mosaic = Recipe(": (
+                "batch.images.shape == (4, 3, 64, 64) and len(batch.targets) == 4",
+                "batch.plan.rows['mosaic']['partners'].shape == (4, 3)",
             ),
         },
     ),

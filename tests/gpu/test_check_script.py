@@ -111,7 +111,8 @@ for name in os.listdir(GPU):
         sys.modules[f"benchmarks.gpu.{name[:-3]}"] = section(last=covers)
 """
 
-OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name not in ("Op", "KeepObjects")]
+NOT_ON_A_GPU = ("Op", "KeepObjects", "Mosaic")
+OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name not in NOT_ON_A_GPU]
 FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
 IN_FIRST = {*FIRST_CALL, "preflight", "exchange", "trainer"}
 IN_SECOND = {"tests", "sanitizer", "ranks", "faults", "memory"}

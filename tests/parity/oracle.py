@@ -54,6 +54,8 @@ class Expected:
     """What was there before it was padded, as `crop`."""
     is_edge_sharp: bool = False
     """Whether the image was padded after it was resized: each pixel is the image's, or the fill."""
+    is_edge_kept: bool = False
+    """Whether nothing was padded, though the op pads other images: the fill does not mix with the edge."""
     kept: tuple[int, int] | None = None
     """Height and width of the crop in pixels of the frame that the first look-up leads to."""
     is_mapped: bool = False
@@ -108,6 +110,7 @@ class Expected:
         """What is there is about to be padded."""
         self.padded = self.padded or self.crop
         self.is_edge_sharp |= not self.is_mapped and self.crop[2:] != (self.out_width, self.out_height)
+        self.is_edge_kept = False
 
     @property
     def corner(self) -> float:
@@ -163,7 +166,7 @@ class Expected:
                 first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
             ]
             x, y = x - first_x, y - first_y
-        if self.is_edge_sharp and border == "constant":
+        if (self.is_edge_sharp or self.is_edge_kept) and border == "constant":
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
             black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)
             weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0), weights)

@@ -169,6 +169,7 @@ RESIZES = st.one_of(
         border=st.just("reflect"),
     ),
     st.builds(ops.Letterbox, size=SIZES, enlarge=st.booleans(), position=POSITIONS, border=st.just("reflect")),
+    st.builds(ops.ZoomOut, factor=ranges(1.0, 4.0), border=st.just("reflect"), p=PROBABILITIES),
     st.builds(
         ops.RandomCrop,
         size=SIZES,
@@ -190,7 +191,16 @@ DROPOUTS = _built(
     p=PROBABILITIES,
 )
 BY_HAND = {
-    *(ops.CoarseDropout, ops.Letterbox, ops.Pad, ops.RandomCrop, ops.Resize, ops.ResizeLongest, ops.ResizeShortest),
+    *(
+        ops.CoarseDropout,
+        ops.ZoomOut,
+        ops.Letterbox,
+        ops.Pad,
+        ops.RandomCrop,
+        ops.Resize,
+        ops.ResizeLongest,
+        ops.ResizeShortest,
+    ),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
     *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
     *(
@@ -205,6 +215,7 @@ BY_HAND = {
         ops.Translate,
         ops.Vignette,
         ops.Zoom,
+        ops.ZoomOut,
     ),
 }
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from

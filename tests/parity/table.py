@@ -119,6 +119,20 @@ def _letterbox(expected: Expected, op: ops.Letterbox, drawn: Any) -> None:
     _seen_beyond(expected, op.border, op.fill)
 
 
+def _zoom_out(expected: Expected, op: ops.ZoomOut, drawn: Any) -> None:
+    height, width = expected.out_height, expected.out_width
+    (left, right), (top, bottom) = (
+        (first := int(drawn[name] * (room + 1)), room - first)
+        for room, name in ((int(width * drawn["factor"]) - width, "x"), (int(height * drawn["factor"]) - height, "y"))
+    )
+    assert min(left, top, right, bottom) >= 0
+    is_first = expected.padded is None
+    _padded(expected, left, top, right, bottom)
+    expected.is_edge_kept = is_first and (height, width) == (expected.out_height, expected.out_width)
+    _resize_to(expected, height, width)
+    _seen_beyond(expected, op.border, op.fill)
+
+
 def _flip(expected: Expected, op: ops.Flip, drawn: Any) -> None:
     if drawn["flipped"] and not expected.is_mapped:
         expected.mirrored ^= {"horizontal": 1, "vertical": 2}[op.direction]
@@ -610,6 +624,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Transpose: _transpose,
     ops.Vignette: _vignette,
     ops.Zoom: _zoom,
+    ops.ZoomOut: _zoom_out,
 }
 
 
@@ -674,6 +689,14 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "pad to a multiple": (ops.Pad(px=(1, 0), size=(10, 111), multiple=32, position="bottom_left", border="edge"),),
     "letterbox": (ops.Letterbox(size=(90, 50)),),
     "letterbox, no larger": (ops.Letterbox(size=200, enlarge=False, position="top_right", border="reflect"),),
+    "zoom_out": (ops.ZoomOut(p=1.0),),
+    "zoom_out, resize": (ops.ResizeShortest(size=80), ops.ZoomOut(p=0.5, fill=200.0), ops.Resize(size=(50, 61))),
+    "zoom_out, random_resized_crop, turned": (
+        ops.Flip(p=1.0),
+        ops.ZoomOut(factor=(1.2, 2.5), fill=(9.0, 99.0, 200.0), p=0.8),
+        ops.RandomResizedCrop(size=(70, 66), scale=(0.3, 1.0)),
+        ops.Rotate(max_deg=30),
+    ),
     "resize_shortest, pad, random_crop, turned": (
         ops.ResizeShortest(size=60),
         ops.Pad(size=(90, 95)),

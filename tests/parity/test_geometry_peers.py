@@ -285,3 +285,42 @@ def test_blurs_add_up_and_leave_the_decoding_scale_alone() -> None:
     for one in rows[1:]:
         np.testing.assert_allclose(one["blur"], five["blur"], rtol=1e-12)
     assert [one["support"].tolist() for one in (*rows, five)] == [rows[0]["support"].tolist()] * 4
+
+
+# canvases
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 2.0, 3.7])
+def test_a_zoom_out_and_a_resize_are_pillow_s(factor: float) -> None:
+    """The image pasted by numpy into a canvas of whole pixels, and resized by Pillow; boxes go along."""
+    image, fill = smooth(61, 83), (9.0, 99.0, 200.0)
+    zoom_out = ops.ZoomOut(factor=(factor, factor), fill=fill, p=1.0)
+    recipe = Recipe(ops=(zoom_out, ops.Flip(p=1.0), ops.Resize(size=(48, 52))))
+    drawn = plan(recipe, [5], sizes=[image.shape[:2]], seed=3)
+    canvas = np.full((int(61 * factor), int(83 * factor), 3), fill, np.uint8)
+    room = canvas.shape[1] - 83, canvas.shape[0] - 61
+    x, y = (int(drawn.rows["drawn"]["zoom_out"][name][0] * (most + 1)) for name, most in zip("xy", room, strict=True))
+    assert factor == 1.0 or x + y > 0
+    canvas[y : y + 61, x : x + 83] = image
+    expected = np.asarray(Image.fromarray(canvas[:, ::-1]).resize((52, 48), Image.Resampling.BILINEAR))
+    result = Augment(recipe, layout="NHWC", num_threads=1)(
+        image=image, bboxes=[[10, 20, 30, 50]], bbox_format="pascal_voc", plan=drawn
+    )
+    missed = np.abs(result["image"].astype(np.float64) - expected)
+    # at the canvas's edge Pillow averages over less; here the fill goes on beyond it
+    assert (missed if factor == 1.0 else missed[1:-1, 1:-1]).max() <= 1.1
+    scale = np.array([52 / canvas.shape[1], 48 / canvas.shape[0]])
+    left, right = canvas.shape[1] - x - 30, canvas.shape[1] - x - 10
+    box = np.array([left, y + 20, right, y + 50]) * np.tile(scale, 2)
+    np.testing.assert_allclose(result["bboxes"][0], box, atol=1e-3)
+
+
+def test_places_in_a_canvas_are_drawn_evenly_and_within_it() -> None:
+    recipe = Recipe(ops=(ops.ZoomOut(factor=(1.0, 4.0), p=0.5),))
+    rows = plan(recipe, range(4000), sizes=np.full((4000, 2), (30, 50))).rows
+    drawn = rows["drawn"]["zoom_out"]
+    assert (rows["out_width"] == 50).all() and (rows["out_height"] == 30).all()
+    assert abs((drawn["factor"] > 1.0).mean() - 0.5) < 0.03
+    for axis, name in enumerate("xy"):
+        assert np.abs(np.histogram(drawn[name], 5, (0, 1))[0] / len(rows) - 0.2).max() < 0.03
+        assert (rows["crop"][:, axis] == 0).all() and (rows["crop"][:, 2 + axis] == (50, 30)[axis]).all()

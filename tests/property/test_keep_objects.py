@@ -28,6 +28,7 @@ BEFORE: tuple[tuple[Any, ...], ...] = (
     (ops.Flip(), ops.Flip(direction="vertical")),
     (ops.ResizeShortest(size=97), ops.Flip()),
     (ops.CenterCrop(size=70, scale=80), ops.Flip(), ops.Pad(px=(3, 10, 7, 1))),
+    (ops.Flip(), ops.ZoomOut(factor=(1.0, 1.6), p=0.7)),
 )
 KEEPS = st.builds(
     ops.KeepObjects,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import Loader, TargetOptions
+from augpipe import Loader, Recipe, TargetOptions, ops
 from tests.augpipe.loader.target_sources import (
     TARGET_RECIPES,
     ObjectSource,
@@ -20,7 +20,15 @@ NUM = 23
 OPTIONS = TargetOptions(polygons=True, masks=True, min_area=4.0, min_visibility=0.1)
 FEW = 6
 
-NAMES = st.sampled_from(sorted(TARGET_RECIPES))
+RECIPES = TARGET_RECIPES | {
+    f"{name}, pasted": TARGET_RECIPES[name].model_copy(update={"mixing": (ops.CutMix(p=0.8),)})
+    for name in ("cropped", "views")
+}
+RECIPES["mosaic"] = Recipe(
+    mosaic=ops.Mosaic(size=30, p=0.8),
+    ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip()),
+)
+NAMES = st.sampled_from(sorted(RECIPES))
 
 
 @cache
@@ -30,7 +38,7 @@ def source() -> ObjectSource:
 
 def loader_of(name: str, objects: Any = None, **options: Any) -> Loader:
     defaults = {"batch_size": 5, "seed": 9, "framework": "numpy", "num_threads": 2, "targets": OPTIONS}
-    return Loader(objects or source(), TARGET_RECIPES[name], **{**defaults, **options})
+    return Loader(objects or source(), RECIPES[name], **{**defaults, **options})
 
 
 @cache
@@ -40,7 +48,7 @@ def reference(name: str) -> dict[int, Any]:
 
 
 def test_the_reference_could_differ() -> None:
-    for name in TARGET_RECIPES:
+    for name in RECIPES:
         found = reference(name)
         assert sorted(found) == list(range(NUM))
         assert any(dropped for _, views in found.values() for dropped in views)
@@ -116,7 +124,7 @@ def _bits(value: Any) -> Any:
     return value.tobytes() if isinstance(value, np.ndarray | np.generic) else value
 
 
-@pytest.mark.parametrize("name", TARGET_RECIPES)
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_second_pass_and_skipped_passes_change_nothing(name: str) -> None:
     loader = loader_of(name)
     next(iter(loader))

@@ -376,7 +376,8 @@ class FaultsConfig(Section):
     timeout_s: float = Field(default=300.0, gt=0.0)
     """Longest an exchange may take before the rank that waits gives up."""
     heartbeat_timeout_s: float = Field(default=20.0, gt=0.0)
-    """A rank not heard of for so long is dead, and the others end. 0.25 of it passes between two signs of life."""
+    """A rank not heard of for so long is taken for dead, and the others end. Each gives a sign of life every second, or
+    every quarter of this time if that is shorter."""
     on_server_loss: Literal["restore", "stop"] = "restore"
     """A parameter server that is lost: go on with its slice from the last checkpoint, or end the run."""
 

@@ -110,7 +110,7 @@ def load_evaluation_recipe(field: str, text: str, size: int | None) -> Recipe:
         ValueError: there is none such, or it cannot be used.
     """
     recipe = _load(field, text, size).recipes[-1]
-    if recipe.mixing:
+    if recipe.mixes_samples:
         raise ValueError(
             f"{field}={text!r} mixes samples, and evaluation counts one class an image. Leave its mixing out."
         )

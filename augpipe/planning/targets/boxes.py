@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.polygons import frames, mapped, shares_of
-from augpipe.planning.targets.rings import boxes_as_rings, within
+from augpipe.planning.targets.polygons import mapped, shares_of
+from augpipe.planning.targets.rings import bounds_of_all, boxes_as_rings, within
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -41,8 +41,10 @@ def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int) -> tu
     cut = np.clip(boxes, np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2))
     outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
     whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
-    limits = frames(inverse)[item]
-    bounds, shares = outlines.bounds_within(limits), shares_of(within(outlines, limits).areas(), whole.areas())
+    parts = inverse.parts_shown(item, outlines.bounds())
+    bounds = bounds_of_all([outlines.bounds_within(limits) for limits in parts])
+    shown: Float = np.sum([within(outlines, limits).areas() for limits in parts], axis=0)
+    shares = shares_of(shown, whole.areas())
     # what is cut to a line at an edge would have an area again once it is turned
     is_line = ~(cut[:, 2:] > cut[:, :2]).all(axis=1)
     bounds[is_line], shares[is_line] = 0.0, 0.0
@@ -54,11 +56,13 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    everywhere = np.tile([-1e30, -1e30, 1e30, 1e30], (len(boxes), 1))
-    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).bounds_within(everywhere)
-    cut = np.clip(whole, 0.0, np.tile(inverse.sizes[item], 2))
-    cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
-    return cut, shares_of(box_areas(cut), box_areas(whole))
+    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).bounds()
+    parts = inverse.parts_shown(item, whole)
+    cuts = [np.clip(whole, np.tile(limits[:, :2], 2), np.tile(limits[:, 2:], 2)) for limits in parts]
+    for cut in cuts:
+        cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
+    shown: Float = np.sum([box_areas(cut) for cut in cuts], axis=0)
+    return bounds_of_all(cuts), shares_of(shown, box_areas(whole))
 
 
 def box_areas(boxes: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:

@@ -25,17 +25,30 @@ RADII = np.linspace(1.0 / 256.0, 1.0, 256)
 """Parts of the frame's largest radius where it is looked for the first one at which the lens folds the image over."""
 ROUNDING_PX = 1e-6
 """How far outside the frame a point counts as on its edge."""
+NOWHERE = 1e30
+"""Where a rectangle begins and ends that nothing lies in."""
 FURTHER = 2.0
 """How far beyond the frame's own depths outlines are kept under a perspective, before what nears the horizon goes."""
 
 
 class InverseMap:
-    """The inverse look-up of (B,) plan records of one view; `item` says for each point whose record is meant."""
+    """The inverse look-up of (B,) plan records of one view; `item` says for each point whose record is meant.
 
-    def __init__(self, rows: Rows) -> None:
+    Args:
+        rows: the records.
+        windows: (B, 4) left, top, right and bottom of the part of each output that shows its image. None: all of it.
+        holes: (B, 4) the part of that which another image covers, without an area where none does. None: nothing.
+    """
+
+    def __init__(self, rows: Rows, windows: Float | None = None, holes: Float | None = None) -> None:
         self.rows = rows
         self.sizes: Float = np.stack([rows["out_width"], rows["out_height"]], axis=1).astype(np.float64)
         """(B, 2): width and height of the outputs, in pixels."""
+        self.windows: Float = np.concatenate([np.zeros_like(self.sizes), self.sizes], axis=1)
+        """(B, 4)."""
+        if windows is not None:
+            self.windows = windows
+        self._holes = holes
         self._before, self._after = look_up_matrices(rows)
         self._to_lens = np.linalg.inv(self._after).astype(np.float64)
         self._to_output = np.linalg.inv(self._before).astype(np.float64)
@@ -112,10 +125,43 @@ class InverseMap:
         found: Float = homogeneous[:, :2] / np.where(is_in_front[:, None], inverse_divisor, np.nan)
         seen = self.seen[item]
         with np.errstate(invalid="ignore"):
-            is_in_frame = ((found >= -ROUNDING_PX) & (found <= self.sizes[item] + ROUNDING_PX)).all(axis=1)
+            is_in_frame: Bool = self._is_within(self.windows[item], found, ROUNDING_PX)
+            if self._holes is not None:
+                is_in_frame &= ~self._is_within(self._holes[item], found, -ROUNDING_PX)
         is_in_image = ((points >= seen[:, :2]) & (points <= seen[:, 2:])).all(axis=1)
         is_near = inverse_divisor[:, 0] <= 1.0 / LEAST_DIVISOR
         return found, is_seen & is_in_front & is_near & is_in_frame & is_in_image
+
+    @staticmethod
+    def _is_within(edges: Float, points: Float, margin_px: float) -> Bool:
+        within: Bool = np.all((points >= edges[:, :2] - margin_px) & (points <= edges[:, 2:] + margin_px), axis=1)
+        return within
+
+    def parts_shown(self, item: Int, bounds: Float) -> list[Float]:
+        """The rectangles in which the outputs show the images of N outlines, as (N, 4) arrays: one, or four of which
+        most are empty, where an outline of (N, 4) `bounds` reaches under a hole."""
+        windows = self.windows[item]
+        if self._holes is None:
+            return [windows]
+        holes = self._holes[item]
+        is_apart: Bool = np.any(bounds[:, 2:] <= holes[:, :2], axis=1) | np.any(bounds[:, :2] >= holes[:, 2:], axis=1)
+        is_apart |= np.any(holes[:, 2:] <= holes[:, :2], axis=1)
+        if is_apart.all():
+            return [windows]
+        holes = np.where(is_apart[:, None], np.tile(windows[:, :2], 2), holes)
+        left, top, right, bottom = windows.T
+        hole_left, hole_top, hole_right, hole_bottom = holes.T
+        parts = (
+            (hole_right, top, right, bottom),  # all of the window where the hole is none
+            (left, top, hole_left, bottom),
+            (hole_left, top, hole_right, hole_top),
+            (hole_left, hole_bottom, hole_right, bottom),
+        )
+        shown = [np.stack(edges, axis=1) for edges in parts]
+        for edges in shown:  # of rings that only touch one without an area, rounding might leave a sliver there
+            is_empty: Bool = np.any(edges[:, 2:] <= edges[:, :2], axis=1)
+            edges[is_empty] = NOWHERE
+        return shown
 
     def project(self, rings: Rings) -> Rings:
         """The rings, given in lens coordinates, in output pixels; what nears a perspective's horizon is cut off."""

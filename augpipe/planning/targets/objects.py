@@ -109,7 +109,8 @@ def map_objects(
 def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[list[list[Float]], Float, Float, Float]:
     """What is shown of objects' polygons in output pixels, (N, 4) bounds, (N,) shares of their areas, (N,) areas of it.
 
-    A polygon that a cut parts stays one, whose parts hang together along the frame's edge.
+    A polygon that a cut parts stays one, whose parts hang together along the frame's edge. One that another image
+    covers in part has a ring on each side of that.
     """
     owner = np.repeat(np.arange(len(polygons)), [len(rings) for rings in polygons])
     rings = [ring for rings in polygons for ring in rings]
@@ -119,14 +120,16 @@ def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[li
     shown_areas = shown.areas()
     mapped: list[list[Float]] = [[] for _ in polygons]
     bounds = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(polygons), 1))
-    for ring in np.flatnonzero(np.diff(shown.starts) > 0):
-        mapped[owner[ring]].append(shown.points[shown.starts[ring] : shown.starts[ring + 1]])
-        bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
-        bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
-    bounds[[not rings for rings in mapped]] = 0.0
+    for part in np.flatnonzero(np.diff(shown.starts) > 0):
+        ring = part % len(rings)
+        mapped[owner[ring]].append(shown.points[shown.starts[part] : shown.starts[part + 1]])
+        if ring_bounds[ring].any():
+            bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
+            bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
+    bounds[~np.isfinite(bounds).all(axis=1)] = 0.0
     whole, shown_of_each = np.zeros(len(polygons)), np.zeros(len(polygons))
     np.add.at(whole, owner, areas)
-    np.add.at(shown_of_each, owner, shown_areas)
+    np.add.at(shown_of_each, np.tile(owner, len(shown_areas) // max(len(rings), 1)), shown_areas)
     return mapped, bounds, shares_of(shown_of_each, whole), shown_of_each
 
 

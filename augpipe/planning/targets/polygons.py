@@ -1,10 +1,10 @@
-"""Polygons, and the outlines of boxes, through a map: divided where it bends them, then cut at the frame."""
+"""Polygons, and the outlines of boxes, through a map: divided where it bends them, then cut at what is shown."""
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.rings import Rings, within
+from augpipe.planning.targets.rings import Rings, all_of, bounds_of_all, within
 
 Float = npt.NDArray[np.float64]
 
@@ -16,22 +16,22 @@ MOST_ROUNDS = 7
 
 
 def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float, Float]:
-    """What is shown of source rings, in output pixels and cut at the frame, its (R, 4) bounds, and (R,) areas uncut."""
+    """What is shown of R source rings, in output pixels, its (R, 4) bounds, and (R,) areas uncut.
+
+    The rings are cut at the frame. Where another image covers a part, there are four times as many: R in each of the
+    rectangles around that part, most of them without corners.
+    """
     seen = within(rings, inverse.seen[rings.item])
     whole = mapped(inverse, divided(inverse, rings))
     shown = whole if seen is rings else mapped(inverse, divided(inverse, seen))
-    limits = frames(inverse)[rings.item]
-    return within(shown, limits), shown.bounds_within(limits), whole.areas()
+    parts = inverse.parts_shown(rings.item, shown.bounds())
+    bounds = bounds_of_all([shown.bounds_within(limits) for limits in parts])
+    return all_of([within(shown, limits) for limits in parts]), bounds, whole.areas()
 
 
 def mapped(inverse: InverseMap, rings: Rings) -> Rings:
     """Source rings in output pixels, straight from corner to corner."""
     return inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0]))
-
-
-def frames(inverse: InverseMap) -> Float:
-    """(B, 4): left, top, right and bottom of the outputs."""
-    return np.concatenate([np.zeros_like(inverse.sizes), inverse.sizes], axis=1)
 
 
 def shares_of(shown_areas: Float, areas: Float) -> Float:

@@ -1,5 +1,6 @@
 """Closed outlines of objects, many at once: cut, measured, and divided where a map bends them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -38,6 +39,10 @@ class Rings:
         loops.measure(self.points, self.starts, areas)
         return areas
 
+    def bounds(self) -> Float:
+        """(R, 4) left, top, right, bottom; zeros of a ring without corners."""
+        return self.bounds_within(np.tile([-1e30, -1e30, 1e30, 1e30], (len(self.item), 1)))
+
     def bounds_within(self, frames: Float) -> Float:
         """(R, 4) left, top, right, bottom of what lies within (R, 4) rectangles; zeros where nothing does."""
         bounds = np.empty((len(self.item), 4))
@@ -64,6 +69,31 @@ def within(rings: Rings, limits: Float) -> Rings:
         rings = clipped(rings, lines)
         of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
     return rings
+
+
+def bounds_of_all(bounds: Sequence[Float]) -> Float:
+    """(R, 4) around several (R, 4) bounds, of which those without an area do not count; zeros where none counts."""
+    if len(bounds) == 1:
+        return bounds[0]
+    stacked = np.stack(bounds)
+    counts = np.all(stacked[:, :, 2:] > stacked[:, :, :2], axis=2, keepdims=True)
+    least = np.where(counts, stacked[:, :, :2], np.inf).min(axis=0)
+    most = np.where(counts, stacked[:, :, 2:], -np.inf).max(axis=0)
+    around: Float = np.where(counts.any(axis=0), np.concatenate([least, most], axis=1), 0.0)
+    return around
+
+
+def all_of(parts: Sequence[Rings]) -> Rings:
+    """The rings of several, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    firsts = np.cumsum([0, *(len(part.points) for part in parts)])
+    starts = [part.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
+    return Rings(
+        points=np.concatenate([part.points for part in parts]),
+        starts=np.concatenate([*starts, firsts[-1:]]),
+        item=np.concatenate([part.item for part in parts]),
+    )
 
 
 def boxes_as_rings(boxes: Float, item: Int, num_points: int) -> Rings:

@@ -23,7 +23,7 @@ from augpipe.preview.shown_targets import ShownTargets
 from augpipe.recipes.parts import only_ops, without_normalize
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Pixels, Source
-from augpipe.sources.targets import LabelMap
+from augpipe.sources.targets import LabelMap, has_targets
 from augpipe.validation.models import Checked
 from augpipe.validation.plural import count
 
@@ -123,7 +123,8 @@ def pictures_of(source: Source, recipe: Recipe, asked: PicturesAsked) -> dict[st
                     "numbers": [] if cell.plan is None else list(_numbers(cell.plan, cell.view)),
                 }
             )
-    not_shown = not_followed(recipe) if asked.targets else ()
+    has_maps = has_targets(source) and source.has_label_maps
+    not_shown = not_followed(recipe, has_label_maps=has_maps) if asked.targets else ()
     return {"pictures": made, "draws": draws, "targets_do_not_follow": list(not_shown)}
 
 

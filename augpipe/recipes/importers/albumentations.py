@@ -57,9 +57,10 @@ def found_in(data: Any, version: str = "") -> Findings:
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
-    for name in ("bbox_params", "keypoint_params"):
-        if data.get(name):
-            found.note(f"{name}: boxes and points are given to a call of Augment, with bbox_format and TargetOptions.")
+    if data.get("bbox_params"):
+        found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
+    if data.get("keypoint_params"):
+        found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
 
 
@@ -67,6 +68,28 @@ def _version(text: str) -> str:
     """Which of the `VERSIONS` one belongs to; "" for those between."""
     numbers = [int(part) for part in text.split(".")[:2] if part.isdecimal()]
     return "1" if [0] <= numbers < [1, 4] else "2" if numbers >= [2] else ""
+
+
+def _call_with_boxes(params: Mapping[str, Any]) -> str:
+    """The call of `Augment` that treats boxes as `BboxParams` does, and what it does not do."""
+    kept = {name: params[name] for name in ("min_area", "min_visibility", "clip") if params.get(name)}
+    options = ", ".join(f"{name}={value!r}" for name, value in {"boxes": "corners", **kept}.items())
+    fields = "".join(f", {name}=..." for name in params.get("label_fields") or ())
+    given = f"image=..., bboxes=..., bbox_format={params.get('format')!r}{fields}"
+    call = f"augment({given}, targets=TargetOptions({options}))"
+    lost = [name for name in ("min_width", "min_height", "max_accept_ratio") if params.get(name)]
+    return f"{call}." + (f" Not mapped: {', '.join(lost)}." if lost else "")
+
+
+def _call_with_points(params: Mapping[str, Any]) -> str:
+    """The call of `Augment` that takes points, and what it does not do with them."""
+    fields = "".join(f", {name}=..." for name in params.get("label_fields") or ())
+    call = f"augment(image=..., keypoints=...{fields}), of (M, 2) x and y."
+    if params.get("format", "xy") != "xy":
+        call += f" format={params['format']!r} is not known: leave out angles and scales, and put x before y."
+    if params.get("remove_invisible") is False:
+        call += " Points that are not shown are left out."
+    return call
 
 
 def _name(one: Mapping[str, Any]) -> str:

@@ -126,6 +126,14 @@ def _pad(found: Findings, one: Any) -> None:
     found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
 
 
+def _zoom_out(found: Findings, one: Any) -> None:
+    if isinstance(one.fill, dict):
+        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
+    note = "its canvas is scaled to the image's size: what follows in pixels, and not in parts, sees fewer."
+    made = ops.ZoomOut(factor=tuple(one.side_range), fill=levels(one.fill), p=one.p)
+    found.add("RandomZoomOut", made, note=note)
+
+
 def _rotation(found: Findings, one: Any) -> None:
     if one.expand or one.center is not None:
         raise ValueError("expand and center are not mapped")
@@ -225,6 +233,7 @@ MADE: dict[str, Maker] = {
     "CenterCrop": same(ops.CenterCrop, size=lambda one: _pair(one.size)),
     "Pad": _pad,
     "RandomCrop": _random_crop,
+    "RandomZoomOut": _zoom_out,
     "RandomIoUCrop": refused(
         "leaves each crop at its own size; write RandomResizedCrop, here with keep_objects=KeepObjects(rule='iou', "
         "share=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9])"

@@ -154,6 +154,10 @@ def test_inspect_what_is_mixed(folder: Path) -> None:
     assert found["variants"] is None and [mix["op"] for mix in found["mixing"]] == ["mix_up", "cut_mix"]
     text = run("inspect", "mixed.toml")
     assert "then mix_up with another sample, by Beta(0.2, 0.2): 50%" in text and "Beta(1, 1): 25%" in text
+    Recipe(ops=(ops.CenterCrop(size=8),), mosaic=ops.Mosaic(size=8, p=0.5)).dump(folder / "mosaic.toml")
+    found = json.loads(run("inspect", "mosaic.toml", "--json"))
+    assert found["variants"] is None and found["mosaic"]["size"] == 8 and found["mosaic"]["p"] == 0.5
+    assert "first a mosaic of four samples, each of 8 px at most: 50%" in run("inspect", "mosaic.toml")
 
 
 def test_inspect_what_is_continuous_or_has_views(folder: Path) -> None:

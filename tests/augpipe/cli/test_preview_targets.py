@@ -10,6 +10,7 @@ from PIL import Image
 from augpipe import Loader, Recipe, TargetOptions, View, ops
 from augpipe.preview import by_op, by_step, draw_sheet, over_epochs
 from augpipe.preview.draw_targets import FILL, LINE, TINT, UNLABELLED, colour_of, with_targets
+from augpipe.preview.show import of_batch
 from augpipe.preview.shown_targets import ShownTargets
 from tests.augpipe.loader.loader_sources import MemorySource, arrays
 from tests.augpipe.loader.target_sources import CLASSES, CROPPED, label_map_source, object_source
@@ -110,6 +111,16 @@ def test_every_kind_of_sheet_shows_them() -> None:
             assert with_them.size[0] > 100 and without.size[0] > 100
 
 
+def test_batches_with_outlines_are_shown() -> None:
+    loader = Loader(object_source(8), CROPPED, batch_size=8, framework="numpy", targets=TargetOptions(polygons=True))
+    batch = next(iter(loader))
+    (cell,) = of_batch(batch[1], 1, 1).rows[0].cells
+    assert cell.targets is not None and cell.targets.boxes is not None
+    np.testing.assert_array_equal(cell.targets.boxes, batch.targets[1]["boxes"])
+    assert cell.targets.polygons == batch.targets[1]["polygons"] and any(cell.targets.polygons)
+    assert batch.show(rows=2, cols=4).size[0] > 100
+
+
 def test_captions_tell_how_often_a_crop_was_drawn_for_its_objects() -> None:
     keep = ops.KeepObjects(tries=3)
     recipe = Recipe(name="near", ops=(ops.RandomResizedCrop(size=30, scale=(0.02, 0.2), keep_objects=keep),))
@@ -136,7 +147,7 @@ def test_a_crop_for_objects_is_the_same_by_itself_and_behind_a_flip() -> None:
 def test_what_targets_do_not_follow_is_shown_without_them_and_said() -> None:
     recipe = Recipe(ops=(ops.RandomResizedCrop(size=30), ops.GridDistortion(p=1.0), ops.Flip()))
     mixed = Recipe(ops=(ops.RandomResizedCrop(size=30),), mixing=(ops.MixUp(),))
-    source = object_source(4)
+    source = object_source(4, maps=True)
     contents = by_op(source, recipe, rows=1)
     has_targets = [cell.targets is not None for cell in contents.rows[0].cells]
     assert has_targets == [True, False, True, False]

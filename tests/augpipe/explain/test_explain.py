@@ -264,13 +264,15 @@ def test_a_loader_that_was_slower_in_the_pass_gives_the_consumer_no_cores() -> N
     step = Step(times(500.0, cores=2.0), times(1000.0, cores=2.0))
     assert step.rate_alone == pytest.approx(500.0)
     assert step.rate(0.1) == pytest.approx(5000.0)
-    tried = advice.Change(text="", times=times(10_000.0, cores=2.0))
-    assert step.after(tried) == pytest.approx(5000.0)
-    assert step.after(replace(tried, changes_files=True)) == pytest.approx(10_000.0)
+    tried = change(10_000.0, cores=2.0)
+    assert step.after(tried, 10.0) == pytest.approx(5000.0)
+    assert step.after(tried, 2.0) == pytest.approx(1000.0)
 
 
-def change(rate: float, text: str) -> tuple[advice.Change, float]:
-    return advice.Change(text=text, times=times(rate)), rate
+def change(*rates: float, text: str = "", **how: Any) -> advice.Change:
+    """One that has run at the first rate and will run at the others."""
+    runs = iter([times(rate, **how) for rate in rates])
+    return advice.Change.tried(lambda: next(runs), text=text)
 
 
 @pytest.mark.parametrize(
@@ -286,18 +288,73 @@ def change(rate: float, text: str) -> tuple[advice.Change, float]:
     ],
 )
 def test_the_least_change_that_is_worth_it_is_advised(tried: list[tuple[str, float]], best: str | None) -> None:
-    found = explain._best([change(rate, text) for text, rate in tried], 100.0)
-    assert (None if found is None else found[0].text) == best
+    found = explain._best({change(rate, text=text): rate for text, rate in tried}, 100.0)
+    assert (None if found is None else found.text) == best
 
 
-def case(recipe: Recipe = RECIPE, source: Any = SOURCE, path: str | None = None, **options: Any) -> advice.Case:
-    made = loader(source, recipe, **options)
+class Runs(trials.Trials):
+    """The loader as it is runs each time at the next rate."""
+
+    def __init__(self, *rates: float) -> None:
+        self._rates = iter(rates)
+
+    def run(self, **_: Any) -> LoadTimes:
+        return times(next(self._rates))
+
+
+def test_what_is_advised_is_tried_again_in_turn_with_the_loader_as_it_is() -> None:
+    step = Step(times(1000.0), times(1000.0))
+    lucky, sound = change(2000.0, 1050.0, 990.0, text="a"), change(1300.0, 800.0, 1500.0, text="b")
+    tried = {one: step.after(one, one.times.images_per_s / 1000.0) for one in (lucky, sound)}
+    found, expected = explain._advised(tried, step, Runs(1000.0, 1000.0, 500.0, 1200.0))
+    assert found is sound and expected == pytest.approx(1300.0), "the median of 1.3, 1.6 and 1.25"
+    first, better = change(1600.0, 1200.0, 1300.0, text="a"), change(2500.0, 2400.0, 2300.0, text="b")
+    found, expected = explain._advised({first: 1600.0, better: 2500.0}, step, Runs(*[1000.0] * 4))
+    assert found is better and expected == pytest.approx(2400.0), "once the first is no longer enough"
+    assert explain._advised({}, step, Runs()) == (None, 1000.0)
+
+
+def case(
+    recipe: Recipe = RECIPE, source: Any = SOURCE, path: str | None = None, made: Any = None, **options: Any
+) -> advice.Case:
+    made = made or loader(source, recipe, **options)
     tried = trials.Trials(
-        settings=made._settings(recipe), choice=made._choice, epochs=made._epochs, cache=None, epoch=1, seconds=0.01
+        settings=made._settings(made.recipe),
+        choice=made._choice,
+        epochs=made._epochs,
+        cache=None,
+        epoch=0,
+        consumed=0,
+        seconds=0.01,
     )
     images = tried.hold()
     parts = time_parts(tried.settings, images, 1)
     return advice.Case(trials=tried, alone=times(1000.0), images=images, parts=parts, path=path)
+
+
+def test_trials_go_on_from_each_other_and_learn_nothing_of_the_files() -> None:
+    """Else the second one would find sizes and row indexes that the first has left, and be faster for it."""
+    asked: list[int] = []
+
+    class Noting(MemorySource):
+        def read(self, sample_id: int) -> Any:
+            asked.append(sample_id)
+            return super().read(sample_id)
+
+    photographs = [encoded(scene(150, 200, number), "JPEG") for number in range(8)] * 64
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=96),))
+    made = loader(Noting(photographs, [0] * 512), recipe, prefetch=1, shuffle=False)
+    tried = case(made=made).trials
+    seen, indexes = tried.settings.seen, tried.settings.row_indexes
+    assert seen is not None and indexes is not None
+    given: list[int] = []
+    for _ in range(2):
+        before = len(asked)
+        tried.run()
+        given.append(min(asked[before:]))
+    assert given[0] >= trials.MOST_HELD > 0 and given[1] > given[0] + 4 * 8
+    assert not seen.find(np.arange(512)).heights.any()
+    assert not any(indexes.find(number, data)[0].num_rows for number, data in enumerate(photographs))
 
 
 def test_decoding_and_rendering_are_told_apart_as_they_take_by_themselves() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe import Augment, Recipe, importers, ops
+from augpipe import Augment, Recipe, TargetOptions, importers, ops
 
 
 def one(name: str, **fields: Any) -> dict[str, Any]:
@@ -441,11 +441,21 @@ def test_always_apply_of_1_3_is_p_of_1_but_the_weight_in_a_one_of() -> None:
 
 def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
     data = compose(one("HorizontalFlip", p=0.5))
-    data["transform"]["bbox_params"] = {"format": "coco", "label_fields": ["labels"]}
-    told = "bbox_params: boxes and points are given to a call of Augment, with bbox_format and TargetOptions."
-    assert importers.from_albumentations(data).notes == (told,)
-    text = 'A.Compose([A.HorizontalFlip()], keypoint_params=A.KeypointParams(format="xy"))'
-    assert "keypoint_params: " in str(importers.from_text(text, version="2").notes)
+    params = {"format": "coco", "label_fields": ["labels"], "min_visibility": 0.3, "min_area": 0.0, "min_width": 2}
+    data["transform"]["bbox_params"] = params
+    (told,) = importers.from_albumentations(data).notes
+    options = "targets=TargetOptions(boxes='corners', min_visibility=0.3)"
+    call = f"augment(image=..., bboxes=..., bbox_format='coco', labels=..., {options})"
+    assert told == f"bbox_params: boxes are given to the call: {call}. Not mapped: min_width."
+    given = {"image": np.zeros((60, 60, 3), np.uint8), "bboxes": [[0, 0, 40, 40], [20, 20, 2, 2]], "labels": ["a", "b"]}
+    for name in given:
+        call = call.replace(f"{name}=...", f"{name}={name}")
+    augment = Augment(Recipe(ops=(ops.CenterCrop(size=20),)))
+    assert eval(call, {**given, "augment": augment, "TargetOptions": TargetOptions})["labels"] == ["b"]
+    text = 'A.Compose([A.HorizontalFlip()], keypoint_params=A.KeypointParams(format="xya", remove_invisible=False))'
+    (told,) = importers.from_text(text, version="2").notes
+    assert "augment(image=..., keypoints=...), of (M, 2) x and y. format='xya' is not known" in told
+    assert told.endswith("Points that are not shown are left out.")
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,17 @@ def test_an_elastic_transform_counts_half_the_side_as_one() -> None:
         importers.from_torchvision(compose(one))
 
 
+def test_a_zoom_out_is_a_canvas_of_the_image_s_size() -> None:
+    one = make("RandomZoomOut", fill=[123.0, 117.0, 104.0], side_range=[1.0, 3.0], p=0.4)
+    found = importers.from_torchvision(compose(one, make("Resize", size=300)))
+    zoom_out = ops.ZoomOut(factor=(1.0, 3.0), fill=(123.0, 117.0, 104.0), p=0.4)
+    assert found.recipe.ops == (zoom_out, ops.ResizeShortest(size=300))
+    assert "scaled to the image's size" in found.notes[0]
+    one.fill = {int: 3}
+    with pytest.raises(ValueError, match="a fill for each type is not mapped"):
+        importers.from_torchvision(compose(one))
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)

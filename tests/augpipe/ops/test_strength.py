@@ -97,7 +97,9 @@ def test_strength_1_is_the_op_itself(name: str) -> None:
 
 
 def test_strengths_that_there_are_none_of() -> None:
-    with pytest.raises(ValueError, match=r"flip is done or not: .* Those that have one: blur, brightness, .*zoom\."):
+    with pytest.raises(
+        ValueError, match=r"flip is done or not: .* Those that have one: blur, brightness, .*zoom, zoom_out\."
+    ):
         at_strength(ops.Flip(), 0.5)
     for strength in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match=f"strength={strength} must be above 0"):

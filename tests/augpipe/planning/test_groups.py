@@ -117,6 +117,7 @@ def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
         "crop_width",
         "crop_height",
         "is_cropped",
+        "is_edge_kept",
         "is_edge_sharp",
         "kept_heights",
         "kept_widths",

@@ -1,0 +1,427 @@
+"""Mosaics against canvases that are pasted by hand, and what they must not depend on."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from augpipe import Augment, Batch, Loader, Plan, Recipe, Schedule, TargetOptions, View, ops, plan, recipes, sampling
+from augpipe.pipeline.mosaic_stage import check_mosaics
+from augpipe.sampling.epoch_order import mosaic_partners
+from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
+from tests.augpipe.loader.target_sources import ObjectSource, label_map_source, object_source, targets_by_id
+from tests.parity.images import smooth
+
+NUM, SIZE, GRAY = 70, 48, 114
+CANVAS = Recipe(mosaic=ops.Mosaic(size=SIZE), ops=(ops.CenterCrop(size=2 * SIZE),))
+MOVED = Recipe(
+    mosaic=ops.Mosaic(size=SIZE, centre=(0.3, 0.8)),
+    ops=(
+        ops.Rotate(max_deg=25, step=None),
+        ops.Zoom(factor=(0.7, 1.3)),
+        ops.Translate(horizontal=(-9, 9), vertical=(-9, 9), unit="px"),
+        ops.CenterCrop(size=SIZE),
+        ops.Flip(),
+        ops.ColorCast(),
+        ops.Erase(p=0.3),
+    ),
+)
+BENT = Recipe(
+    mosaic=ops.Mosaic(size=SIZE, centre=(0.5, 0.5)),
+    ops=(ops.LensDistortion(), ops.Perspective(), ops.RandomResizedCrop(size=(40, 50), scale=(0.6, 1.0))),
+)
+VIEWS = Recipe(
+    mosaic=ops.Mosaic(size=(SIZE, 60), p=0.7),
+    views=(View(ops=(ops.CenterCrop(size=40), ops.Flip()), count=2), View(ops=(ops.RandomResizedCrop(size=24),))),
+)
+ALL = TargetOptions(drop_empty=False)
+
+
+@cache
+def source() -> ObjectSource:
+    """Smooth photographs, whose pixels survive being resampled twice, with objects and label maps."""
+    found = object_source(NUM, maps=True)
+    contents = [smooth(*labels.shape[:2], seed=number) for number, labels in enumerate(found.maps)]
+    return ObjectSource(contents, found.objects, found.maps)
+
+
+def loader_of(recipe: Any, objects: Any = None, **options: Any) -> Loader:
+    given = {"batch_size": 6, "num_threads": 2, "seed": 5, "framework": "numpy", "layout": "NHWC", **options}
+    return Loader(objects or source(), recipe, **{"dtype": "uint8", "targets": ALL, **given})
+
+
+def places_of(row: Any, sizes: list[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+    """Left, top, width and height in the canvas of the images of a mosaic, of (height, width) `sizes`."""
+    x, y = row["mosaic"]["centre"].tolist()
+    placed = []
+    for cell, (height, width) in enumerate(sizes):
+        scale = SIZE / max(height, width)
+        wide, high = round(width * scale), round(height * scale)
+        placed.append((x - wide if cell % 2 == 0 else x, y - high if cell < 2 else y, wide, high))
+    return placed
+
+
+def cells_of(batch: Batch) -> list[tuple[Any, list[int]]]:
+    """For each image its plan record, and the four samples that it shows."""
+    rows = batch.plan.rows
+    return [(row, [int(row["sample_id"]), *row["mosaic"]["partners"].tolist()]) for row in rows]
+
+
+def canvas_of(row: Any, ids: list[int], margin: int = 0) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The canvas and its label map, pasted by hand: Pillow scales images, and labels are looked up.
+
+    `margin` pixels more are pasted on each side.
+    """
+    side = 2 * SIZE + 2 * margin
+    canvas, labels = np.full((side, side, 3), GRAY, np.uint8), np.full((side, side), 255, np.int64)
+    y, x = np.mgrid[:side, :side] + 0.5 - margin
+    images = [source().contents[number] for number in ids]
+    for number, image, (left, top, wide, high) in zip(
+        ids, images, places_of(row, [image.shape[:2] for image in images]), strict=True
+    ):
+        scaled = np.asarray(Image.fromarray(image).resize((wide, high), Image.Resampling.BILINEAR))
+        inside = (x > left) & (x < left + wide) & (y > top) & (y < top + high)
+        canvas[inside] = scaled[(y - top).astype(int)[inside], (x - left).astype(int)[inside]]
+        of_x = ((x - left) * image.shape[1] / wide).astype(int)[inside]
+        of_y = ((y - top) * image.shape[0] / high).astype(int)[inside]
+        labels[inside] = source().maps[number][of_y, of_x]
+    return canvas, labels
+
+
+def test_a_canvas_holds_four_images_around_its_centre() -> None:
+    batches = [*loader_of(CANVAS)]
+    centres, num = [], 0
+    for batch in batches:
+        for image, target, (row, ids) in zip(batch.images, batch.targets, cells_of(batch), strict=True):
+            canvas, labels = canvas_of(row, ids)
+            assert np.abs(image.astype(int) - canvas).max() <= 1
+            np.testing.assert_array_equal(target["mask"], labels)
+            centres.append(row["mosaic"]["centre"].tolist())
+            num += check_objects(target, row, ids)
+    assert num > 200 and len(set(map(tuple, centres))) > NUM - 5
+    assert 24 <= np.min(centres) < 30 and 66 < np.max(centres) < 72
+
+
+def check_objects(target: Any, row: Any, ids: list[int]) -> int:
+    """All objects of the four images, in their order: boxes and points scaled, moved, and cut at the canvas."""
+    sizes = [source().contents[number].shape[:2] for number in ids]
+    begin = 0
+    for number, (height, width), (left, top, wide, high) in zip(ids, sizes, places_of(row, sizes), strict=True):
+        known = source().objects[number]
+        end = begin + len(known.labels)
+        assert (target["from_sample"][begin:end] == number).all() and target["id"][begin:end].tolist() == known.fields[
+            "id"
+        ]
+        assert target["labels"][begin:end].tolist() == known.labels
+        scale, offset = np.array([wide / width, high / height]), np.array([left, top])
+        for nth in range(len(known.labels)):
+            box = known.boxes[nth].reshape(2, 2) * scale + offset
+            box = np.clip(box, 0, 2 * SIZE).reshape(4)
+            found = target["boxes"][begin + nth]
+            if not known.polygons[nth] and (box[2:] > box[:2]).all():
+                np.testing.assert_allclose(found, box, atol=1e-3)
+            elif (box[2:] > box[:2]).all():
+                assert (found[:2] >= box[:2] - 1e-3).all() and (found[2:] <= box[2:] + 1e-3).all()
+            points = known.keypoints[nth, :, :2] * scale + offset
+            is_inside = ((points > 0.5) & (points < 2 * SIZE - 0.5)).all(axis=1)
+            is_outside = ((points < -1.0) | (points > 2 * SIZE + 1.0)).any(axis=1)
+            labelled = known.keypoints[nth, :, 2]
+            shown = target["keypoints"][begin + nth]
+            np.testing.assert_allclose(
+                shown[is_inside & (labelled > 0), :2], points[is_inside & (labelled > 0)], atol=1e-3
+            )
+            np.testing.assert_array_equal(shown[is_inside, 2], labelled[is_inside])
+            assert (shown[is_outside, 2] == 0).all()
+        begin = end
+    assert len(target["labels"]) == begin and (target["mix_weight"] == 1.0).all()
+    return begin
+
+
+@pytest.mark.parametrize("recipe", [MOVED, BENT], ids=["moved", "bent"])
+def test_ops_act_on_the_canvas(recipe: Recipe) -> None:
+    """As `Augment` acts on the canvas that is pasted by hand; there pixels are looked up twice."""
+    plain = Recipe(border="constant", fill=(GRAY,) * 3, ops=recipe.ops)
+    augment, num_objects = Augment(plain, seed=5, layout="NHWC", dtype="uint8", num_threads=1), 0
+    for batch in loader_of(recipe, targets=TargetOptions(min_area=1.0)):
+        for image, target, (row, ids) in zip(batch.images, batch.targets, cells_of(batch), strict=True):
+            margin = SIZE if recipe is MOVED else 0
+            canvas, labels = canvas_of(row, ids, margin)
+            boxes, from_sample = boxes_on_canvas(row, ids, margin)
+            expected = augment(
+                image=canvas,
+                mask=labels.astype(np.uint8),
+                bboxes=boxes,
+                bbox_format="pascal_voc",
+                owner=from_sample,
+                sample_ids=[ids[0]],
+                targets=TargetOptions(min_area=1.0),
+            )
+            # pixels mix across seams and edges of a canvas that is looked up as a whole
+            apart = augment(image=canvas, mask=away_from_edges(row, ids, margin), sample_ids=[ids[0]])["mask"] == 1
+            missed = np.abs(image.astype(float) - expected["image"]).max(axis=2)[apart]
+            assert np.mean(missed > 10) < 0.01 and np.median(missed) <= 1 and apart.mean() > 0.3
+            assert np.mean((target["mask"] != expected["mask"])[apart]) < 0.06  # labels that are looked up twice
+            num_objects += len(target["labels"])
+            assert_near(target, expected)
+    assert num_objects > 100
+
+
+def away_from_edges(row: Any, ids: list[int], margin: int) -> npt.NDArray[np.uint8]:
+    """1 where all pixels around one of the canvas are there, and of the same image or of none."""
+    side = 2 * SIZE + 2 * margin
+    owners = np.zeros((side, side), np.uint8)
+    sizes = [source().contents[number].shape[:2] for number in ids]
+    for cell, (left, top, wide, high) in enumerate(places_of(row, sizes), start=1):
+        first_x, first_y = max(left + margin, 0), max(top + margin, 0)
+        owners[first_y : max(top + high + margin, 0), first_x : max(left + wide + margin, 0)] = cell
+    square, apart = np.ones((5, 5), np.uint8), np.zeros_like(owners)
+    apart[2:-2, 2:-2] = (cv2.dilate(owners, square) == cv2.erode(owners, square))[2:-2, 2:-2]
+    return apart
+
+
+def boxes_on_canvas(row: Any, ids: list[int], margin: int) -> tuple[list[Any], list[int]]:
+    """Boxes of objects without an outline, cut at the canvas, and whose they are."""
+    boxes: list[Any] = []
+    owners: list[int] = []
+    sizes = [source().contents[number].shape[:2] for number in ids]
+    for number, (height, width), (left, top, wide, high) in zip(ids, sizes, places_of(row, sizes), strict=True):
+        known = source().objects[number]
+        for box, rings in zip(known.boxes, known.polygons, strict=True):
+            moved = box * np.tile([wide / width, high / height], 2) + np.tile([left, top], 2)
+            cut = np.clip(moved + margin, 0, 2 * SIZE + 2 * margin)
+            if not rings and (cut[2:] > cut[:2] + 1.5).all():
+                boxes.append(cut)
+                owners.append(number)
+    return boxes, owners
+
+
+def assert_near(target: Any, expected: Any) -> None:
+    """Each expected box is there."""
+    for box, owner in zip(expected["bboxes"], expected["owner"], strict=True):
+        if min(box[2:] - box[:2]) < 3:
+            continue
+        near = target["boxes"][target["from_sample"] == owner]
+        assert len(near) and np.abs(near - box).max(axis=1).min() < 0.1, (box, near)
+
+
+def test_images_without_a_mosaic_are_letterboxed() -> None:
+    recipe = Recipe(mosaic=ops.Mosaic(size=SIZE, p=0.5), ops=(ops.CenterCrop(size=SIZE), ops.Flip()))
+    plain = Recipe(ops=(ops.Letterbox(size=SIZE), ops.CenterCrop(size=SIZE), ops.Flip()))
+    known = {
+        int(number): (image, target)
+        for batch in loader_of(plain)
+        for number, image, target in zip(batch.sample_ids, batch.images, batch.targets, strict=True)
+    }
+    num = 0
+    for batch in loader_of(recipe, batch_size=9):
+        for image, target, row in zip(batch.images, batch.targets, batch.plan.rows, strict=True):
+            if not row["mosaic"]["applied"]:
+                num += 1
+                expected, of_plain = known[int(row["sample_id"])]
+                np.testing.assert_array_equal(image, expected)
+                np.testing.assert_allclose(target["boxes"], of_plain["boxes"], atol=1e-3)
+                np.testing.assert_array_equal(target["mask"], of_plain["mask"])
+                assert (row["mosaic"]["partners"] == -1).all()
+    assert abs(num - NUM / 2) < 15
+
+
+def everything(batches: Any) -> dict[int, Any]:
+    """Sample id -> bits of its images, targets and partners."""
+    found: dict[int, Any] = {}
+    for batch in batches:
+        views = batch.images if isinstance(batch.images, tuple) else (batch.images,)
+        targets = targets_by_id([batch])
+        for position, number in enumerate(batch.sample_ids.tolist()):
+            pixels = [images[position].tobytes() for images in views]
+            found[number] = pixels, targets[number], batch.plan.rows["mosaic"][position].tobytes()
+    return found
+
+
+@pytest.mark.parametrize("recipe", [MOVED, VIEWS], ids=["moved", "views"])
+def test_batch_size_ranks_threads_and_resuming_change_nothing(recipe: Recipe) -> None:
+    reference = everything(loader_of(recipe))
+    assert sorted(reference) == list(range(NUM))
+    assert everything(loader_of(recipe, batch_size=64, num_threads=1, prefetch=1)) == reference
+    assert everything(loader_of(recipe, batch_size=1)) == reference
+    ranks = [everything(loader_of(recipe, batch_size=5, rank=rank, world_size=3)) for rank in range(3)]
+    assert ranks[0] | ranks[1] | ranks[2] == reference
+    first = loader_of(recipe, batch_size=9)
+    running = iter(first)
+    begun = everything([next(running) for _ in range(3)])
+    resumed = loader_of(recipe, batch_size=4)
+    resumed.load_state_dict(first.state_dict())
+    assert begun | everything(resumed) == reference
+    next_epoch = everything(resumed)
+    assert next_epoch.keys() == reference.keys()
+    assert sum(next_epoch[number] == reference[number] for number in reference) < 5
+
+
+def test_a_cache_and_sticky_ranks_change_no_bit() -> None:
+    plain, cached = loader_of(MOVED), loader_of(MOVED, cache="host")
+    assert [everything(cached) for _ in range(2)] == [everything(plain) for _ in range(2)]
+    for batch in loader_of(CANVAS, shuffle="sticky", rank=1, world_size=2):
+        for image, (row, ids) in zip(batch.images, cells_of(batch), strict=True):
+            assert ids[0] % 2 == 1 and np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
+
+
+def test_one_image_is_replayed_and_cut_out() -> None:
+    loader = loader_of(MOVED)
+    batch = next(iter(loader))
+    known = everything([batch])
+    for position in range(len(batch)):
+        number = int(batch.sample_ids[position])
+        assert everything([loader.replay(batch.line(position))]) == {number: known[number]}
+        assert everything([batch[position]]) == {number: known[number]}
+    assert "mosaic" not in str(batch[0].plan) and "with samples" in str(batch[0].plan)
+    assert batch.show().size[0] > 100
+
+
+def test_numbers_and_layouts_are_those_of_levels() -> None:
+    levels = next(iter(loader_of(MOVED)))
+    for dtype, layout in (("float32", "NCHW"), ("float16", "NHWC")):
+        batch = next(iter(loader_of(MOVED, dtype=dtype, layout=layout)))
+        found = np.moveaxis(batch.images, 1, 3) if layout == "NCHW" else batch.images
+        # noise leaves 0..255 in numbers that can hold it
+        assert np.abs(np.clip(found.astype(float), 0, 255) - levels.images).max() <= 0.51
+    gray = next(iter(loader_of(MOVED.model_copy(update={"channels": 1}))))
+    assert gray.images.shape == (6, SIZE, SIZE, 1)
+
+
+def test_partners_stand_in_the_same_block_of_an_epoch() -> None:
+    for num in (1, 2, 3, 5, 64, 65, 66, 70, 128, 131):
+        found = mosaic_partners(np.arange(num), num)
+        assert found.min() >= 0 and found.max() < num
+        if num >= 4:
+            shown = np.concatenate([np.arange(num)[:, None], found], axis=1)
+            assert all(len(set(row)) == 4 for row in shown.tolist()), num
+            assert (np.bincount(shown.reshape(-1)) == 4).all()
+    whole = mosaic_partners(np.arange(200), 200)
+    np.testing.assert_array_equal(mosaic_partners(np.arange(7, 200, 3), 200), whole[7::3])
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_an_epoch_of_few_samples_repeats_them(num: int) -> None:
+    few = ObjectSource(source().contents[:num], source().objects[:num], source().maps[:num])
+    (batch,) = loader_of(CANVAS, few)
+    for image, (row, ids) in zip(batch.images, cells_of(batch), strict=True):
+        assert np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
+
+
+def test_a_sampler_draws_each_time_another_mosaic() -> None:
+    batches = [*loader_of(CANVAS, sampler=sampling.Repeated(times=2), batch_size=20)]
+    seen: dict[int, set[Any]] = {}
+    for batch in batches:
+        for image, (row, ids) in zip(batch.images, cells_of(batch), strict=True):
+            assert np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
+            seen.setdefault(ids[0], set()).add(tuple(row["mosaic"]["centre"].tolist()))
+    assert all(len(centres) == 2 for centres in seen.values())
+
+
+def test_damaged_photographs_are_replaced_and_bring_their_own_objects() -> None:
+    damaged = ObjectSource([*source().contents], [*source().objects], [*source().maps])
+    for number in (3, 4, 30):
+        damaged.contents[number] = TEXT
+    damaged.maps[11] = OSError("gone")
+    loader = loader_of(CANVAS, damaged, on_error="skip", batch_size=7)
+    num_replaced = 0
+    for batch in loader:
+        for image, target, (row, ids) in zip(batch.images, batch.targets, cells_of(batch), strict=True):
+            assert not {3, 4, 30, 11} & {*ids}
+            canvas, labels = canvas_of(row, ids)
+            assert np.abs(image.astype(int) - canvas).max() <= 1
+            np.testing.assert_array_equal(target["mask"], labels)
+            check_objects(target, row, ids)
+            num_replaced += len({5, 31, 12} & {*ids})
+    assert num_replaced > 9 and set(loader.skipped) == {3, 4, 30, 11}
+
+
+def test_a_schedule_closes_the_mosaic() -> None:
+    plain = Recipe(ops=(ops.Letterbox(size=SIZE), ops.Flip()))
+    loader = loader_of(Schedule.of({0: MOVED, 1: plain}))
+    assert everything(loader) == everything(loader_of(MOVED))
+    other = loader_of(plain)
+    other.set_epoch(1)
+    assert targets_by_id(loader) == targets_by_id(other)
+
+
+def test_label_maps_alone_are_pasted() -> None:
+    maps = label_map_source(NUM)
+    maps.contents, maps.maps = source().contents, source().maps
+    for batch in loader_of(CANVAS, maps, targets="list"):
+        for target, (row, ids) in zip(batch.targets, cells_of(batch), strict=True):
+            np.testing.assert_array_equal(target, canvas_of(row, ids)[1])
+
+
+def test_files_are_decoded_in_part_and_give_what_whole_images_do() -> None:
+    """JPEG files, of which regions are decoded, against the same pixels in memory."""
+    files = object_source(20)
+    decoded = [
+        cv2.imdecode(np.frombuffer(one, np.uint8), cv2.IMREAD_COLOR)[:, :, ::-1].copy() for one in files.contents
+    ]
+    in_memory = ObjectSource(decoded, files.objects)
+    for one, other in zip(loader_of(MOVED, files), loader_of(MOVED, in_memory), strict=True):
+        assert np.abs(one.images.astype(int) - other.images).mean() < 0.5
+        assert targets_by_id([one]) == targets_by_id([other])
+
+
+def test_a_recipe_with_a_mosaic_is_written_saved_and_made_of_another_size(tmp_path: Path) -> None:
+    MOVED.dump(tmp_path / "mosaic.toml")
+    assert Recipe.load(tmp_path / "mosaic.toml") == MOVED and "[mosaic]" in MOVED.to_toml()
+    assert "mosaic" not in Recipe(ops=MOVED.ops).model_dump() and "mosaic" not in Recipe(ops=MOVED.ops).to_toml()
+    batch = next(iter(loader_of(MOVED)))
+    batch.plan.save(tmp_path / "plan.npz")
+    assert Plan.load(tmp_path / "plan.npz").rows.tobytes() == batch.plan.rows.tobytes()
+    smaller = recipes.resized(MOVED, 24)
+    assert smaller.mosaic is not None and smaller.mosaic.size == 24 and smaller.all_views[0].out_size == (24, 24)
+    evaluation = recipes.evaluation_of(MOVED)
+    assert evaluation.ops == (ops.Letterbox(size=SIZE), ops.CenterCrop(size=SIZE)) and not evaluation.mixes_samples
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"mixing": (ops.CutMix(),)}, "does not mix as well"),
+        ({"ops": (ops.CenterCrop(size=40), ops.GaussianBlur())}, "gaussian_blur looks at a pixel's neighbours"),
+        ({"ops": (ops.CenterCrop(size=40), ops.ColorJitter(contrast=0.4, about="mean"))}, "color_jitter looks at"),
+        ({"ops": (ops.CenterCrop(size=40), ops.OneOf(ops=(ops.Equalize(), ops.Flip()), p=0.01))}, "equalize looks at"),
+        ({"ops": (ops.Flip(),)}, "a view without a crop keeps that"),
+        ({"ops": (ops.CenterCrop(size=97),)}, "the canvas of the mosaic: the photograph is 96x96 pixels"),
+        ({"ops": (ops.CenterCrop(size=40), ops.Pad(px=3))}, "a mosaic shows constant .* and the recipe constant"),
+        ({"border": "reflect"}, "a mosaic shows constant .* and the recipe reflect"),
+        ({"ops": (ops.RandomCrop(size=40, keep_objects=ops.KeepObjects()),)}, "keep_objects looks at one image"),
+        ({"mosaic": ops.Mosaic(size=SIZE, p=0.5), "ops": (ops.CenterCrop(size=90),)}, "the photograph is 48x48 pixels"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+def test_what_does_not_go_with_a_mosaic_is_refused(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Recipe(**{"mosaic": ops.Mosaic(size=SIZE), "ops": (ops.CenterCrop(size=40),), **fields})
+
+
+def test_other_backends_say_that_they_make_none() -> None:
+    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+        check_mosaics([Recipe(ops=CANVAS.ops), MOVED], is_native=False, has_targets=True)
+    check_mosaics([Recipe(ops=CANVAS.ops)], is_native=False, has_targets=False)
+    pytest.importorskip("nvidia.dali")
+    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+        loader_of(MOVED, backend="dali")
+
+
+def test_who_cannot_make_a_mosaic_says_so() -> None:
+    with pytest.raises(ValueError, match="whose four images have no one label"):
+        loader_of(MOVED, targets="off")
+    with pytest.raises(ValueError, match="whose four images have no one label"):
+        loader_of(MOVED, MemorySource(jpegs(3)), targets=None)
+    with pytest.raises(ValueError, match="mixes samples"):
+        Augment(MOVED)
+    with pytest.raises(ValueError, match="mixes samples"):
+        plan(MOVED, [0], sizes=[(30, 40)])
+    with pytest.raises(ValueError, match="of whose four images each is timed as one"):
+        loader_of(MOVED).explain()
+    with pytest.raises(ValueError, match="mixes samples"):
+        next(iter(loader_of(MOVED))).plan.to_source([[1.0, 2.0]])
