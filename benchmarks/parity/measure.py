@@ -214,7 +214,7 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
 
 def form_of(library: str, case: Asked) -> str:
     """Which form the figures of a case are of: in the call that draws nothing is switched off by its numbers."""
-    return measured.forms(imported(library, case.drawn or case.fixed).rows[-1])[0]
+    return imported(library, case.drawn or case.fixed).rows[-1].forms[0]
 
 
 def ops_digest(library: str, case: Asked) -> str:

@@ -21,7 +21,7 @@ def test_each_case_was_measured_as_it_is_imported_now(library: str) -> None:
             changed.append(case.fixed)
         elif case.drawn:
             drawn = imported(library, case.drawn).rows[-1]
-            assert set(measured.forms(drawn)) & set(measured.forms(row)), case.drawn
+            assert set(drawn.forms) & set(row.forms), case.drawn
             assert found.p is not None or found.mean is None  # or outcomes are of several sizes
     assert not changed, "run `make parity`: an import makes something else of these, or they were never measured"
     assert not kept, "run `make parity`: these are no longer in cases.toml"

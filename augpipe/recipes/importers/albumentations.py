@@ -388,8 +388,7 @@ def _turn(make: Callable[[float], Op]) -> Maker:
     """A turn after which height and width have changed places."""
 
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        is_square = found.is_square
-        found.add(_name(one), make(one["p"]), note="" if is_square else KEEPS_SHAPE, is_square=is_square)
+        found.add(_name(one), make(one["p"]), note="" if found.is_square else KEEPS_SHAPE)
 
     return add
 

@@ -69,10 +69,10 @@ class Row:
     """What it shows beyond the image, if it does."""
     holds: bool = False
     """Whether its ops are of transforms that have rows of their own."""
-    is_square: bool = False
-    """Whether it is the same only since its frame is known to be as high as wide."""
     levels: tuple[float, float] | None = None
     """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
+    forms: tuple[str, ...] = ()
+    """The names that figures of it are kept under."""
 
     @property
     def became(self) -> str:
@@ -109,12 +109,10 @@ class Findings:
         look: Look | None = None,
         beyond: Beyond | None = None,
         holds: bool = False,
-        is_square: bool = False,
     ) -> None:
         """A transform became ops; a note says what differs."""
         self.ops += made
-        row = Row(name=name, ops=made, note=note, look=look, beyond=beyond, holds=holds, is_square=is_square)
-        self.rows.append(row)
+        self.rows.append(Row(name=name, ops=made, note=note, look=look, beyond=beyond, holds=holds))
         if note:
             self.note(f"{name}: {note}")
 

@@ -1,7 +1,8 @@
 """What was measured of transforms next to what an import makes of them; "exact" is said of nothing else.
 
 `make parity` writes the figures, `parity.json`. A figure counts for all transforms of one form: the same name, the same
-ops with the same fields, whatever their numbers, that look between pixels and beyond the image alike.
+ops with the same fields, whatever their numbers, that look between pixels and beyond the image alike, and of which the
+importer itself says that something differs, or does not.
 """
 
 import hashlib
@@ -96,14 +97,14 @@ def digest_of_ops(ops: Iterable[Op]) -> str:
 
 
 def forms(row: "Row") -> tuple[str, str]:
-    """Short names of what a row's figures count for: its ops without their numbers, and how it looks.
+    """Short names of what a row's figures count for: its ops without their numbers, its look, whether it has a note.
 
     Two of them: one that tells what is switched off by a 0, or by a 1 of a factor, and one that does not.
     """
     look = [row.look.interpolation, row.look.antialias] if row.look else []
     border = row.beyond[0] if row.beyond else ""
     first, second = (
-        digest([row.name, [_shape(op, is_general, row.holds) for op in row.ops], look, border, row.is_square])
+        digest([row.name, [_shape(op, is_general, row.holds) for op in row.ops], look, border, bool(row.note)])
         for is_general in (False, True)
     )
     return first, second
@@ -131,9 +132,10 @@ def judged(row: "Row", libraries: Sequence[str]) -> "Row":
 
     One that has a verdict keeps it.
     """
+    row = replace(row, forms=forms(row))
     if row.verdict != "not measured":
         return row
-    of = {library: _of_form(library, forms(row)) for library in libraries}
+    of = {library: _of_form(library, row.forms) for library in libraries}
     found = [case for cases in of.values() for case in cases]
     compared = [case for case in found if case.mean is not None]
     if not compared or not all(any(case in compared for case in cases) for cases in of.values() if cases):

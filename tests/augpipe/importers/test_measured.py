@@ -45,8 +45,12 @@ def kept(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 def test_a_verdict_follows_from_the_figures(kept, cases: list[Case], verdict: str) -> None:  # type: ignore[no-untyped-def]
     kept(*cases)
     assert judged(ROW, ("one",)).verdict == verdict
-    noted = judged(replace(ROW, note="differs."), ("one",))
-    assert noted.verdict == ("near" if verdict == "not measured" else verdict) and noted.note == "differs."
+    row = replace(ROW, note="differs.")
+    other = judged(row, ("one",))  # another form, which was not measured
+    assert (other.verdict, other.note, other.forms) == ("near", "differs.", forms(row))
+    kept(*(replace(case, form=forms(row)[0]) for case in cases if case.form == CASE.form))
+    noted = judged(row, ("one",))
+    assert (noted.verdict == "exact") == (verdict == "exact") and noted.note == "differs."
 
 
 def test_what_no_note_says_is_said_by_the_figures(kept) -> None:  # type: ignore[no-untyped-def]
@@ -71,6 +75,7 @@ def test_a_form_is_the_ops_and_the_look_whatever_the_numbers() -> None:
         replace(ROW, beyond=("edge", (0.0, 0.0, 0.0))),
         replace(ROW, ops=(ops.Rotate(max_deg=(10, 90), step=1.0),)),
         replace(ROW, name="RandomRotation"),
+        replace(ROW, note="differs."),
         replace(ROW, ops=(*ROW.ops, ops.Translate(whole_px="nearest"))),
     )
     assert all(not set(forms(other)) & set(forms(ROW)) for other in others)
