@@ -76,7 +76,7 @@ docs: .venv-docs/.installed ## Build the documentation's site (an environment of
 QUICK = $(addprefix pipeline.,loader kernel planning sampling jpeg_regions prepare memory startup) \
 	trainer.codec_speed trainer.evaluate gpu.resources
 BENCHES = $(subst /,.,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*/*.py)))
-SLOW = $(filter-out $(QUICK) gpu.check pipeline.compare trainer.checkpoints papers.evidence,$(BENCHES))
+SLOW = $(filter-out $(QUICK) gpu.check parity.measure parity.theirs pipeline.compare trainer.checkpoints papers.evidence,$(BENCHES))
 
 .PHONY: bench
 bench: .venv-bench/.installed ## Run the quick benchmarks beside the peers they compare with (an environment of their own)
@@ -87,6 +87,24 @@ bench-papers: .venv/.installed ## Run the other benchmarks: links, servers, pape
 	@failed=; for name in $(SLOW); do \
 		echo "== $$name"; .venv/bin/python -m benchmarks.$$name $(BENCH_ARGS) || failed="$$failed $$name"; \
 	done; [ -z "$$failed" ] || { echo "These failed:$$failed" >&2; exit 1; }
+
+# Libraries whose transforms importers map, in environments of their own: the two versions of albumentations cannot share
+# one, and torchvision's pin would ask for a torch with CUDA. A library -> what pip installs, and what without dependencies.
+PARITY = build/parity
+parity_torch = torch==2.13.0 pillow numpy pyyaml safetensors huggingface_hub
+parity_torch_bare = torchvision==0.28.0 timm==1.0.31 kornia==0.9.0 kornia_rs==0.2.0
+parity_albumentations-1 = albumentations==1.3.1 numpy<2 opencv-python-headless<4.12 opencv-python<4.12
+parity_albumentations-2 = albumentations==2.0.8
+$(PARITY)/%/.installed: Makefile
+	@$(PYTHON) -m venv "$(@D)"
+	@$(@D)/bin/python $(PIP) install -qq $(foreach one,$(parity_$*),"$(one)")
+	@$(if $(parity_$*_bare),$(@D)/bin/python $(PIP) install -qq --no-deps $(parity_$*_bare))
+	@touch "$@"
+
+.PHONY: parity
+parity: .venv/.installed $(foreach one,torch albumentations-1 albumentations-2,$(PARITY)/$(one)/.installed) ## Hold other libraries' transforms against what imports make of them: pixels and draws
+	@if [ -z "$${AUGPIPE_DATA+set}" ] && [ -d "$(PHOTOS)" ]; then AUGPIPE_DATA=$$(cd "$(PHOTOS)" && pwd); export AUGPIPE_DATA; fi; \
+	.venv/bin/python -m benchmarks.parity.measure
 
 .PHONY: check-wheels
 check-wheels: .venv/.installed ## Ask the package index which wheels the pinned dependencies have, by Python and system

@@ -146,9 +146,7 @@ class Number(Draw):
         return None if step is None else num_steps(low, high, step)
 
     def drawn(self, op: "Op", words: RandomWords, place: int, applied: Bool) -> npt.NDArray[Any]:
-        numbers: npt.NDArray[Any] = words.stepped(place, *op.even_ranges[self.name])
-        if self.log:
-            numbers = np.exp(numbers)
+        numbers: npt.NDArray[Any] = op.unevenly(self, words.stepped(place, *op.even_ranges[self.name]))
         if self.rounded is not None:
             numbers = self.rounded(numbers)
         if self.neutral is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
@@ -253,6 +254,9 @@ class Shear(Op):
             return limits
         return math.tan(math.radians(limits[0])), math.tan(math.radians(limits[1]))
 
+    def unevenly(self, draw: Number, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return numbers if self.even_in == "degrees" else np.rad2deg(np.arctan(numbers))
+
     @property
     def scaled_fields(self) -> dict[str, Scale]:
         fields = super().scaled_fields
@@ -266,12 +270,6 @@ class Shear(Op):
         what = "" if self.even_in == "degrees" else " of the tangent"
         steps = f"{self.steps_text}{what}" if self.steps_text else ""
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
-
-    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
-        drawn = super().draw(words, frame)
-        if self.even_in == "degrees":
-            return drawn
-        return {name: np.rad2deg(np.arctan(tangents)) for name, tangents in drawn.items()}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))
@@ -296,7 +294,9 @@ class Translate(Op):
     unit: Literal["fraction", "px"] = "fraction"
     """fraction counts in widths (or heights) of the output, px in its pixels."""
     step: float | None = None
-    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels, as torchvision does."""
+    """From one way to the next, in `unit`; None for any. 1 with px moves by whole pixels."""
+    whole_px: Literal["no", "nearest", "towards_zero"] = "no"
+    """Whether it is made a whole number of pixels: torchvision takes the nearest, albumentations 2 drops the part."""
     p: Probability = 1.0
     """How often the image is moved."""
 
@@ -322,7 +322,10 @@ class Translate(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         width, height = (frame.out_widths, frame.out_heights) if self.unit == "fraction" else (1, 1)
-        frame.transform(affine.translation(drawn["horizontal"] * width, drawn["vertical"] * height))
+        ways = drawn["horizontal"] * width, drawn["vertical"] * height
+        if self.whole_px != "no":
+            ways = tuple(map(np.rint if self.whole_px == "nearest" else np.trunc, ways))
+        frame.transform(affine.translation(*ways))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         ways = drawn["horizontal"], drawn["vertical"]

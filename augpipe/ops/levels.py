@@ -3,12 +3,13 @@
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, MAX_TILES, SHARPNESS
 from augpipe.gpu_ops.image.program_rows import CLAHE as CLAHE_STEP
 from augpipe.ops.common_ops import FactorOp, SwitchOp
-from augpipe.ops.draws import Applied, Number, Within
+from augpipe.ops.draws import Applied, Limits, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range
 from augpipe.validation.models import told
@@ -52,13 +53,21 @@ class Gamma(LevelsOp):
 
     op: Literal["gamma"] = "gamma"
     gamma: Annotated[Range, Within(0.01, 100.0, ". Choose powers nearer to 1.")] = (0.7, 1.5)
-    """Smallest and largest power; its logarithm is drawn evenly."""
+    """Smallest and largest power."""
+    even_in: Literal["logarithm", "power"] = "logarithm"
+    """Whether logarithms of powers lie evenly in the range, or the powers, as in albumentations."""
     p: Probability = 1.0
     """How often the op is applied."""
 
     draws = (Number("gamma", neutral=1.0, log=True),)
     formula = "255 (v / 255)^gamma"
     inspect_text = "a power of {gamma[0]:g} to {gamma[1]:g}"
+
+    def evenly(self, draw: Number, limits: Limits) -> Limits:
+        return limits if self.even_in == "power" else super().evenly(draw, limits)
+
+    def unevenly(self, draw: Number, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return numbers if self.even_in == "power" else super().unevenly(draw, numbers)
 
     def table(self, drawn: Drawn) -> Any:
         return 255.0 * (LEVELS / 255.0) ** drawn["gamma"] + 0.5

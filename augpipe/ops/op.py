@@ -187,6 +187,10 @@ class Op(Checked):
         """Smallest and largest of the numbers that are evenly distributed, for a range."""
         return (np.log(limits[0]), np.log(limits[1])) if draw.log else limits
 
+    def unevenly(self, draw: Number, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The numbers of a range, made of evenly distributed ones."""
+        return np.exp(numbers) if draw.log else numbers
+
     def step_of(self, draw: Number) -> float | None:
         """From one of the evenly distributed numbers to the next; None for any."""
         step: float | None = getattr(self, draw.step) if isinstance(draw.step, str) else draw.step

@@ -5,10 +5,11 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image.program_rows import MAX_TILES
-from augpipe.ops.draws import Applied, Draw, Number, Seed, Within
+from augpipe.ops.draws import Applied, Draw, Limits, Number, Seed, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Fill, Op, Probability, Range, where_applied
 from augpipe.ops.random_words import RandomWords, check_steps
@@ -216,6 +217,8 @@ class Noise(Op):
     """Smallest and largest standard deviation of the speckle, as a part of the level."""
     per_channel: bool = True
     """Whether each channel has noise of its own, instead of all three the same."""
+    even_in: Literal["std", "variance"] = "std"
+    """Whether standard deviations lie evenly in their range, or their squares, as in albumentations 1."""
     p: Probability = 0.5
     """How often noise is added."""
 
@@ -227,6 +230,13 @@ class Noise(Op):
         texts = [f"noise of {self.std[0]:g} to {self.std[1]:g} levels"] if self.std[1] else []
         texts += [f"speckle of {self.speckle[0]:g} to {self.speckle[1]:g}"] if self.speckle[1] else []
         return ", ".join(texts) or "no noise"
+
+    def evenly(self, draw: Number, limits: Limits) -> Limits:
+        is_squared = self.even_in == "variance" and draw.name == "std"
+        return (limits[0] ** 2, limits[1] ** 2) if is_squared else limits
+
+    def unevenly(self, draw: Number, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.sqrt(numbers) if self.even_in == "variance" and draw.name == "std" else numbers
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.add_noise(drawn["std"], drawn["speckle"], not self.per_channel, drawn["key"], self.changes(drawn))

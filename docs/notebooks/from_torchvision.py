@@ -24,7 +24,7 @@ photographs = [Image.open(file).convert("RGB") for file in files]
 # %% [markdown]
 # ## The recipe, imported
 #
-# `exact` means the same pixels except for rounding. `near` has a note that says what differs.
+# `exact` means measured to be within one level in the mean. `near` has a note that says what differs.
 
 # %%
 compose = v2.Compose(

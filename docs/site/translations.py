@@ -10,6 +10,7 @@ from augpipe import importers
 from augpipe.ops import Op
 from augpipe.recipes.importers import albumentations, timm, torchvision
 from augpipe.recipes.importers.findings import Row
+from augpipe.recipes.importers.measured import figures
 from augpipe.recipes.importers.text import parameters
 from augpipe.validation.written import written
 from docs.site.tables import table
@@ -54,7 +55,11 @@ TIMM = {
 """Arguments of timm's create_transform that are shown, with a value."""
 
 
-HEADER = ("transform", "verdict", "here", "what differs")
+HEADER = ("transform", "verdict", "levels", "here", "what differs")
+EXACT = (
+    "`exact`: measured to be within one of 256 levels in the mean, and drawn alike. Levels: the mean difference of "
+    "the image where it is the largest, of photographs and a checkerboard, and the largest of a pixel."
+)
 WIDE = "---\nhide: [toc]\n---\n\n"
 """A page without a table of contents at its side."""
 LONGEST = 300
@@ -67,9 +72,9 @@ def pages() -> dict[str, str]:
     for title, (alias, library, mapped) in LIBRARIES.items():
         how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
         lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
-        lines += ["Each transform at its defaults, and what it becomes. `exact`: the same except for rounding."]
+        lines += [f"Each transform at its defaults, and what it becomes. {EXACT} {_measured(library)}"]
         rows = list(_rows(alias, library, set(mapped)))
-        absent = [row[0] for row in rows if row[1] == "left out" and not row[3]]
+        absent = [row[0] for row in rows if row[1] == "left out" and not row[-1]]
         shown = table(HEADER, *(row for row in rows if row[0] not in absent))
         lines += [f'<div class="wraps" markdown>\n\n{shown}\n</div>']
         lines += [f"These are not there yet, and an import says so: {', '.join(absent)}."]
@@ -81,8 +86,10 @@ def pages() -> dict[str, str]:
         notes = " ".join(note.removeprefix(f"{name}: ") for note in found.notes)
         ops = found.recipe.ops[:-1] if name in ("input_size", "scale", "crop_pct") else found.recipe.ops[1:-1]
         ops = found.recipe.ops[-1:] if name == "re_prob" else ops
-        rows.append((f"`{name}={value!r}`", "near" if notes else "exact", _here(ops), notes))
+        row = next((row for row in found.rows if row.name == name), found.rows[0])
+        rows.append((f"`{name}={value!r}`", row.verdict, _levels(row), _here(ops), notes))
     lines = ["# From timm", "`recipes.from_timm(**arguments)` takes the arguments of `create_transform`:", table(*rows)]
+    lines += [f"{EXACT} {_measured('timm')}"]
     unmapped = ", ".join(f"`{name}`" for name in timm.UNMAPPED)
     return made | {
         "from/timm.md": WIDE + "\n\n".join([*lines, f"These are taken at timm's own values only: {unmapped}."])
@@ -101,13 +108,24 @@ def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str
         row = _row(call, name, version)
         if row.verdict == "left out" and name not in mapped:
             row = Row(name=name, verdict="left out", note="")
-        yield f"`{call}`", row.verdict, _here(row.ops), row.note
+        yield f"`{call}`", row.verdict, _levels(row), _here(row.ops), row.note
+
+
+def _levels(row: Row) -> str:
+    return "{:.2f}, {:.0f}".format(*row.levels) if row.levels else ""
+
+
+def _measured(name: str) -> str:
+    """When a library was measured, and in which versions."""
+    library = figures().libraries[name]
+    return f"Measured on {library.date}: {', '.join(f'{one} {of}' for one, of in library.versions.items())}."
 
 
 def _row(call: str, name: str, version: str | None) -> Row:
-    """What becomes of one transform; of one that changes nothing but the container, an exact row without ops."""
+    """What becomes of one transform; of one that changes nothing but the container, a row without ops."""
     found = importers.from_text(call, version=version, strict=False)
-    return next((row for row in reversed(found.rows) if row.name == name), Row(name=name))
+    silent = Row(name=name, verdict="exact", note="changes the container alone.")
+    return next((row for row in reversed(found.rows) if row.name == name), silent)
 
 
 def _here(ops: Iterable[Op]) -> str:

@@ -14,15 +14,15 @@ from benchmarks import harness
 from benchmarks.harness import Bench, Kept, in_turn, ratio, spread
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("pipeline", "gpu", "trainer", "papers")
+FOLDERS = ("pipeline", "gpu", "trainer", "papers", "parity")
 SCRIPTS = sorted(
     f"{path.parent.name}.{path.stem}"
     for folder in FOLDERS
     for path in (ROOT / "benchmarks" / folder).glob("*.py")
     if "__main__" in path.read_text()
 )
-NOT_HERE = ("gpu.check", "papers.evidence")
-"""They have tests of their own."""
+NOT_HERE = ("gpu.check", "papers.evidence", "parity.theirs")
+"""They have tests of their own, or are started by another."""
 ARGUMENTS = {
     "pipeline.compare": ["--before", ".", "--after", "."],
     "trainer.checkpoints": ["--before", "."],

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import getitem
 from typing import Any
 
@@ -21,6 +21,8 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 
+VERSIONS = ("1", "2")
+"""Those whose transforms are mapped."""
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
 LARGEST_NORMAL = 4.55
@@ -29,8 +31,10 @@ INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanc
 """OpenCV's; all except area look at a point's neighbours alone."""
 
 
-def found_in(data: Any) -> Findings:
+def found_in(data: Any, version: str = "") -> Findings:
     """The ops of a transform, of `A.to_dict(transform)` or of its JSON text, and what cannot be mapped.
+
+    Its version, "1" or "2", is taken from the data where they tell it.
 
     Raises:
         ValueError: it is none.
@@ -45,16 +49,25 @@ def found_in(data: Any) -> Findings:
     elif hasattr(data, "to_dict"):
         data = data.to_dict()
     if isinstance(data, Mapping):
+        version = _version(str(data["__version__"])) if "__version__" in data else version
         data = data.get("transform", data)
     if not isinstance(data, Mapping) or not isinstance(data.get("__class_fullname__"), str):
         raise ValueError("this is not a transform of albumentations. Give one, or what A.to_dict(transform) returns.")
-    found = Findings(source="albumentations", name_of=_name, read=getitem)
+    versions = (version,) if version in VERSIONS else VERSIONS
+    measured_as = tuple(f"albumentations-{one}" for one in versions)
+    found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
+
+
+def _version(text: str) -> str:
+    """Which of the `VERSIONS` one belongs to; "" for those between."""
+    numbers = [int(part) for part in text.split(".")[:2] if part.isdecimal()]
+    return "1" if [0] <= numbers < [1, 4] else "2" if numbers >= [2] else ""
 
 
 def _call_with_boxes(params: Mapping[str, Any]) -> str:
@@ -116,20 +129,21 @@ def _always(one: Mapping[str, Any]) -> None:
         raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
 
 
-def _beyond(found: Findings, one: Mapping[str, Any]) -> None:
-    """The border of a transform."""
-    found.borders.append(_border(one))
-
-
 def _border(one: Mapping[str, Any]) -> Beyond:
     """Border and fill of a transform."""
     mode = one.get("border_mode", one.get("mode", 0))
     if mode not in BORDERS:
         raise ValueError(f"border_mode={mode} is not mapped")
-    fill = one.get("fill", one.get("value", one.get("cval", 0)))
-    return BORDERS[mode], levels(fill)
+    if "fill" in one:
+        return BORDERS[mode], levels(one["fill"])
+    fill = one.get("value", one.get("cval", 0))
+    return BORDERS[mode], (float(fill), 0.0, 0.0) if isinstance(fill, int | float) else levels(
+        fill
+    )  # red alone, in 1.x
 
 
+OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
+"""The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
 KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
@@ -207,29 +221,36 @@ def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
-    _beyond(found, one)
-    found.add("Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one))
+    found.add(
+        "Rotate", ops.Rotate(max_deg=_limits(one, "limit"), step=None, p=one["p"]), look=_look(one), beyond=_border(one)
+    )
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = _limits(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
     along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
     along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
+    factor, is_new = (
+        (1.0 + low, 1.0 + high),
+        "fill" in one,
+    )  # version 2 draws a factor a side, and drops parts of pixels
     made = (
-        ops.Zoom(factor=(1.0 + low, 1.0 + high)),
+        ops.Stretch(horizontal=factor, vertical=factor) if is_new else ops.Zoom(factor=factor),
         ops.Rotate(max_deg=_limits(one, "rotate_limit"), step=None),
-        ops.Translate(horizontal=_limits(one, along_x), vertical=_limits(one, along_y)),
+        ops.Translate(
+            horizontal=_limits(one, along_x),
+            vertical=_limits(one, along_y),
+            whole_px="towards_zero" if is_new else "no",
+        ),
     )
-    _beyond(found, one)
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one))
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one), beyond=_border(one))
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
-    _beyond(found, one)
     fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
     made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
     note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
-    found.add("GridDistortion", made, note=note, look=_look(one))
+    found.add("GridDistortion", made, note=note, look=_look(one), beyond=_border(one))
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
@@ -241,22 +262,25 @@ def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
         note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
     if one.get("alpha_affine"):
         note += " The corners of its affine part move by at most 0.15 of the shorter side, so that it does not fold."
-    _beyond(found, one)
     fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
     made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
-    found.add("ElasticTransform", made, note=note, look=_look(one))
+    found.add("ElasticTransform", made, note=note, look=_look(one), beyond=_border(one))
 
 
 def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     shifts = _limits(one, "shift_limit") if "shift_limit" in one else (0.0, 0.0)
     if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
         raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
-    _beyond(found, one)
-    made = ops.OpticalDistortion.model_validate(
-        {"k": _limits(one, "distort_limit"), "mode": one.get("mode", "camera"), "p": one["p"]}
-    )
-    note = "its map is centred, and not off by half a pixel."
-    found.add("OpticalDistortion", made, note=note, look=_look(one))
+    mode = one.get("mode", "camera")
+    made: list[Op] = [
+        ops.OpticalDistortion.model_validate({"k": _limits(one, "distort_limit"), "mode": mode, "p": 1.0})
+    ]
+    # the centre is half a pixel further right and down there: of the image, and in fisheye mode of the view, too
+    made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
+    if mode == "fisheye":
+        made.append(ops.Translate(horizontal=(0.5, 0.5), vertical=(0.5, 0.5), unit="px"))
+    moved = ops.AllOf.model_validate({"ops": made, "p": one["p"]})
+    found.add("OpticalDistortion", moved, look=_look(one), beyond=_border(one))
 
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
@@ -302,12 +326,12 @@ def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     if any(_twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
-        std, note = [255.0 * part for part in _twice(one["std_range"])], ""
+        std, even_in = [255.0 * part for part in _twice(one["std_range"])], "std"
     else:
         limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
-        std, note = [variance**0.5 for variance in limits], "the standard deviation is drawn evenly, not the variance."
-    fields = {"std": std, "per_channel": one.get("per_channel", True), "p": one["p"]}
-    found.add("GaussNoise", ops.Noise.model_validate(fields), note=note)
+        std, even_in = [variance**0.5 for variance in limits], "variance"
+    fields = {"std": std, "even_in": even_in, "per_channel": one.get("per_channel", True), "p": one["p"]}
+    found.add("GaussNoise", ops.Noise.model_validate(fields))
 
 
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
@@ -360,8 +384,17 @@ def _flip(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Flip", ops.OneOf(ops=(across, down, ops.AllOf(ops=(across, down))), p=one["p"]))
 
 
-def _d4(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add(_name(one), ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=one["p"]), note=KEEPS_SHAPE)
+def _turn(make: Callable[[float], Op]) -> Maker:
+    """A turn after which height and width have changed places."""
+
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        found.add(_name(one), make(one["p"]), note="" if found.is_square else KEEPS_SHAPE)
+
+    return add
+
+
+def _d4(p: float) -> Op:
+    return ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=p)
 
 
 def _odd(size: int) -> int:
@@ -379,10 +412,13 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
     """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
     low, high = _limits(one, "sigma_limit")
     smallest, largest = (int(size) for size in _twice(one["blur_limit"]))
+    if smallest == 0 and low == 0.0 and found.measured_as == ("albumentations-1",):  # there neither says how much
+        smallest, largest = 3, max(3, largest)
     sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
     made = []
     for size in sizes:
-        sigma = (low, high) if high > 0.0 else (0.3 * ((size - 1) * 0.5 - 1.0) + 0.8,) * 2
+        own = OPENCV_SIGMAS.get(size, 0.3 * ((size - 1) * 0.5 - 1.0) + 0.8)
+        sigma = (low, high) if high > 0.0 else (own, own)
         made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
     if len(made) == 1:
         found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
@@ -491,11 +527,15 @@ def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op,
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
     weights = tuple(float(held.get("p", 1.0)) for held in one["transforms"])  # there p is how often one is chosen
     made = {"ops": _members(found, one, with_p=False), "weights": weights, "p": one["p"]}
-    found.add("OneOf", ops.OneOf.model_validate(made))
+    found.add("OneOf", ops.OneOf.model_validate(made), holds=True)
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add(_name(one), ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": one["p"]}))
+    is_always = _name(one) == "Sequential" and found.measured_as == (
+        "albumentations-1",
+    )  # which does not look at its p
+    made = ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": 1.0 if is_always else one["p"]})
+    found.add(_name(one), made, holds=True)
 
 
 def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
@@ -521,7 +561,7 @@ MADE: dict[str, Maker] = {
     ),
     "HorizontalFlip": same(ops.Flip),
     "VerticalFlip": same(ops.Flip, direction="vertical"),
-    "RandomRotate90": same(ops.QuarterTurn, note=KEEPS_SHAPE),
+    "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "GridDistortion": _grid_distortion,
@@ -538,13 +578,13 @@ MADE: dict[str, Maker] = {
     "GaussNoise": _noise,
     "IAAAdditiveGaussianNoise": _additive_noise,
     "Flip": _flip,
-    "D4": _d4,
-    "SquareSymmetry": _d4,
-    "Transpose": same(ops.Transpose, note=KEEPS_SHAPE),
+    "D4": _turn(_d4),
+    "SquareSymmetry": _turn(_d4),
+    "Transpose": _turn(lambda p: ops.Transpose(p=p)),
     "RandomGamma": same(
         ops.Gamma,
         gamma=lambda one: tuple(limit / 100.0 for limit in _limits(one, "gamma_limit")),
-        note="the power's logarithm is drawn evenly instead of the power.",
+        even_in="power",
     ),
     "ToGray": _to_gray,
     "InvertImg": same(ops.Invert),

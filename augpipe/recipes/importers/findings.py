@@ -10,6 +10,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.measured import judged
 from augpipe.validation.models import FieldError
 
 POINTWISE = (
@@ -58,12 +59,20 @@ class Row:
     name: str
     """The name of the transform in its library."""
     ops: tuple[Op, ...] = ()
-    verdict: Literal["exact", "near", "left out"] = "exact"
-    """The same except for rounding; the same except for what `note` says; nothing."""
+    verdict: Literal["exact", "near", "not measured", "left out"] = "not measured"
+    """Measured: within one of 256 levels in the mean, with draws alike; other than that; neither; nothing."""
     note: str = ""
     """What differs, or why it is left out."""
     look: Look | None = None
     """How it looks between pixels, if it does."""
+    beyond: Beyond | None = None
+    """What it shows beyond the image, if it does."""
+    holds: bool = False
+    """Whether its ops are of transforms that have rows of their own."""
+    levels: tuple[float, float] | None = None
+    """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
+    forms: tuple[str, ...] = ()
+    """The names that figures of it are kept under."""
 
     @property
     def became(self) -> str:
@@ -77,6 +86,8 @@ class Findings:
 
     source: str
     """The library."""
+    measured_as: tuple[str, ...]
+    """The names of the library in the figures of parity: of each version that it may be."""
     name_of: Callable[[Any], str]
     """What a transform is called."""
     read: Callable[[Any, str], Any] = getattr
@@ -85,15 +96,23 @@ class Findings:
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What differs, a sentence each: that of rows, and of the recipe as a whole."""
-    borders: list[Beyond] = field(default_factory=list)
-    """What transforms show beyond the image: a recipe's border and fill."""
+    outer: list[Op] = field(default_factory=list)
+    """The ops before those of a transform that is within another one."""
     channels: int = 3
     """Channels of a finished image."""
 
-    def add(self, name: str, *made: Op, note: str = "", look: Look | None = None) -> None:
-        """A transform became ops, exactly unless a note says what differs."""
+    def add(
+        self,
+        name: str,
+        *made: Op,
+        note: str = "",
+        look: Look | None = None,
+        beyond: Beyond | None = None,
+        holds: bool = False,
+    ) -> None:
+        """A transform became ops; a note says what differs."""
         self.ops += made
-        self.rows.append(Row(name=name, ops=made, verdict="near" if note else "exact", note=note, look=look))
+        self.rows.append(Row(name=name, ops=made, note=note, look=look, beyond=beyond, holds=holds))
         if note:
             self.note(f"{name}: {note}")
 
@@ -115,7 +134,7 @@ class Findings:
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
-                self.rows.append(Row(name=name, note="p=0: it never happens."))
+                self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
                 self.refuse(name, f"has no {error}" if isinstance(error, KeyError) else in_a_line(error))
 
@@ -132,9 +151,25 @@ class Findings:
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
-        inner = Findings(source=self.source, name_of=self.name_of, read=self.read)
-        inner.rows, inner.notes, inner.borders = self.rows, self.notes, self.borders
+        inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
+        inner.rows, inner.notes, inner.outer = self.rows, self.notes, [*self.outer, *self.ops]
         return inner
+
+    @property
+    def is_square(self) -> bool:
+        """Whether what was found so far makes frames that are as high as wide."""
+        sides: tuple[Any, ...] = ()
+        for op in [*self.outer, *self.ops]:
+            if isinstance(op, ops.ResizeLongest):
+                sides = (op.size,)
+            elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
+                padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
+                sides = padded if min(padded) >= sides[0] else ()
+            elif op.is_crop:
+                size = getattr(op, "size", ())
+                is_fixed = not isinstance(op, ops.ResizeShortest | ops.Pad) and isinstance(size, int | tuple)
+                sides = () if not is_fixed else size if isinstance(size, tuple) else (size, size)
+        return len(sides) == 2 and sides[0] == sides[1]
 
     def _normalize_last(self) -> None:
         """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""
@@ -146,8 +181,9 @@ class Findings:
 
     def _note_order(self) -> None:
         """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
-        is_black = set(self.borders) == {("constant", (0.0, 0.0, 0.0))}
-        is_filled = any(border == "constant" for border, _ in self.borders)
+        borders = {row.beyond for row in self.rows if row.beyond}
+        is_black = borders == {("constant", (0.0, 0.0, 0.0))}
+        is_filled = any(border == "constant" for border, _ in borders)
         for place, op in enumerate(self.ops):
             if op.is_crop or all(map(_acts_in_place, op.flat)):
                 continue
@@ -180,6 +216,16 @@ class Findings:
         """One more difference of a row."""
         row = self.rows[place]
         self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+
+    def _judge(self) -> None:
+        """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
+        before, self.rows[:] = list(self.rows), [judged(row, self.measured_as) for row in self.rows]
+        exact = {f"{row.name}: {row.note}" for row in self.rows if row.verdict == "exact"}
+        near = {f"{row.name}: {row.note}" for row in self.rows if row.verdict != "exact"}
+        self.notes[:] = [note for note in self.notes if note not in exact - near]
+        for old, new in zip(before, self.rows, strict=True):
+            if new.verdict == "near" and not old.note:
+                self.note(f"{new.name}: {new.note}")
 
     def _one_look(self) -> Look:
         """The look of the recipe: that of the first transform that resizes, else of the first that has one."""
@@ -228,12 +274,16 @@ class Findings:
             )
         for problem in self.problems:
             self.note(f"{problem}: left out.")
+        self._judge()
         own = next((op.beyond for op in crops if op.beyond), None)
-        borders = [*([own] if own else []), *(seen_beyond(*one) for one in self.borders)]
+        borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         if len(set(borders)) > 1:
             self.note(
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
             )
+            for place, row in enumerate(self.rows):
+                if row.beyond and seen_beyond(*row.beyond) != borders[0]:
+                    self._differs(place, f"beyond the image it shows {borders[0][0]}.")
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}

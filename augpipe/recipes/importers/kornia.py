@@ -9,6 +9,8 @@ from augpipe.ops import Op
 from augpipe.recipes.importers.findings import Findings, Look, Maker, channels, erase, floored_centre, levels, same
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
+BLACK = ("constant", (0.0, 0.0, 0.0))
+"""What most of its geometry shows beyond the image."""
 LOOK = Look(interpolation="bilinear", antialias=False)
 """Its look-ups skip pixels when they shrink."""
 BORDERS = {
@@ -25,7 +27,7 @@ BORDERS = {
 
 def found_in(module: Any) -> Findings:
     """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
-    found = Findings(source="kornia", name_of=_name, read=_read)
+    found = Findings(source="kornia", measured_as=("kornia",), name_of=_name, read=_read)
     for one in _flattened(found, module):
         if hasattr(one, "p"):
             found.add_by(MADE, one)
@@ -107,11 +109,12 @@ def _random_crop(found: Findings, one: Any) -> None:
     padding = one.flags["padding"] or 0
     border, fill = _border(one.flags["padding_mode"]), levels(255.0 * one.flags["fill"])
     made: dict[str, Any] = {"size": one.flags["size"], "pad_if_needed": one.flags["pad_if_needed"], "border": border}
+    padded: list[Op] = []
     if isinstance(padding, int):
         made["padding"] = padding
     else:
-        found.ops.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | {"fill": fill}))
+        padded.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
+    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | {"fill": fill}))
 
 
 def _center_crop(found: Findings, one: Any) -> None:
@@ -120,8 +123,8 @@ def _center_crop(found: Findings, one: Any) -> None:
 
 
 def _rotation(found: Findings, one: Any) -> None:
-    found.borders.append(("constant", levels(0)))
-    found.add("RandomRotation", ops.Rotate(max_deg=_range(one, "degrees"), step=None, p=_read(one, "p")))
+    made = ops.Rotate(max_deg=_range(one, "degrees"), step=None, p=_read(one, "p"))
+    found.add("RandomRotation", made, look=LOOK, beyond=BLACK)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -137,15 +140,14 @@ def _affine(found: Findings, one: Any) -> None:
     made.append(ops.Rotate(max_deg=(-high, -low), step=None))  # clockwise, where RandomRotation turns the other way
     if given.translate is not None:
         made.append(ops.Translate(horizontal=_range(one, "translate_x"), vertical=_range(one, "translate_y")))
-    found.borders.append((_border(one.flags["padding_mode"]), levels(0)))
+    beyond = _border(one.flags["padding_mode"]), levels(0)
     sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
-    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared)
+    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared, look=LOOK, beyond=beyond)
 
 
 def _perspective(found: Findings, one: Any) -> None:
-    found.borders.append(("constant", levels(0)))
     distortion = float(one._param_generator.distortion_scale)
-    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")))
+    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")), look=LOOK, beyond=BLACK)
 
 
 def _jitter(found: Findings, one: Any) -> None:

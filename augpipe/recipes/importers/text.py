@@ -18,7 +18,7 @@ OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
 """Arguments of torchvision that were called otherwise once."""
 VERSIONS = ("2", "1")
 """Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
-PAIRS = {"blur_limit": 3, "clip_limit": 1, "var_limit": 0}
+PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0}
 """Limits of albumentations that begin at this number where only the largest is given."""
 
 
@@ -154,6 +154,7 @@ NORMAL: dict[str, dict[str, Any]] = {
     "AutoAugment": {"policy": _Policy},
     "CenterCrop": {"size": _twice},
     "ColorJitter": {**dict.fromkeys(("brightness", "contrast", "saturation"), _about_one), "hue": _hue},
+    "ElasticTransform": {"alpha": _twice, "sigma": _twice},
     "GaussianBlur": {"kernel_size": _twice, "sigma": _twice},
     "JPEG": {"quality": _twice},
     "RandomAffine": {"degrees": _either_way, "shear": _either_way},
@@ -252,7 +253,7 @@ def _albumentations(call: Call, version: str | None) -> Findings:
     if not taken:
         raise next(iter(errors.values()))
     read = next(iter(taken))
-    found = albumentations.found_in(taken[read])
+    found = albumentations.found_in(taken[read], read)
     if version is None:
         also = "" if len(taken) == 1 else ", though it also fits version 1"
         found.note(f"read as albumentations {read}{also}.")
@@ -264,7 +265,7 @@ def _as_dict(call: Call, version: str) -> dict[str, Any]:
     made = {"__class_fullname__": call.name}
     for name, value in _bound(f"albumentations-{version}", call).items():
         if name in PAIRS and isinstance(value, int | float):
-            value = (PAIRS[name], value)
+            value = (0 if call.name == "GaussianBlur" else PAIRS[name], value)  # its kernel may follow from sigma
         made[name] = _dicts(value, version)
     return made
 

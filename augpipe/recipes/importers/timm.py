@@ -55,7 +55,7 @@ DEFAULT_CROP_PCT = 0.875
 
 def found_in(arguments: Mapping[str, Any]) -> Findings:
     """The ops of `timm.data.create_transform(**arguments)`, and what cannot be mapped."""
-    found = Findings(source="timm", name_of=str)
+    found = Findings(source="timm", measured_as=("timm",), name_of=str)
     for name, value in arguments.items():
         if name in UNMAPPED:
             if value != UNMAPPED[name]:
@@ -129,11 +129,9 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
         except ValueError as error:
             found.refuse("auto_augment", str(error))
         else:
-            found.borders.append(("constant", levels([min(255, round(255 * x)) for x in given["mean"]])))
-            found.add("auto_augment", *read.ops())
-            for note in read.notes:
-                found.note(f"auto_augment: {note}")
-            found.note("auto_augment: geometry acts before tone.")
+            beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
+            told = " ".join([*read.notes, "geometry acts before tone."])
+            found.add("auto_augment", *read.ops(), note=told, beyond=beyond)
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:

@@ -1,10 +1,12 @@
 """Transforms of torchvision, v1 and v2, as ops: told by class name, read by attribute."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from augpipe import ops, policies
 from augpipe.ops import Op
+from augpipe.ops.op import Beyond
 from augpipe.policies.automatic import one_of
 from augpipe.policies.magnitudes import solarize
 from augpipe.recipes.importers.findings import (
@@ -28,7 +30,7 @@ SILENT = {
 
 def found_in(transform: Any) -> Findings:
     """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
-    found = Findings(source="torchvision", name_of=_name)
+    found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
     for one in _flattened(transform):
         name = _name(one)
@@ -86,10 +88,15 @@ def _look(one: Any) -> Look:
     )
 
 
-def _beyond(found: Findings, one: Any) -> None:
+def _shrunk(one: Any) -> Look:
+    """The look of a map that may shrink, which skips pixels then."""
+    return replace(_look(one), antialias=False)
+
+
+def _beyond(one: Any) -> Beyond:
     """The border of a transform that shows what lies outside the image."""
     fill = getattr(one, "fill", None)
-    found.borders.append(("constant", levels(None if isinstance(fill, dict) else fill)))
+    return "constant", levels(None if isinstance(fill, dict) else fill)
 
 
 def _crop(found: Findings, one: Any) -> None:
@@ -106,11 +113,12 @@ def _padding(one: Any) -> dict[str, Any]:
 def _random_crop(found: Findings, one: Any) -> None:
     padding, fields = _sides(one.padding or 0), _padding(one)
     made: dict[str, Any] = {"size": _pair(one.size), "pad_if_needed": one.pad_if_needed}
+    padded: list[Op] = []
     if len(set(padding)) == 1:
         made["padding"] = padding[0]
     else:
-        found.ops.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", ops.RandomCrop.model_validate(made | fields))
+        padded.append(ops.Pad.model_validate({"px": padding, **fields}))
+    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | fields))
 
 
 def _pad(found: Findings, one: Any) -> None:
@@ -129,8 +137,7 @@ def _zoom_out(found: Findings, one: Any) -> None:
 def _rotation(found: Findings, one: Any) -> None:
     if one.expand or one.center is not None:
         raise ValueError("expand and center are not mapped")
-    _beyond(found, one)
-    found.add("RandomRotation", ops.Rotate(max_deg=tuple(one.degrees), step=None), look=_look(one))
+    found.add("RandomRotation", ops.Rotate(max_deg=tuple(one.degrees), step=None), look=_look(one), beyond=_beyond(one))
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -146,10 +153,9 @@ def _affine(found: Findings, one: Any) -> None:
         made.append(ops.Rotate(max_deg=(-one.degrees[1], -one.degrees[0]), step=None))  # there it turns clockwise
     if one.translate is not None:
         right, down = one.translate
-        made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down)))
-    _beyond(found, one)
-    moved = "translations are not cut to whole pixels." if one.translate is not None else ""
-    found.add("RandomAffine", *made, note=moved, look=_look(one))
+        made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
+    look = _shrunk(one) if one.scale is not None and one.scale[0] < 1.0 else _look(one)
+    found.add("RandomAffine", *made, look=look, beyond=_beyond(one))
 
 
 def _jitter(found: Findings, one: Any) -> None:
@@ -175,18 +181,18 @@ def _rgb(found: Findings, one: Any) -> None:
 
 
 def _perspective(found: Findings, one: Any) -> None:
-    _beyond(found, one)
     made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
-    found.add("RandomPerspective", made, note="corners move by any part of a pixel.", look=_look(one))
+    found.add(
+        "RandomPerspective", made, note="corners move by any part of a pixel.", look=_shrunk(one), beyond=_beyond(one)
+    )
 
 
 def _elastic_transform(found: Findings, one: Any) -> None:
     if len(set(one.alpha)) > 1 or len(set(one.sigma)) > 1:
         raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
-    _beyond(found, one)
     # there half the image's side is 1
     made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
-    found.add("ElasticTransform", made, note=FIELD, look=_look(one))
+    found.add("ElasticTransform", made, note=FIELD, look=_look(one), beyond=_beyond(one))
 
 
 def _erasing(found: Findings, one: Any) -> None:
@@ -209,16 +215,15 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
             own = tuple(inner.ops[before:])
             members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
         if len(inner.ops) or not found.problems:
-            found.add(_name(one), make(one, tuple(members)), note=note)
+            found.add(_name(one), make(one, tuple(members)), note=note, holds=True)
 
     return add
 
 
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
-        _beyond(found, one)
         note = "translations are not cut to whole pixels, and geometry acts before tone."
-        found.add(_name(one), *make(one), note=note, look=_look(one))
+        found.add(_name(one), *make(one), note=note, look=_look(one), beyond=_beyond(one))
 
     return add
 

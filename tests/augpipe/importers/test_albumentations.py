@@ -17,6 +17,10 @@ def compose(*transforms: dict[str, Any]) -> dict[str, Any]:
     return {"__version__": "1.4.0", "transform": one("Compose", transforms=list(transforms), bbox_params=None)}
 
 
+def shifted(px: float) -> ops.Op:
+    return ops.Translate(horizontal=(px, px), vertical=(px, px), unit="px")
+
+
 MODULE = "albumentations.augmentations.crops.transforms"
 CROP = one("RandomResizedCrop", size=[96, 80], scale=[0.2, 1.0], ratio=[0.75, 1.5], interpolation=1)
 NORMALIZE = one("Normalize", mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2], max_pixel_value=255.0)
@@ -69,7 +73,7 @@ def test_a_list_of_transforms() -> None:
             p=0.5,
         ),
         ops.BrightnessContrast(brightness=(-0.2, 0.3), contrast=(-0.1, 0.1), p=0.4),
-        ops.Gamma(gamma=(0.8, 1.2), p=0.3),
+        ops.Gamma(gamma=(0.8, 1.2), even_in="power", p=0.3),
         ops.GaussianBlur(sigma_px=(0.5, 2.0), p=0.2),
         ops.Grayscale(p=0.1),
         ops.Posterize(bits=(4, 6), p=0.5),
@@ -78,8 +82,8 @@ def test_a_list_of_transforms() -> None:
     )
     assert found.recipe.border == "reflect_101" and not found.recipe.antialias
     noted = {note.partition(":")[0] for note in found.notes}
-    assert noted == {"RandomRotate90", "RandomGamma"}
-    assert not noted & set(found.exact) and len(found.exact) == 11
+    assert noted == {"RandomRotate90"}
+    assert not noted & set(found.exact) and len(found.exact) == 12
 
 
 def test_json_is_the_same() -> None:
@@ -132,10 +136,18 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "expected"),
     [
-        ("GaussNoise", {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0}, ops.Noise(std=(2, 5), p=1)),
-        ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), p=1)),
+        (
+            "GaussNoise",
+            {"var_limit": [4.0, 25.0], "per_channel": True, "mean": 0},
+            ops.Noise(std=(2, 5), even_in="variance", p=1),
+        ),
+        ("GaussNoise", {"var_limit": 9.0}, ops.Noise(std=(0, 3), even_in="variance", p=1)),
         ("GaussNoise", {"std_range": [0.2, 0.4], "mean_range": [0, 0]}, ops.Noise(std=(51, 102), p=1)),
-        ("GaussNoise", {"var_limit": 9.0, "per_channel": False}, ops.Noise(std=(0, 3), per_channel=False, p=1)),
+        (
+            "GaussNoise",
+            {"var_limit": 9.0, "per_channel": False},
+            ops.Noise(std=(0, 3), even_in="variance", per_channel=False, p=1),
+        ),
         (
             "IAAAdditiveGaussianNoise",
             {"loc": 0, "scale": [2.5, 12], "per_channel": False},
@@ -153,8 +165,8 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             {"blur_limit": [3, 5], "sigma_limit": [0, 0]},
             ops.OneOf(
                 ops=(
-                    ops.GaussianBlur(sigma_px=(0.8, 0.8), kernel_px=3, p=1),
-                    ops.GaussianBlur(sigma_px=(1.1, 1.1), kernel_px=5, p=1),
+                    ops.GaussianBlur(sigma_px=(0.8493, 0.8493), kernel_px=3, p=1),
+                    ops.GaussianBlur(sigma_px=(1.08, 1.08), kernel_px=5, p=1),
                 ),
                 weights=(1, 2),
                 p=1,
@@ -233,12 +245,14 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         (
             "OpticalDistortion",
             {"distort_limit": 0.4, "shift_limit": [-0.5, 0.5], "border_mode": 4},
-            ops.OpticalDistortion(k=(-0.4, 0.4), p=1),
+            ops.AllOf(ops=(shifted(-0.5), ops.OpticalDistortion(k=(-0.4, 0.4), p=1))),
         ),
         (
             "OpticalDistortion",
             {"distort_limit": [-0.1, 0.2], "mode": "fisheye", "border_mode": 0},
-            ops.OpticalDistortion(k=(-0.1, 0.2), mode="fisheye", p=1),
+            ops.AllOf(
+                ops=(shifted(-0.5), ops.OpticalDistortion(k=(-0.1, 0.2), mode="fisheye", p=1), shifted(0.5)),
+            ),
         ),
         ("D4", {}, ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()))),
     ],
@@ -442,3 +456,43 @@ def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
     (told,) = importers.from_text(text, version="2").notes
     assert "augment(image=..., keypoints=...), of (M, 2) x and y. format='xya' is not known" in told
     assert told.endswith("Points that are not shown are left out.")
+
+
+@pytest.mark.parametrize(
+    ("before", "is_square"),
+    [
+        ([], False),
+        ([CROP], False),
+        ([one("RandomCrop", height=64, width=64)], True),
+        ([one("Resize", height=64, width=64), one("HorizontalFlip", p=0.5)], True),
+        ([one("SmallestMaxSize", max_size=64)], False),
+        ([one("LongestMaxSize", max_size=64)], False),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=64, min_width=64)], True),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=32, min_width=32)], False),
+        ([one("LongestMaxSize", max_size=64), one("PadIfNeeded", min_height=96, min_width=64)], False),
+        ([one("RandomCrop", height=64, width=64), one("PadIfNeeded", min_height=96, min_width=64)], False),
+    ],
+)
+def test_turns_are_the_same_where_frames_are_square(before: list[dict[str, Any]], is_square: bool) -> None:
+    for turn in ("RandomRotate90", "Transpose", "D4"):
+        held = one("OneOf", transforms=[one(turn), one("NoOp")])
+        rows = [*importers.from_albumentations(compose(*before, one(turn))).rows]
+        rows += [row for row in importers.from_albumentations(compose(*before, held)).rows if row.name == turn]
+        assert ["keeps its shape" in row.note for row in rows[len(before) :]] == [not is_square] * 2
+
+
+def test_version_2_shifts_by_whole_pixels_and_scales_each_side() -> None:
+    fields = {"shift_limit_x": [-0.1, 0.1], "shift_limit_y": [-0.2, 0.2], "scale_limit": [-0.1, 0.3], "rotate_limit": 5}
+    (new,) = importers.from_albumentations(compose(one("ShiftScaleRotate", fill=0, **fields))).recipe.ops
+    (old,) = importers.from_albumentations(compose(one("ShiftScaleRotate", value=0, **fields))).recipe.ops
+    turn, way = ops.Rotate(max_deg=(-5, 5), step=None), {"horizontal": (-0.1, 0.1), "vertical": (-0.2, 0.2)}
+    stretch = ops.Stretch(horizontal=(0.9, 1.3), vertical=(0.9, 1.3))
+    assert new == ops.AllOf(ops=(stretch, turn, ops.Translate(whole_px="towards_zero", **way)))
+    assert old == ops.AllOf(ops=(ops.Zoom(factor=(0.9, 1.3)), turn, ops.Translate(**way)))
+
+
+@pytest.mark.parametrize(("version", "p"), [("1.3.1", 1.0), ("1.4.21", 0.3), ("2.0.8", 0.3)])
+def test_the_version_is_that_of_the_dict(version: str, p: float) -> None:
+    held = one("Sequential", transforms=[one("ToGray"), one("InvertImg")], p=0.3)
+    data = {"__version__": version, "transform": one("Compose", transforms=[held])}
+    assert [getattr(op, "p", None) for op in importers.from_albumentations(data).recipe.ops] == [p]

@@ -82,7 +82,8 @@ def test_a_sequence_of_augmentations() -> None:
         ops.Normalize(mean=0.5, std=0.25),
     )
     assert found.recipe.border == "constant" and not found.recipe.antialias
-    assert found.notes == ("color_jitter: stands before rotate, whose fill it changes, too.",)
+    assert "color_jitter: stands before rotate, whose fill it changes, too." in found.notes
+    assert "RandomRotation" in found.exact and "RandomResizedCrop" not in found.exact
 
 
 def test_images_are_in_0_to_1() -> None:

@@ -1,7 +1,7 @@
 """What each op draws: which values, how often, from which words; and what it says of itself."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -196,6 +196,26 @@ def test_continuous_ranges() -> None:
     assert is_uniform(vignette["radius"], 0, 0.9) and is_uniform(vignette["strength"], 0.1, 1)
     shift = drawn(ops.ColorCast(max_shift=9.5, step=None, channel_p=1.0))["shift"]
     assert all(is_uniform(shift[:, channel], -9.5, 9.5) for channel in range(3))
+
+
+def test_what_is_even_may_be_another_number() -> None:
+    assert is_uniform(drawn(ops.Gamma(gamma=(0.5, 2.0), even_in="power"))["gamma"], 0.5, 2.0)
+    assert is_uniform(np.log(drawn(ops.Gamma(gamma=(0.5, 2.0)))["gamma"]), -math.log(2.0), math.log(2.0))
+    noise = drawn(ops.Noise(std=(3, 7), speckle=(0, 2), even_in="variance", p=1.0))
+    assert is_uniform(noise["std"] ** 2, 9, 49) and is_uniform(noise["speckle"], 0, 2)
+    assert set(drawn(ops.Noise(std=(3, 3), even_in="variance", p=0.5))["std"]) == {0.0, 3.0}
+
+
+@pytest.mark.parametrize(
+    ("whole_px", "ways"), [("no", (25.6, -4.8)), ("nearest", (26, -5)), ("towards_zero", (25, -4))]
+)
+def test_translations_by_whole_pixels(
+    whole_px: Literal["no", "nearest", "towards_zero"], ways: tuple[float, float]
+) -> None:
+    frame = Frame(np.array([48]), np.array([256]))
+    way = {"horizontal": np.array([0.1]), "vertical": np.array([-0.1])}
+    ops.Translate(whole_px=whole_px).apply(frame, way)
+    assert np.abs(frame.after_lens[0, :2, 2]).tolist() == pytest.approx([abs(way) for way in ways])
 
 
 def test_the_first_and_last_word_give_the_ends() -> None:

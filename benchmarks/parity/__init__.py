@@ -1,0 +1,1 @@
+"""What other libraries' transforms do, next to what an import makes of them."""

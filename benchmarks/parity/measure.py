@@ -1,0 +1,258 @@
+"""Each transform of the importers' tables in its own library, next to what an import makes of it: pixels and draws.
+
+Pixels: with every number fixed, the mean and the largest difference in levels, of photographs and of a checkerboard.
+Draws: numbers that are read off many outputs of two probe images are distributed alike, by a chi-square test where they
+are a few values, else by that of Kolmogorov and Smirnov. Both forgive rounding (`slacks`), and one level at most where
+pixels with fixed numbers differ by as much, which is told of them.
+
+    make parity                                                   # all, kept in augpipe/recipes/importers/parity.json
+    python -m benchmarks.parity.measure kornia --only Rotation    # some, printed only
+"""
+
+import io
+import json
+import os
+import subprocess
+import tomllib
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from augpipe import Augment, importers, ops
+from augpipe.recipes.importers import measured
+from benchmarks.harness import ROOT, Bench, photographs
+from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, slacks
+
+Float = npt.NDArray[np.float64]
+FOLDER = Path(__file__).parent
+ENVIRONMENTS = {
+    "torchvision": "torch",
+    "timm": "torch",
+    "kornia": "torch",
+    "albumentations-1": "albumentations-1",
+    "albumentations-2": "albumentations-2",
+}
+"""A library -> the folder of its virtual environment."""
+HEIGHT, WIDTH = 192, 256
+NUM_PHOTOGRAPHS = 4
+NUM_TURNS = 6
+"""Outcomes of theirs that are compared, where some numbers cannot be fixed,"""
+NUM_OUTCOMES = 400
+"""and of ours, among which is the one that is nearest."""
+OURS_PER_THEIRS = 2
+"""Draws of ours for each of theirs: they cost less."""
+MOST_VALUES = 40
+"""Values of a number that are taken for a few."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """An entry of cases.toml."""
+
+    fixed: str
+    drawn: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A number of one probe, theirs and ours: how far apart its distributions are, and how likely that is by chance."""
+
+    number: str
+    apart: float
+    p: float
+
+
+def asked(library: str) -> list[Asked]:
+    listed = tomllib.loads((FOLDER / "cases.toml").read_text(encoding="utf-8"))[library]
+    return [Asked(**dict(zip(("fixed", "drawn", "how"), one, strict=False))) for one in listed]
+
+
+def images_to_augment() -> list[npt.NDArray[np.uint8]]:
+    """Photographs at one size, and a checkerboard."""
+    encoded, _ = photographs()
+    shown = [Image.open(io.BytesIO(one)).convert("RGB").resize((WIDTH, HEIGHT)) for one in encoded[:NUM_PHOTOGRAPHS]]
+    return [*map(np.asarray, shown), checkerboard(HEIGHT, WIDTH)]
+
+
+def ask(library: str, folder: Path, cases: list[Asked], num_draws: int, images: list[Any]) -> list[Path]:
+    """Files of what the library makes of cases, in its own environment; those that are there are not made again."""
+    (folder / "theirs").mkdir(parents=True, exist_ok=True)
+    given = folder / "theirs" / "images.npz"
+    np.savez(given, images=np.stack(images), probes=np.stack(probes()))
+    of_images = measured.digest([image.tobytes().hex() for image in (*images, *probes())])
+    order, paths = [], []
+    for case in cases:
+        told = asdict(case) | {"num_draws": num_draws, "num_turns": NUM_TURNS}
+        key = measured.digest([library, told, of_images])
+        paths.append(folder / "theirs" / f"{key}.npz")
+        if not paths[-1].exists():
+            order.append(told | {"key": key, "seed": int(key[:8], 16)})
+    ordered = folder / "theirs" / f"{library}.json"
+    ordered.write_text(json.dumps(order))
+    command = [folder / ENVIRONMENTS[library] / "bin" / "python", "-m", "benchmarks.parity.theirs", library]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command += [ordered, given, folder / "theirs"]
+    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment)
+    return paths
+
+
+def imported(library: str, call: str) -> importers.Imported:
+    return importers.from_text(call, version=library.partition("-")[2] or None)
+
+
+def ours(found: importers.Imported, image: npt.NDArray[np.uint8], num: int, seed: int) -> Pixels:
+    """(num, H, W, channels) outcomes of an image, in levels; of normalised numbers, 255 are one."""
+    is_float = any(op.op == "normalize" for op in found.recipe.ops)
+    augment = Augment(found.recipe, seed, dtype="float32" if is_float else "uint8", layout="NHWC", framework="numpy")
+    made = np.stack(augment([image] * num))
+    return np.float32(255.0) * made if is_float else made.astype(np.float32)
+
+
+def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: list[Any]) -> tuple[float, float]:
+    """The mean difference of the image where it is the largest, and the largest of a pixel."""
+    worst = most = 0.0
+    stds = [op.std for op in found.recipe.ops if isinstance(op, ops.Normalize)]
+    unit = np.array(stds[0] if stds else 1.0, np.float32)  # a level, of what is normalised
+    for image, turns in zip(images, theirs, strict=True):
+        outcomes = ours(found, image, NUM_OUTCOMES if how == "nearest" else len(turns), 1)
+        means = []
+        for turn, one in enumerate(turns):
+            if one.shape != outcomes.shape[1:]:
+                return 255.0, 255.0
+            mine = nearest(one, outcomes) if how == "nearest" else outcomes[turn]
+            if how == "spread":
+                one, mine = np.sort(one - image, axis=None), np.sort(mine - image, axis=None)
+            apart = np.abs(one - mine) * (1.0 if how == "spread" else unit)
+            means.append(float(apart.mean()))
+            most = max(most, float(apart.max()))
+        worst = max(worst, sum(means) / len(means))
+    return worst, most
+
+
+def nearest(theirs: Pixels, outcomes: Pixels) -> Pixels:
+    """The outcome with the least mean difference, among those that are near at some of the pixels."""
+    weights = np.random.default_rng(0).random(theirs.size, np.float32)
+    distinct = outcomes[np.unique(outcomes.reshape(len(outcomes), -1) @ weights, return_index=True)[1]]
+    near = distinct[np.abs(distinct[:, ::5, ::5] - theirs[::5, ::5]).mean((1, 2, 3)).argsort(kind="stable")[:40]]
+    chosen: Pixels = near[np.abs(near - theirs).mean((1, 2, 3)).argmin()]
+    return chosen
+
+
+def tests(found: importers.Imported, theirs: list[Numbers], least_slack: float) -> list[Test]:
+    """Tests of each number of each probe; none of those that are the same in all outcomes."""
+    made = []
+    for place, (probe, numbers) in enumerate(zip(probes(), theirs, strict=True)):
+        outcomes = ours(found, probe, OURS_PER_THEIRS * len(numbers), 2)
+        mine = read(outcomes if outcomes.shape[-1] == 3 else np.repeat(outcomes, 3, axis=-1))
+        for one, (name, slack) in enumerate(zip(names(), slacks(), strict=True)):
+            slack = max(slack, least_slack)
+            a, b = numbers[:, one].astype(np.float64), mine[:, one].astype(np.float64)
+            values = np.sort(np.concatenate([a, b]))
+            if values[-1] - values[0] > 2.0 * slack:
+                made.append(Test(number=f"{name} of probe {place}", **alike(a, b, values, slack)))
+    return made
+
+
+def alike(a: Float, b: Float, values: Float, slack: float) -> dict[str, float]:
+    """How far two distributions are apart at most, and how likely that is by chance; `values` are both, in order."""
+    from scipy import stats
+
+    edges = values[1:][np.diff(values) > 2.0 * slack] - slack
+    parts = np.split(values, np.searchsorted(values, edges))
+    if len(parts) < MOST_VALUES and max(np.ptp(part) for part in parts) < 4.0 * slack:
+        counts = np.stack([np.bincount(np.searchsorted(edges, one), minlength=len(parts)) for one in (a, b)])
+        shares = counts / counts.sum(1, keepdims=True)
+        is_rare = counts.sum(0) * min(len(a), len(b)) / len(values) < 5.0  # too few for the test: taken together
+        merged = np.concatenate([counts[:, ~is_rare], counts[:, is_rare].sum(1, keepdims=True)], axis=1)
+        merged = merged[:, merged.sum(0) > 0]
+        p = stats.chi2_contingency(merged, correction=False).pvalue if merged.shape[1] > 1 else 1.0
+        return {"apart": float(np.abs(np.cumsum(shares[0] - shares[1])).max()), "p": float(p)}
+    a, b, apart = np.sort(a), np.sort(b), 0.0
+    for one, other in ((a, b), (b, a)):
+        below = np.arange(1, len(one) + 1) / len(one)
+        apart = max(apart, float((below - np.searchsorted(other, one + 2.0 * slack, side="right") / len(other)).max()))
+    size = len(a) * len(b) / (len(a) + len(b))
+    return {"apart": apart, "p": float(stats.kstwobign.sf(apart * size**0.5))}
+
+
+def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[measured.Case, int]:
+    """What is kept of a case, and of how many tests; of several containers of images, the worse."""
+    with np.load(path) as file:
+        theirs = dict(file)
+    fixed, pixels, made, told = imported(library, case.fixed), [], [], []
+    for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0" in theirs]:
+        if case.how != "drawn":
+            pixels.append(compared(case.how, fixed, [theirs[f"{way} {place}"] for place in range(len(images))], images))
+            told.append("{} {:.2f} {:.0f}".format(way, *pixels[-1]))
+        if f"{way} probe 0" in theirs:
+            numbers = [theirs[f"{way} probe {place}"] for place in range(2)]
+            slack = min(pixels[-1][0], 1.0) if pixels else 0.0
+            made += tests(imported(library, case.drawn), numbers, slack)
+    least = min(made, key=lambda test: test.p, default=None)
+    if least:
+        told.append(f"{least.number} {least.apart:.3f} p={least.p:.0e}")
+    kept = measured.Case(
+        library=library,
+        call=case.fixed,
+        form=form_of(library, case),
+        ops=ops_digest(library, case),
+        mean=round(max(one[0] for one in pixels), 3) if pixels else None,
+        largest=round(max(one[1] for one in pixels), 1) if pixels else None,
+        apart=round(max(test.apart for test in made), 3) if made else None,
+        p=float(f"{least.p:.1e}") if least else None,
+    )
+    is_off = (kept.mean or 0.0) > measured.MOST_LEVELS or (kept.p is not None and kept.p < measured.ALPHA / 10_000)
+    print(f"{'*' if is_off else ' '} {'; '.join(told):70} {case.fixed}", flush=True)
+    return kept, len(made)
+
+
+def form_of(library: str, case: Asked) -> str:
+    """Which form the figures of a case are of: in the call that draws nothing is switched off by its numbers."""
+    return imported(library, case.drawn or case.fixed).rows[-1].forms[0]
+
+
+def ops_digest(library: str, case: Asked) -> str:
+    """A short name of all ops that the calls of a case become."""
+    calls = [call for call in (case.fixed, case.drawn) if call]
+    return measured.digest_of_ops([op for call in calls for op in imported(library, call).recipe.ops])
+
+
+def main() -> None:
+    bench = Bench(__doc__, names=ENVIRONMENTS, folder=str(ROOT / "build" / "parity"), only="", draws=1_000)
+    options, images = bench.options, images_to_augment()
+    for library in bench.names:
+        folder = Path(options.folder)
+        if not (folder / ENVIRONMENTS[library]).exists():
+            print(f"{library}: no environment in {folder}. make parity installs it.")
+            continue
+        chosen = [one for one in asked(library) if options.only in one.fixed][: bench.pick(None, 2)]
+        paths = ask(library, folder, chosen, bench.pick(options.draws, 50), images)
+        found = [case_of(library, case, path, images) for case, path in zip(chosen, paths, strict=True)]
+        if not (bench.is_quick or options.no_save or options.only):
+            with np.load(paths[0]) as file:
+                versions = json.loads(str(file["versions"]))
+            date, num = f"{datetime.now(UTC):%Y-%m-%d}", sum(num for _, num in found)
+            keep(library, measured.Library(date=date, versions=versions, num_tests=num), [case for case, _ in found])
+
+
+def keep(library: str, of: measured.Library, cases: list[measured.Case]) -> None:
+    """Replace the figures of a library."""
+    measured.figures.cache_clear()
+    kept = measured.figures()
+    others = {one: [case for case in kept.cases if case.library == one] for one in kept.libraries if one != library}
+    by_library = sorted({**others, library: cases}.items())
+    figures = measured.Figures(
+        libraries={**kept.libraries, library: of}, cases=tuple(case for _, some in by_library for case in some)
+    )
+    measured.PATH.write_text(figures.to_json(), encoding="utf-8")
+    print(f"{library}: kept in {measured.PATH}")
+
+
+if __name__ == "__main__":
+    main()

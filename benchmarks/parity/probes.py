@@ -1,0 +1,64 @@
+"""The images that both sides augment, and what is read off an augmented one; numpy alone, for every environment."""
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.float32]
+"""Levels in 0..255."""
+Numbers = npt.NDArray[np.float32]
+PROBE_PX = 64
+POINTS = ((0.5, 0.5), (0.25, 0.25), (0.25, 0.7), (0.7, 0.25), (0.75, 0.75), (0.05, 0.95))
+"""Where single pixels are read, as parts of height and width."""
+
+
+def checkerboard(height: int, width: int) -> npt.NDArray[np.uint8]:
+    """Squares of eight pixels, of two colours."""
+    down, across = np.indices((height, width)) // 8
+    colours = np.array([[30, 60, 90], [220, 190, 160]], np.uint8)
+    return colours[(down + across) % 2]
+
+
+def probes() -> list[npt.NDArray[np.uint8]]:
+    """A ramp whose pixels say where they are from, and patches of colours with fine texture in a corner."""
+    down, across = np.indices((PROBE_PX, PROBE_PX)) * (235.0 / (PROBE_PX - 1)) + 10.0
+    ramp = np.stack([across, down, 255.0 - (across + down) / 2.0], axis=-1)
+    colours = np.random.default_rng(7).integers(20, 236, (4, 4, 3))
+    colours[0] = [[60, 60, 60], [128, 128, 128], [190, 190, 190], [200, 140, 110]]
+    patches = np.repeat(np.repeat(colours, PROBE_PX // 4, 0), PROBE_PX // 4, 1)
+    fine = PROBE_PX // 2
+    patches[fine:, fine:] = 90 + 80 * (np.indices((fine, fine)).sum(0) // 2 % 2)[..., None]
+    return [np.rint(one).astype(np.uint8) for one in (ramp, patches)]
+
+
+def names() -> list[str]:
+    """What `read` reads, in its order."""
+    numbers = ["height", "width"]
+    for channel in "RGB":
+        numbers += [f"{channel} mean", f"{channel} deviation", f"{channel} left - right", f"{channel} top - bottom"]
+        numbers += [f"{channel} at {down:g}, {across:g}" for down, across in POINTS]
+    numbers += [f"{pair} at {down:g}, {across:g}" for pair in ("R - G", "G - B") for down, across in POINTS]
+    return [*numbers, "steps across", "steps down", "R - G", "G - B"]
+
+
+def slacks() -> list[float]:
+    """Levels by which each number may be off for rounding: less for those that many pixels share."""
+    return [0.75 if " at " in name or name.endswith("mean") else 0.15 for name in names()]
+
+
+def read(images: Pixels) -> Numbers:
+    """(N, numbers) of (N, H, W, 3) images that follow from what was drawn, all in levels."""
+    height, width = images.shape[1:3]
+    full = np.full(len(images), 1.0)
+    numbers = [full * height, full * width]
+    for channel in range(3):
+        one = np.ascontiguousarray(images[..., channel])
+        left, right = one[..., : width // 2].mean((1, 2)), one[..., width // 2 :].mean((1, 2))
+        top, bottom = one[:, : height // 2].mean((1, 2)), one[:, height // 2 :].mean((1, 2))
+        numbers += [one.mean((1, 2)), one.std((1, 2)), left - right, top - bottom]
+        numbers += [one[:, int(down * height), int(across * width)] for down, across in POINTS]
+    differences = [images[..., i] - images[..., i + 1] for i in range(2)]
+    numbers += [one[:, int(down * height), int(across * width)] for one in differences for down, across in POINTS]
+    grey = images.mean(-1)
+    numbers += [np.abs(np.diff(grey, axis=axis)).mean((1, 2)) for axis in (2, 1)]
+    numbers += [np.abs(one).mean((1, 2)) for one in differences]
+    return np.stack(numbers, axis=-1).astype(np.float32)

@@ -1,0 +1,112 @@
+"""Verdicts of an import follow from what was measured, and from nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from augpipe import importers, ops
+from augpipe.recipes.importers import measured
+from augpipe.recipes.importers.findings import Look, Row
+from augpipe.recipes.importers.measured import Case, Figures, Library, forms, judged
+from tests.augpipe.importers.recipes import SEEN, published
+
+ROW = Row(name="Rotate", ops=(ops.Rotate(max_deg=(-5, 5), step=None),), look=Look(interpolation="bilinear"))
+CASE = Case(library="one", call="", form=forms(ROW)[0], ops="", mean=0.4, largest=9.0, apart=0.02, p=0.3)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    def keep(*cases: Case) -> None:
+        figures = Figures(libraries={"one": Library(date="2026-01-01", versions={}, num_tests=100)}, cases=cases)
+        monkeypatch.setattr(measured, "figures", lambda: figures)
+        measured._of_form.cache_clear()
+
+    yield keep
+    measured._of_form.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("cases", "verdict"),
+    [
+        ([CASE], "exact"),
+        ([replace(CASE, mean=1.0)], "exact"),
+        ([replace(CASE, mean=1.01)], "near"),
+        ([replace(CASE, p=1e-5)], "near"),
+        ([replace(CASE, p=1e-3)], "exact"),
+        ([replace(CASE, p=None)], "exact"),
+        ([replace(CASE, mean=None)], "near"),
+        ([replace(CASE, mean=None), CASE], "exact"),
+        ([CASE, replace(CASE, mean=2.0)], "near"),
+        ([replace(CASE, library="another")], "not measured"),
+        ([replace(CASE, form="another")], "not measured"),
+        ([], "not measured"),
+    ],
+)
+def test_a_verdict_follows_from_the_figures(kept, cases: list[Case], verdict: str) -> None:  # type: ignore[no-untyped-def]
+    kept(*cases)
+    assert judged(ROW, ("one",)).verdict == verdict
+    row = replace(ROW, note="differs.")
+    other = judged(row, ("one",))  # another form, which was not measured
+    assert (other.verdict, other.note, other.forms) == ("near", "differs.", forms(row))
+    kept(*(replace(case, form=forms(row)[0]) for case in cases if case.form == CASE.form))
+    noted = judged(row, ("one",))
+    assert (noted.verdict == "exact") == (verdict == "exact") and noted.note == "differs."
+
+
+def test_what_no_note_says_is_said_by_the_figures(kept) -> None:  # type: ignore[no-untyped-def]
+    kept(replace(CASE, mean=2.34))
+    assert judged(ROW, ("one",)).note == "pixels differ by 2.3 of 255 levels in the mean."
+    kept(replace(CASE, p=1e-9))
+    assert judged(ROW, ("one",)).note == "what is drawn is distributed otherwise."
+
+
+def test_a_version_that_is_not_known_must_be_exact_in_each(kept) -> None:  # type: ignore[no-untyped-def]
+    kept(CASE, replace(CASE, library="two", mean=3.0))
+    assert judged(ROW, ("one",)).verdict == "exact"
+    assert judged(ROW, ("one", "two")).verdict == "near"
+    assert judged(ROW, ("one", "three")).verdict == "exact"  # it is not in the other one
+
+
+def test_a_form_is_the_ops_and_the_look_whatever_the_numbers() -> None:
+    turned = replace(ROW, ops=(ops.Rotate(max_deg=(10, 90), step=None, p=0.3),))
+    assert forms(turned) == forms(ROW)
+    others = (
+        replace(ROW, look=Look(interpolation="nearest")),
+        replace(ROW, beyond=("edge", (0.0, 0.0, 0.0))),
+        replace(ROW, ops=(ops.Rotate(max_deg=(10, 90), step=1.0),)),
+        replace(ROW, name="RandomRotation"),
+        replace(ROW, note="differs."),
+        replace(ROW, ops=(*ROW.ops, ops.Translate(whole_px="nearest"))),
+    )
+    assert all(not set(forms(other)) & set(forms(ROW)) for other in others)
+
+
+def test_what_is_switched_off_is_a_form_of_its_own_that_may_count_as_the_whole(kept) -> None:  # type: ignore[no-untyped-def]
+    def jitter(hue: float) -> Row:
+        return Row(name="ColorJitter", ops=(ops.ColorJitter(brightness=0.4, hue=hue),))
+
+    off, on = jitter(0.0), jitter(0.1)
+    assert forms(off)[0] != forms(on)[0] and forms(off)[1] == forms(on)[1]
+    kept(replace(CASE, form=forms(on)[0]))
+    assert judged(on, ("one",)).verdict == "exact"
+    kept(replace(CASE, form=forms(off)[0]))
+    assert judged(off, ("one",)).verdict == "exact" and judged(on, ("one",)).verdict == "not measured"
+
+
+def test_nothing_is_exact_where_nothing_was_measured(kept) -> None:  # type: ignore[no-untyped-def]
+    kept()
+    for entry in published(SEEN):
+        found = importers.from_text(entry.recipe, strict=False)
+        assert [row.name for row in found.rows if row.verdict == "exact" and "p=0" not in row.note] == []
+
+
+def test_a_row_says_how_far_it_is_off() -> None:
+    (row,) = importers.from_text("A.HorizontalFlip(p=0.5)", version="2").rows
+    assert row.verdict == "exact" and row.levels == (0.0, 0.0)
+
+
+def test_a_border_that_a_view_has_not_makes_a_row_near() -> None:
+    text = "A.Compose([A.Rotate(10, border_mode=4), A.ShiftScaleRotate(border_mode=0)])"
+    rows = importers.from_text(text, version="2").rows
+    assert [row.verdict for row in rows] == ["exact", "near"]
+    assert rows[1].note == "beyond the image it shows reflect_101."
