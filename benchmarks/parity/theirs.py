@@ -68,8 +68,8 @@ def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
     seed_all(seed)
     made = eval(call, names_of(library, way))
     if library.startswith("albumentations"):
-        if hasattr(made, "set_random_seed"):
-            made.set_random_seed(seed)
+        if hasattr(made, "random_generator"):
+            seed_each(made, seed)
         return each(lambda image: levels(made(image=image)["image"]))
     torch = importlib.import_module("torch")
 
@@ -82,6 +82,13 @@ def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
         pil = importlib.import_module("PIL.Image")
         return each(lambda image: from_pil(made(pil.fromarray(image))))
     return each(lambda image: from_tensor(made(tensor(image))))
+
+
+def seed_each(made: Any, seed: int) -> None:
+    """Seed transforms that have generators of their own, each by another number: by one number all would draw alike."""
+    made.py_random, made.random_generator = random.Random(seed), np.random.default_rng(seed)
+    for place, inner in enumerate(getattr(made, "transforms", ())):
+        seed_each(inner, 31 * seed + place + 1)
 
 
 def each(one: Callable[[Image], Pixels]) -> Transform:
