@@ -81,7 +81,7 @@ class Case:
 
 def tried_changes(case: Case, bottleneck: str) -> Iterator[Change]:
     """What may make a stage faster, tried one after the other, the least intrusive first."""
-    yield from _more_threads(case)
+    yield from _more_threads(case, bottleneck)
     if case.trials.choice.is_on_cuda:
         return
     can_hold = not case.trials.settings.recipe.keeping  # images that are held come without their objects
@@ -96,11 +96,12 @@ def tried_changes(case: Case, bottleneck: str) -> Iterator[Change]:
         yield from _larger_batches(case)
 
 
-def _more_threads(case: Case) -> Iterator[Change]:
+def _more_threads(case: Case, bottleneck: str) -> Iterator[Change]:
     cores, threads = num_usable_cores(), case.trials.settings.num_threads
     alone = case.alone
     waits = sum(alone.work_s.values()) / alone.seconds / max(alone.cores, 1e-9)
-    num = min(MOST_THREADS, math.ceil(cores * waits)) if waits > WAITS else cores
+    is_storage = bottleneck == "reading" and waits > WAITS  # all other stages wait for cores that others use
+    num = min(MOST_THREADS, math.ceil(cores * waits)) if is_storage else cores
     if num > threads:
         run = partial(case.trials.run, num_threads=num, first_threads=num)
         yield Change.tried(run, text=f"num_threads={num} instead of {threads}", arguments={"num_threads": num})

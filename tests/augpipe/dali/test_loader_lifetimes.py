@@ -120,8 +120,8 @@ ENDINGS = {
     "an unfinished iterator": "it = iter(make(prefetch=4)); next(it)",
     "an iterator in a cycle": "it = iter(make()); next(it); cycle = {'it': it}; cycle['itself'] = cycle; del it",
     "an iterator in a daemon thread": (
-        "def f():\n  while True:\n    for batch in make(): pass\n"
-        "t = threading.Thread(target=f, daemon=True); t.start()\nimport time; time.sleep(0.3)"
+        "begun = threading.Event()\ndef f():\n  for batch in make(prefetch=4): begun.set(); threading.Event().wait()\n"
+        "threading.Thread(target=f, daemon=True).start(); begun.wait()"
     ),
 }
 

@@ -368,9 +368,17 @@ def test_decoding_and_rendering_are_told_apart_as_they_take_by_themselves() -> N
 
 
 def test_fewer_threads_than_cores_are_tried_to_be_more() -> None:
-    (more,) = advice._more_threads(case(num_threads=1))
+    (more,) = advice._more_threads(case(num_threads=1), "decoding")
     assert more.arguments == {"num_threads": 2} and more.times.num_batches >= trials.LEAST_BATCHES
-    assert list(advice._more_threads(case())) == []
+    assert list(advice._more_threads(case(), "decoding")) == []
+
+
+def test_threads_that_wait_for_storage_are_not_those_that_wait_for_a_core() -> None:
+    """On a busy machine those that decode wait, too: more of them would not help."""
+    waiting = replace(case(), alone=replace(times(1000.0), work_s=defaultdict(float, reading=0.2, filling=0.09)))
+    (more,) = advice._more_threads(waiting, "reading")
+    assert more.arguments == {"num_threads": 6}
+    assert list(advice._more_threads(waiting, "map")) == []
 
 
 def test_a_cache_is_tried_where_it_fits_and_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
