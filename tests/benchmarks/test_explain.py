@@ -36,7 +36,7 @@ def staging(tmp_path: Path) -> Iterator[Staging]:
         Image.fromarray(rng.integers(0, 256, (40, 56, 3), np.uint8)).save(out, "jpeg")
         files.append(out.getvalue())
     with ExitStack() as ends:
-        yield Staging(tmp_path, files, ends, share=0.2)
+        yield Staging(tmp_path, files, ends, share=1 / 18)
 
 
 def situation(staging: Staging, **how: Any) -> Situation:
@@ -117,7 +117,7 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     monkeypatch.setattr(Loader, "explain", explained, raising=False)
     monkeypatch.setattr(explain, "Loader", Seen)
     staged = situation(staging)
-    row = advice_of(staged, copied(staged.files.folder), 1, 0.0, 0.0)
+    row = advice_of(staged, copied(staged.files.folder), 0.0, 1, 0.0)
     assert [(each["num_threads"], each["knows_sizes"]) for each in seen] == [(1, False), (1, False), (3, True)]
     assert (row["named"], row["change"], row["off"] > 1.0) == ("reading", {"num_threads": "3"}, True)
     rows = {
