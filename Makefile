@@ -96,7 +96,7 @@ parity_torch_bare = torchvision==0.28.0 timm==1.0.31 kornia==0.9.0 kornia_rs==0.
 parity_albumentations-1 = albumentations==1.3.1 numpy<2 opencv-python-headless<4.12 opencv-python<4.12
 parity_albumentations-2 = albumentations==2.0.8
 $(PARITY)/%/.installed: Makefile
-	@$(PYTHON) -m venv "$(@D)"
+	@$(PYTHON) -m venv --clear "$(@D)"
 	@$(@D)/bin/python $(PIP) install -qq $(foreach one,$(parity_$*),"$(one)")
 	@$(if $(parity_$*_bare),$(@D)/bin/python $(PIP) install -qq --no-deps $(parity_$*_bare))
 	@touch "$@"
@@ -179,6 +179,6 @@ torch = { $(@D)/bin/python $(INSTALL) --no-build-isolation -e . && \
 		$(torch) \
 		$(@D)/bin/python $(INSTALL) --no-build-isolation -e ".[$(extras)]"; } || \
 		{ $(@D)/bin/python -c "$$MISSING" "$(extras)"; exit 1; }
-	@# the demo imports few modules; some are for other Pythons, and are left
+	@# the demo imports few modules; some are for other Pythons, and are left; a fifth of all source is tests and rllib
 	@[ "$(@F)" = .demo ] || $(@D)/bin/python -m compileall -qq -j 0 -x '/(tests?|rllib)/' $(@D)/lib || true
 	@touch "$@"

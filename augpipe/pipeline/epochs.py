@@ -1,6 +1,6 @@
 """What an epoch holds for a rank: which samples stand where, and how they are cut into batches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -147,19 +147,10 @@ class Epochs:
         positions = epoch_order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
         if not recipe.mixes_samples:
             return Block(epoch, ids_at(positions), positions if is_sampled else None)
+        arrange: Callable[..., Block] = partial(mixed_block, world_size=self.world_size)
         if recipe.mosaic is not None:
-            return mosaic_block(
-                recipe,
-                seed,
-                epoch,
-                positions,
-                num_positions=self.num_samples,
-                num_batches=num_batches,
-                batch_size=self.batch_size,
-                ids_at=ids_at,
-                is_sampled=is_sampled,
-            )
-        return mixed_block(
+            arrange = mosaic_block
+        return arrange(
             recipe,
             seed,
             epoch,
@@ -167,7 +158,6 @@ class Epochs:
             num_positions=self.num_samples,
             num_batches=num_batches,
             batch_size=self.batch_size,
-            world_size=self.world_size,
             ids_at=ids_at,
             is_sampled=is_sampled,
         )

@@ -104,7 +104,7 @@ def guests_of(batch: BatchInProgress, position: int) -> Ints:
 
 
 def quarters(row: Rows) -> list[Bools]:
-    """Of a mosaic the (H, W) pixels that show the images in cells 1, 2 and 3, by the (1,) plan record of cell 0.
+    """Which (H, W) pixels of a mosaic show the images in cells 1, 2 and 3, by the (1,) plan record of cell 0.
 
     Where the four images meet, cell 0's ends: to the right of its last column and below its last row lie the others.
     """

@@ -110,9 +110,8 @@ def mix_jobs(rows: Rows, mixing: Sequence[Mix], partner_places: Ints) -> Rows:
     jobs: Rows = np.zeros(len(firsts), MIX_JOB)
     seconds = partner_places[firsts]
     jobs["places"] = np.stack([firsts, seconds], axis=1)
-    weights = np.where(
-        pastes(mixing, mixed["kind"]), 0.0, mixed["weight"]
-    )  # within a rectangle nothing is left of one's own
+    cuts = pastes(mixing, mixed["kind"])
+    weights = np.where(cuts, 0.0, mixed["weight"])  # within a rectangle nothing is left of one's own
     jobs["weights"] = np.stack([weights[firsts], weights[seconds]], axis=1)
     jobs["regions"][:, 0] = mixed["region"][firsts]
     jobs["regions"][:, 1] = np.where(both[firsts, None], mixed["region"][seconds], 0)

@@ -81,23 +81,27 @@ def images_to_augment() -> list[npt.NDArray[np.uint8]]:
 
 
 def ask(library: str, folder: Path, cases: list[Asked], num_draws: int, images: list[Any]) -> list[Path]:
-    """Files of what the library makes of cases, in its own environment; those that are there are not made again."""
-    (folder / "theirs").mkdir(parents=True, exist_ok=True)
-    given = folder / "theirs" / "images.npz"
+    """Files of what the library makes of cases, in its own environment; those that are there are not made again.
+
+    A case that it cannot make has none.
+    """
+    made = folder / ENVIRONMENTS[library] / "made"  # it goes with the environment, and so with the library's version
+    made.mkdir(parents=True, exist_ok=True)
+    given = made / "images.npz"
     np.savez(given, images=np.stack(images), probes=np.stack(probes()))
     of_images = measured.digest([image.tobytes().hex() for image in (*images, *probes())])
     order, paths = [], []
     for case in cases:
         told = asdict(case) | {"num_draws": num_draws, "num_turns": NUM_TURNS}
         key = measured.digest([library, told, of_images])
-        paths.append(folder / "theirs" / f"{key}.npz")
+        paths.append(made / f"{key}.npz")
         if not paths[-1].exists():
             order.append(told | {"key": key, "seed": int(key[:8], 16)})
-    ordered = folder / "theirs" / f"{library}.json"
+    ordered = made / f"{library}.json"
     ordered.write_text(json.dumps(order))
     command = [folder / ENVIRONMENTS[library] / "bin" / "python", "-m", "benchmarks.parity.theirs", library]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command += [ordered, given, folder / "theirs"]
+    command += [ordered, given, made]
     subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment)
     return paths
 
@@ -183,8 +187,10 @@ def alike(a: Float, b: Float, values: Float, slack: float) -> dict[str, float]:
 
 def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[measured.Case, int]:
     """What is kept of a case, and of how many tests; of several containers of images, the worse."""
-    with np.load(path) as file:
-        theirs = dict(file)
+    theirs: dict[str, Any] = {}
+    if path.exists():
+        with np.load(path) as file:
+            theirs = dict(file)
     fixed, pixels, made, told = imported(library, case.fixed), [], [], []
     for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0" in theirs]:
         if case.how != "drawn":
@@ -235,7 +241,7 @@ def main() -> None:
         paths = ask(library, folder, chosen, bench.pick(options.draws, 50), images)
         found = [case_of(library, case, path, images) for case, path in zip(chosen, paths, strict=True)]
         if not (bench.is_quick or options.no_save or options.only):
-            with np.load(paths[0]) as file:
+            with np.load(next(path for path in paths if path.exists())) as file:
                 versions = json.loads(str(file["versions"]))
             date, num = f"{datetime.now(UTC):%Y-%m-%d}", sum(num for _, num in found)
             keep(library, measured.Library(date=date, versions=versions, num_tests=num), [case for case, _ in found])

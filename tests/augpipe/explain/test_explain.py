@@ -357,7 +357,7 @@ def test_trials_go_on_from_each_other_and_learn_nothing_of_the_files() -> None:
     assert not any(indexes.find(number, data)[0].num_rows for number, data in enumerate(photographs))
 
 
-def test_decoding_and_rendering_are_told_apart_as_they_take_by_themselves() -> None:
+def test_the_time_of_filling_is_split_by_what_each_part_takes_by_itself() -> None:
     parts = Parts(decoding=3e-3, map=2e-3, program=1e-3, cached_bytes=0.0)
     loop = replace(times(100.0), work_s=defaultdict(float, reading=4.0, filling=6.0))
     shares = explain._shares(loop, parts, case().trials)

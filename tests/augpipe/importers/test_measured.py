@@ -1,5 +1,6 @@
 """Verdicts of an import follow from what was measured, and from nothing else."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,16 @@ from augpipe.recipes.importers.findings import Look, Row
 from augpipe.recipes.importers.measured import Case, Figures, Library, forms, judged
 from tests.augpipe.importers.recipes import SEEN, published
 
+Keep = Callable[..., None]
+
 ROW = Row(name="Rotate", ops=(ops.Rotate(max_deg=(-5, 5), step=None),), look=Look(interpolation="bilinear"))
 CASE = Case(library="one", call="", form=forms(ROW)[0], ops="", mean=0.4, largest=9.0, apart=0.02, p=0.3)
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keep]:
+    """Has only these cases be measured."""
+
     def keep(*cases: Case) -> None:
         figures = Figures(libraries={"one": Library(date="2026-01-01", versions={}, num_tests=100)}, cases=cases)
         monkeypatch.setattr(measured, "figures", lambda: figures)
@@ -42,7 +47,7 @@ def kept(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         ([], "not measured"),
     ],
 )
-def test_a_verdict_follows_from_the_figures(kept, cases: list[Case], verdict: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_verdict_follows_from_the_figures(kept: Keep, cases: list[Case], verdict: str) -> None:
     kept(*cases)
     assert judged(ROW, ("one",)).verdict == verdict
     row = replace(ROW, note="differs.")
@@ -53,14 +58,14 @@ def test_a_verdict_follows_from_the_figures(kept, cases: list[Case], verdict: st
     assert (noted.verdict == "exact") == (verdict == "exact") and noted.note == "differs."
 
 
-def test_what_no_note_says_is_said_by_the_figures(kept) -> None:  # type: ignore[no-untyped-def]
+def test_what_no_note_says_is_said_by_the_figures(kept: Keep) -> None:
     kept(replace(CASE, mean=2.34))
     assert judged(ROW, ("one",)).note == "pixels differ by 2.3 of 255 levels in the mean."
     kept(replace(CASE, p=1e-9))
     assert judged(ROW, ("one",)).note == "what is drawn is distributed otherwise."
 
 
-def test_a_version_that_is_not_known_must_be_exact_in_each(kept) -> None:  # type: ignore[no-untyped-def]
+def test_a_version_that_is_not_known_must_be_exact_in_each(kept: Keep) -> None:
     kept(CASE, replace(CASE, library="two", mean=3.0))
     assert judged(ROW, ("one",)).verdict == "exact"
     assert judged(ROW, ("one", "two")).verdict == "near"
@@ -81,7 +86,7 @@ def test_a_form_is_the_ops_and_the_look_whatever_the_numbers() -> None:
     assert all(not set(forms(other)) & set(forms(ROW)) for other in others)
 
 
-def test_what_is_switched_off_is_a_form_of_its_own_that_may_count_as_the_whole(kept) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_switched_off_is_a_form_of_its_own_that_may_count_as_the_whole(kept: Keep) -> None:
     def jitter(hue: float) -> Row:
         return Row(name="ColorJitter", ops=(ops.ColorJitter(brightness=0.4, hue=hue),))
 
@@ -93,7 +98,7 @@ def test_what_is_switched_off_is_a_form_of_its_own_that_may_count_as_the_whole(k
     assert judged(off, ("one",)).verdict == "exact" and judged(on, ("one",)).verdict == "not measured"
 
 
-def test_nothing_is_exact_where_nothing_was_measured(kept) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_is_exact_where_nothing_was_measured(kept: Keep) -> None:
     kept()
     for entry in published(SEEN):
         found = importers.from_text(entry.recipe, strict=False)
