@@ -87,8 +87,8 @@ class Trials:
             clock.begin(resets=True)
             next(running)
             start = time.perf_counter()
-            while clock.times.num_batches < LEAST_BATCHES or (
-                time.perf_counter() - start < self.seconds * (1.0 if clock.times.num_batches != most_batches else 0.25)
+            while (num := clock.times.num_batches) < LEAST_BATCHES or time.perf_counter() - start < (
+                self.seconds if most_batches is None or num < most_batches else self.seconds / 4
             ):
                 next(running)
         finally:

@@ -4,7 +4,9 @@ import tarfile
 import time
 from collections import defaultdict
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -355,6 +357,14 @@ def test_trials_go_on_from_each_other_and_learn_nothing_of_the_files() -> None:
     assert given[0] >= trials.MOST_HELD > 0 and given[1] > given[0] + 4 * 8
     assert not seen.find(np.arange(512)).heights.any()
     assert not any(indexes.find(number, data)[0].num_rows for number, data in enumerate(photographs))
+
+
+def test_a_trial_counts_its_batches_but_for_a_quarter_of_the_time_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = replace(case().trials, seconds=40.0)
+    for most, num in ((None, 40 - 1), (trials.LEAST_BATCHES, 10 - 1), (25, 25 - trials.LEAST_BATCHES)):
+        asked = count()  # a second passes from one look at the clock to the next
+        monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=lambda asked=asked: float(next(asked))))
+        assert tried.run(most_batches=most).num_batches == trials.LEAST_BATCHES + num
 
 
 def test_the_time_of_filling_is_split_by_what_each_part_takes_by_itself() -> None:
