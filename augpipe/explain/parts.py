@@ -21,7 +21,7 @@ FORM = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Seconds of a thread for an image, on average."""
+    """CPU seconds of a thread for an image, on average: what other processes take meanwhile does not count."""
 
     decoding: float
     map: float
@@ -48,20 +48,20 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
             (item,) = batch.items
             item.image = replace(image)
             planner.plan(batch, batch.items)
-            start = time.perf_counter()
+            start = time.thread_time()
             decoder.decode(batch, item, scratch.pixels)
-            spent[0] += time.perf_counter() - start
+            spent[0] += time.thread_time() - start
             assert item.pixels is not None
             for rows, (height, width) in zip(batch.tables, batch.sizes, strict=True):
                 out = memory.values(height * width * 3)
                 first = first_parts(rows)
-                start = time.perf_counter()
+                start = time.thread_time()
                 render([item.pixels], first, out, (height, width), FORM, scratch)
-                spent[1] += time.perf_counter() - start
+                spent[1] += time.thread_time() - start
                 if first is not rows:
-                    start = time.perf_counter()
+                    start = time.thread_time()
                     finish_levels(rows, out, out, (height, width), True)
-                    spent[2] += time.perf_counter() - start
+                    spent[2] += time.thread_time() - start
             height, width, channels = image.shape(item.factor)
             cached += height * width * channels
     decoding, mapping, program = (spent / len(images)).tolist()
