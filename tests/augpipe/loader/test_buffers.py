@@ -178,13 +178,17 @@ def test_a_user_may_write_into_a_batch() -> None:
 @pytest.mark.parametrize(("recipe", "num_views"), [(PAPER, 1), (SEVERAL_VIEWS, 3)])
 def test_dropped_batches_memory_is_used_again(recipe: Any, num_views: int) -> None:
     loader = make(recipe)
-    seen: dict[int, Any] = {}
+    seen: dict[int, weakref.ref[Any]] = {}
+    num_new = 0
     for _ in range(3):
         for batch in loader:
             for images in views_of(batch):
-                seen[id(images.base)] = weakref.ref(images.base)
-    assert len(seen) <= (2 + 2) * num_views
-    assert all(memory() is not None for memory in seen.values())  # else the same address might be new memory
+                memory = images.base
+                if id(memory) not in seen or seen[id(memory)]() is not memory:  # the address may be that of a dead one
+                    num_new += 1
+                    seen[id(memory)] = weakref.ref(memory)
+    # Prefetched, at work, and at the consumer; each of two threads may still hold the batch that it has just finished.
+    assert num_new <= (2 + 2 + 2) * num_views
 
 
 # Memory over many epochs

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -96,6 +97,7 @@ def test_a_log_hears_how_far_a_resumed_epoch_is_where_that_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(progress_bar, "time", SimpleNamespace(monotonic=count(1.0).__next__))  # asked: a second later
     pace = Pace(loss=0.5, images_per_s=1200.0, exposed_ms=1.5, sent_mb=0.25)
     for progress, is_first in ((False, True), (True, False), (True, True)):
         tables = {"report": {"progress": progress, "tensorboard": False}, "data": {"source": "x"}, "epochs": 3}
