@@ -367,6 +367,16 @@ def test_a_trial_counts_its_batches_but_for_a_quarter_of_the_time_at_least(monke
         assert tried.run(most_batches=most).num_batches == trials.LEAST_BATCHES + num
 
 
+def test_a_trial_of_a_second_epoch_counts_no_third_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which a cache would hold more: images come at other scales in each epoch."""
+    found = case()
+    tried, asked = replace(found.trials, seconds=40.0), count()
+    monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=lambda: float(next(asked))))
+    size, ahead = tried.epochs.batch_size, tried.settings.prefetch + 1
+    times, _ = tried.run_cached(found.images, 20 * size / tried.seconds, found.parts.cached_bytes)
+    assert times.num_batches == 20 - ahead  # those that are counted once all threads work on the second
+
+
 def test_the_time_of_filling_is_split_by_what_each_part_takes_by_itself() -> None:
     parts = Parts(decoding=3e-3, map=2e-3, program=1e-3, cached_bytes=0.0)
     loop = replace(times(100.0), work_s=defaultdict(float, reading=4.0, filling=6.0))
