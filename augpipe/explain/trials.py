@@ -96,7 +96,7 @@ class Trials:
         return clock.times
 
     def run_held(self, images: Sequence[StoredImage], rate: float, *, read_from: Source | None = None) -> LoadTimes:
-        """What it takes for a few images, over and over, from the second epoch on.
+        """What it takes for a few images, over and over, in the second epoch.
 
         Args:
             images: in memory.
@@ -128,12 +128,13 @@ class Trials:
         return replace(self.epochs, num_samples=num_batches * size, rank=0, world_size=1, shuffle=True, sampling=None)
 
     def _run_second_epoch(self, epochs: Epochs, source: Source, cache: PixelCache | None = None) -> LoadTimes:
-        """From then on: in the first one sizes and row indexes are found, and a cache fills."""
+        """Of it alone: in the first one sizes and row indexes are found, and a cache fills."""
         num_batches, ahead = epochs.num_batches(), self.settings.prefetch + 1
         return self.run(
             epochs=epochs,
             cache=cache,
             first_batch=num_batches + ahead,
+            most_batches=num_batches - ahead,
             source=source,
             seen=None,
             row_indexes=None,
