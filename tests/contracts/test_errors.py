@@ -395,6 +395,7 @@ def cut_files() -> dict[str, bytes]:
     return files | {"gray": data[: len(data) * 2 // 3]}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", cut_files())
 def test_a_file_that_was_cut_short_is_refused_wherever_the_crop_lies(backend: Backend, kind: str) -> None:
     """A decoder of regions would find nothing wrong with one before the cut, as it does not read on."""

@@ -35,6 +35,7 @@ from tests.distributed.prepare_runs import (
 )
 
 
+@pytest.mark.deep  # those that are killed do not show, below
 def test_workers_do_not_show(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """Three of them; below there are one and two, and the bytes are the same."""
     assert finish(photos, tmp_path / "out", "--workers", "3") == ""
@@ -117,6 +118,7 @@ def gated(photos: Path, tmp_path: Path) -> Path:
     return tmp_path / "list.csv"
 
 
+@pytest.mark.deep  # as a group they are killed in every run
 def test_workers_end_when_their_parent_is_killed(photos: Path, tmp_path: Path, gated: Path) -> None:
     with command(gated, tmp_path / "out", "--workers", "2") as process:
         wait_until(lambda: num_files(tmp_path / "out") >= 3)
@@ -147,6 +149,7 @@ def test_ctrl_c_ends_it_and_says_how_to_go_on(tmp_path: Path, gated: Path) -> No
     assert not [name for name in tree(out) if name.endswith(".tmp")]
 
 
+@pytest.mark.deep  # two runs of processes
 def test_two_runs_do_not_mix(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     out = tmp_path / "out"
     refusals = []
@@ -210,6 +213,7 @@ def test_an_image_that_kills_workers_is_named(in_workers: None, tmp_path: Path) 
     assert not [name for name in tree(tmp_path / "out") if name.endswith(".tmp")]
 
 
+@pytest.mark.deep  # two more runs of processes
 def test_progress_counts_each_image_once(in_workers: None, tmp_path: Path) -> None:
     told: list[int] = []
     manifest = prepare(
@@ -230,6 +234,7 @@ def test_a_source_that_cannot_travel_is_refused(tmp_path: Path) -> None:
         prepare(Local(tmp_path, 0), tmp_path / "out", engine=LocalEngine(1))
 
 
+@pytest.mark.deep  # mounts a disk; two runs of processes
 def test_a_full_disk(photos: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -35,6 +35,7 @@ NOBODY = "127.0.0.1:1"
 RAY = ("--engine", "ray", "--workers", "2")
 
 
+@pytest.mark.deep  # a cluster, and a worker that starts twice
 def test_ray_does_not_show_and_a_killed_worker_is_replaced(
     photos: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def losses(out: Path) -> list[str]:
     return [line[column] for line in lines[1:]]
 
 
+@pytest.mark.deep  # one is killed amid an exchange in every run
 def test_all_killed_at_random_moments(photos: Path, undisturbed: Path, tmp_path: Path) -> None:
     job, out, moments = write_job(tmp_path, photos), tmp_path / "run", random.Random(2)
     resumed_from = 0

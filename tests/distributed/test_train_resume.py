@@ -1,6 +1,6 @@
 """A run that was stopped goes on: to the last bit with the same ranks, without losing a sample with others.
 
-All of it is two starts of processes, which do one run after the other.
+Each fixture is a start or two of processes, which do one run after the other.
 """
 
 from itertools import pairwise
@@ -51,6 +51,11 @@ RESIZED_STAGES = ((4, 2, 1), (2, 1, 2), (3, 3, 3))
 that goes on at an epoch's end saves that checkpoint again."""
 
 
+def job_of(out: Path, photos: Path, tables: dict[str, Any], max_steps: int | None) -> dict[str, Any]:
+    stops = {} if max_steps is None else {"max_steps": max_steps}
+    return settings(out, photos, **tables, **stops)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Undisturbed and resumed runs of two ranks, and one that goes on with one rank and then with two again."""
@@ -58,15 +63,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     photos = write_photos(folder, NUM)
 
     def job(name: str, tables: dict[str, Any], max_steps: int | None) -> dict[str, Any]:
-        stops = {} if max_steps is None else {"max_steps": max_steps}
-        return settings(folder / name, photos, **tables, **stops)
-
-    def resized(size: int, model: int, last: int) -> list[dict[str, Any]]:
-        jobs = []
-        for name, tables in RESIZED.items():
-            split = {"parallel": {**tables["parallel"], "model": model}} if "parallel" in tables else {}
-            jobs.append(job(f"resized {name}", tables | split | {"checkpoint": {"keep": 9}}, last))
-        return jobs
+        return job_of(folder / name, photos, tables, max_steps)
 
     averaged = AVERAGED | {"data": {"eval_source": str(photos)}}
     first = [job("lazy", LAZY, 6), job("lazy resumed", LAZY, 3), job("ddp", DDP, 4), job("ddp resumed", DDP, 1)]
@@ -77,7 +74,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     second = [job("lazy resumed", LAZY, 6), job("ddp resumed", DDP, 4), job("averaged resumed", averaged, 3)]
     second += [job(name, PLAIN | {"sync": sync}, 4) for name, sync in OTHERS.items()]
     second += [job("elastic", LAZY, None)]
-    run_ranks(folder / "second", (2, second), *[(stage[0], resized(*stage)) for stage in RESIZED_STAGES])
+    run_ranks(folder / "second", (2, second))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def resized_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that go on with fewer ranks, and with more."""
+    folder = tmp_path_factory.mktemp("resized")
+    photos = write_photos(folder, NUM)
+
+    def resized(size: int, model: int, last: int) -> list[dict[str, Any]]:
+        jobs = []
+        for name, tables in RESIZED.items():
+            split = {"parallel": {**tables["parallel"], "model": model}} if "parallel" in tables else {}
+            jobs.append(job_of(folder / name, photos, tables | split | {"checkpoint": {"keep": 9}}, last))
+        return jobs
+
+    run_ranks(folder / "stages", *[(stage[0], resized(*stage)) for stage in RESIZED_STAGES])
     return folder
 
 
@@ -121,13 +135,12 @@ def test_two_ranks_then_one_then_two_see_each_sample_once_an_epoch(runs: Path) -
     assert checkpoints(runs / "elastic")[-1] == f"step-{max(row[0] for row in rows):09}"
 
 
+@pytest.mark.deep  # nine runs of up to four ranks; states are resharded in test_sync and test_parallel_state
 @pytest.mark.parametrize("name", RESIZED)
-def test_four_ranks_then_two_then_three_take_up_every_bit(runs: Path, name: str) -> None:
+def test_four_ranks_then_two_then_three_take_up_every_bit(resized_runs: Path, name: str) -> None:
     """Weights, averages, the optimizer's state and the residuals of updates, whichever rank has which slice of them."""
     for (before, _, step), (now, *_) in pairwise(RESIZED_STAGES):
-        of_both = [
-            Checkpoint(runs / f"resized {name}" / part / f"step-{step:09}") for part in ("checkpoints", "loaded")
-        ]
+        of_both = [Checkpoint(resized_runs / name / part / f"step-{step:09}") for part in ("checkpoints", "loaded")]
         assert [checkpoint.world_size for checkpoint in of_both] == [before, now]
         saved, loaded = map(whole_state, of_both)
         assert saved.keys() == loaded.keys() and sum("/exp_avg" in key for key in saved) > 10

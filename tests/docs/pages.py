@@ -351,7 +351,8 @@ PAGES = {
     "docs/performance.md": Page(),
     "docs/prepare.md": Page(
         files=(photos(24), flowers),
-        instead={name: f"--workers 1 {name}" for name in ("--card flowers102 flowers/", "--keep photos/")},
+        instead={name: f"--workers 1 {name}" for name in ("--card flowers102 flowers/", "--keep photos/")}
+        | {"sample drawn --targets": "sample drawn --targets --num 20"},
         then={
             "augpipe prepare photos/": (
                 "there('OUT/manifest.json', 'OUT/rejects.csv', 'OUT/report.html')",

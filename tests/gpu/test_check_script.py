@@ -177,6 +177,7 @@ def test_parity_renders_every_op_and_policy(simulated: dict[str, Any]) -> None:
     assert parity["status"] == "done" and all(found["passed"] for found in parity["checks"].values())
 
 
+@pytest.mark.deep  # runs the script again
 def test_what_dies_hangs_or_fails_takes_nothing_with_it(tmp_path: Path) -> None:
     arguments = "--simulate", "--answer-seconds", "10", *only("preflight", "parity", "kernel", "codecs", "decode")
     code, said, report = check(tmp_path / "out", *arguments, before=BROKEN_SECTIONS)
@@ -202,6 +203,7 @@ def test_what_dies_hangs_or_fails_takes_nothing_with_it(tmp_path: Path) -> None:
     assert "LOST kernel, dies" in said and "FAILED is so" in said
 
 
+@pytest.mark.deep  # runs the script again
 def test_a_missing_package_is_named_and_nothing_else_is_forgiven(tmp_path: Path) -> None:
     sections = only(*FIRST_CALL, "memory")
     code, said, report = check(tmp_path / "out", "--simulate", *sections, before=BROKEN_SECTIONS + LEFT_OUT)

@@ -50,6 +50,7 @@ def test_import_augpipe_loads_nothing_heavy(statement: str) -> None:
     assert heavy(modules) == set()
 
 
+@pytest.mark.deep  # loads all that the others must not
 def test_this_test_can_fail() -> None:
     assert "torch" in heavy(loaded_by("import augpipe, torch"))
 

@@ -32,7 +32,8 @@ def make(checkout: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.slow  # an environment is made
+@pytest.mark.deep  # an environment is made
+@pytest.mark.slow
 def test_without_a_network_it_says_which_packages_are_missing(checkout: Path) -> None:
     ended = make(checkout, "demo")
     assert ended.returncode != 0

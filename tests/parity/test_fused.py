@@ -1,5 +1,10 @@
 """The fused loop against scipy and plain sums, over the table of ops x borders."""
 
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -34,7 +39,16 @@ def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> Non
             assert np.abs(levels[position] - expected).max() < 0.5 + LEVEL_TOLERANCE
 
 
-@pytest.mark.parametrize(("name", "border"), with_borders(BORDERS))
+def of_every_run() -> Iterator[Any]:
+    """Each case with its first border and one of the others in turn; with the rest of them, `make test-deep`."""
+    by_name = groupby(with_borders(BORDERS), key=itemgetter(0))
+    for place, (name, pairs) in enumerate(by_name):
+        for nth, (_, border) in enumerate(pairs):
+            is_deep = nth and (nth - 1) != place % (len(BORDERS) - 1)
+            yield pytest.param(name, border, marks=[pytest.mark.deep] * bool(is_deep))
+
+
+@pytest.mark.parametrize(("name", "border"), [*of_every_run()])
 def test_within_a_level(name: str, border: Border) -> None:
     images = [noise(61, 83, seed=1), noise(97, 66, seed=2)]
     for recipe in recipes_of(name, border):

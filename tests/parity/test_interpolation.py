@@ -28,6 +28,7 @@ CHAINS: dict[str, tuple[ops.Op, ...]] = {
 LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("interpolation", "antialias"), LOOKS)
 @pytest.mark.parametrize(
     ("name", "border"),

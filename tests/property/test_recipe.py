@@ -60,7 +60,7 @@ def test_every_op_comes_back_from_toml_and_json_and_fits_the_schema(op: ops.Op) 
     assert isinstance(op.draws_text, str)
 
 
-@examples(100)
+@examples(50)
 @given(recipe=recipes(projective=False), height=LENGTHS, width=LENGTHS, sample_id=IDS, seed=st.integers(0, 2**64 - 1))
 def test_any_recipe_on_any_image_gives_the_oracle_s_pixels(
     recipe: Recipe, height: int, width: int, sample_id: int, seed: int
@@ -112,7 +112,7 @@ def test_levels_stay_levels(recipe: Recipe, height: int, width: int, sample_id: 
     assert np.array_equal(levels, np.floor(image + np.float32(0.5)).astype(np.uint8))
 
 
-@examples(100)
+@examples(50)
 @given(lens=LENSES, sample_id=IDS)
 def test_no_lens_folds_the_image(lens: ops.Op, sample_id: int) -> None:
     """Within the frame the look-up keeps its orientation: its Jacobian's determinant is positive."""

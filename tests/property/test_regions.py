@@ -134,6 +134,7 @@ BLURRED = Recipe(
 )
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("border", strategies.BORDERS)
 @pytest.mark.parametrize(
     ("recipe", "size"),

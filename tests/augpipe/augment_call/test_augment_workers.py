@@ -43,6 +43,7 @@ def test_no_worker_and_no_epoch_repeats_another(persistent: bool) -> None:
     assert len(set(chain(*epochs))) == 3 * NUM
 
 
+@pytest.mark.deep  # each imports torch; forked ones differ in every run
 @pytest.mark.slow
 def test_spawned_workers_differ_too() -> None:
     epochs = epochs_of(1, num_workers=2, multiprocessing_context="spawn")

@@ -99,6 +99,7 @@ def test_demo_does_it_all_and_keeps_the_images(monkeypatch: pytest.MonkeyPatch) 
     assert calls == [first, first | {"states_accuracy": True, "parallel": table}]
 
 
+@pytest.mark.deep  # two ranks; the demo of one is in every run, and so are ranks
 @pytest.mark.slow  # two processes import torch
 def test_two_ranks_train_and_the_curves_are_drawn(blank_sheets: None, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")

@@ -126,6 +126,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_interpreter_ends_with(ending: str) -> None:
     ended = run_python(START + DALI + ENDINGS[ending] + "\nprint('end', flush=True)\n")
@@ -155,6 +156,7 @@ print(sum(len(batch) for batch in it))
 """
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("before", FORKED)
 def test_a_forked_process_iterates_a_loader_of_its_own_and_the_parents(before: str) -> None:
     fork = FORK.replace("alarm(60)", "alarm(20)")

@@ -76,6 +76,7 @@ ANY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs_dali if name == "dali" else ()) for name in ANY])
 def test_any_loader_is_explained(name: str) -> None:
     source, recipe, options = ANY[name]

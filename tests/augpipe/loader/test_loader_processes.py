@@ -53,6 +53,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_interpreter_ends_with(ending: str) -> None:
     ended = run_python(START + ENDINGS[ending] + "\nprint('end', flush=True)\n")

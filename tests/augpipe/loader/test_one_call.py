@@ -62,6 +62,7 @@ def alone(contents: Sequence[Any], recipe: Recipe, **options: Any) -> list[list[
         return epochs(make(contents, recipe, **options | {"batch_size": 1, "num_threads": 1, "row_index_bytes": 0}))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize(

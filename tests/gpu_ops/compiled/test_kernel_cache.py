@@ -75,6 +75,7 @@ def files_in(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*.kernel")}
 
 
+@pytest.mark.deep  # one kernel does in every run: where it cannot be written, below
 def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
     first = started(LOAD, AUGPIPE_CACHE_DIR=str(tmp_path))
     kept = files_in(tmp_path)
@@ -154,6 +155,7 @@ def test_kernels_are_read_where_they_cannot_be_written(tmp_path: Path) -> None:
     assert second["messages"] == [] and second["total"] == first["total"] and files_in(tmp_path) == kept
 
 
+@pytest.mark.deep  # compiles again, and so does the next one
 def test_what_is_missing_there_is_compiled_into_a_private_folder(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -417,6 +419,7 @@ def test_two_processes_compile_once(tmp_path: Path) -> None:
     assert sorted(misses) == [0, 1]
 
 
+@pytest.mark.deep  # compiles twice
 def test_a_process_that_is_killed_leaves_nothing_half_made(tmp_path: Path) -> None:
     environment = os.environ | {"AUGPIPE_CACHE_DIR": str(tmp_path)}
     program = COMPILE.replace("one.compile()", "from augpipe.gpu_ops.compiled import cache\none.compile()").replace(

@@ -148,7 +148,7 @@ def num_pixels(image: Any, colour: str) -> int:
     return int((np.abs(image - wanted).max(2) <= 3).sum())
 
 
-@pytest.mark.parametrize("num", [2, 12, 100])
+@pytest.mark.parametrize("num", [2, 12, pytest.param(100, marks=pytest.mark.deep)])
 def test_a_matrix_shows_right_ones_blue_and_mistakes_orange(num: int) -> None:
     """Each class but the last is named rightly, and that as the first."""
     confusion = 7 * np.eye(num, dtype=np.int64)

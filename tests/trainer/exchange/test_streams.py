@@ -349,6 +349,7 @@ def test_every_stage_knows_all_that_it_reads(mode: str, monkeypatch: pytest.Monk
     assert every_order(lambda: Steps(monkeypatch, mode, 2, 2)) > 50
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_so_it_does_of_more_buckets(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

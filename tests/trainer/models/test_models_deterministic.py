@@ -70,6 +70,7 @@ def operations(layer: nn.Module, images: torch.Tensor) -> set[str]:
     return noted.names
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("name", "size"), [(name, size) for name in names() for size in IMAGES.get(name, SIZES)], ids=str
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from augpipe.trainer.config import RunConfig
 from augpipe.trainer.launch import end_after
 from augpipe.trainer.report.metrics import read_rows
 from augpipe.trainer.servers import run as running
@@ -95,15 +96,27 @@ def test_an_asynchronous_run_over_two_servers(photos: Path, tmp_path: Path) -> N
     )
 
 
-def test_a_synchronous_run_goes_on_as_it_went_on_before(photos: Path, tmp_path: Path) -> None:
+def synchronous(out: Path, photos: Path) -> RunConfig:
+    return servers_config(out, photos, {"mode": "sync"}, epochs=1, checkpoint={"every_steps": 5})
+
+
+def test_a_synchronous_run_trains_each_image_once(photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    config = servers_config(out, photos, {"mode": "sync"}, epochs=1, checkpoint={"every_steps": 5})
-    steps = [0, 5, 10, NUM_STEPS // 2]
-    names = [f"step-{step:09}" for step in steps]
-    assert running.run(config).step == steps[-1]
+    config = synchronous(out, photos)
+    assert running.run(config).step == NUM_STEPS // 2
     events = events_of(out)
     assert times_trained(events, plan_of(2)) == each_once(1)
     assert all(event.pulled == event.applied - 1 for event in events if event.kind is Kind.APPLIED)
+    assert running.replay(config, out / "order")[1].endswith("to the bit after update 5, 10, 15")
+
+
+@pytest.mark.deep  # two more runs; runs over virtual clusters go on in every run
+def test_a_synchronous_run_goes_on_as_it_went_on_before(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    config = synchronous(out, photos)
+    steps = [0, 5, 10, NUM_STEPS // 2]
+    names = [f"step-{step:09}" for step in steps]
+    assert running.run(config).step == steps[-1]
     shutil.move(out / "checkpoints", tmp_path / "before")
     for name in names[:2]:
         shutil.copytree(tmp_path / "before" / name, out / "checkpoints" / name)
@@ -144,6 +157,7 @@ def test_kills_of_workers_and_servers_lose_no_sample_and_repeat_to_the_bit(
     assert found.endswith(str(result.step))
 
 
+@pytest.mark.deep  # three actors of Ray; the dispatcher says so in test_dispatcher
 def test_a_worker_with_another_network_is_refused_in_a_line(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,6 +186,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_a_line(
     assert f"The last checkpoint is {tmp_path / 'run' / 'checkpoints' / 'step-000000000'}" in line
 
 
+@pytest.mark.deep  # three actors of Ray that train; virtual clusters lose theirs in every run
 def test_a_dispatcher_that_is_killed_ends_the_run_and_names_the_checkpoint(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

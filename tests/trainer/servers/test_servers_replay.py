@@ -50,6 +50,7 @@ def test_a_replay_equals_its_run(name: str, tmp_path: Path) -> None:
     assert_repeats(run, run.versions[1])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", settings())
 def test_a_replay_equals_its_run_with_kills(name: str, tmp_path: Path) -> None:

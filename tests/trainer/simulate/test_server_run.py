@@ -281,6 +281,7 @@ def test_a_synchronous_run_does_not_wait_for_ever_for_who_never_comes(tmp_path: 
     assert played.notes == ["worker 1 has not come within 20 s: the others begin without it"]
 
 
+@pytest.mark.deep  # a thousand steps
 @pytest.mark.slow
 def test_equal_workers_are_as_stale_as_there_are_others(tmp_path: Path) -> None:
     for workers in (1, 2, 5):

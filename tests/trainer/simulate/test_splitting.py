@@ -140,6 +140,7 @@ def test_a_piece_travels_while_another_one_is_computed(travel_s: float, compute_
     assert rotate == pytest.approx(2 * max(travel_s, compute_s) + min(travel_s, compute_s), rel=1e-3)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "size", "devices"), [(8, 2, 1), (8, 2, 4), (8, 4, 2), (16, 4, 8)])
 @pytest.mark.parametrize("strategy", ["butterfly", "lazy"])
