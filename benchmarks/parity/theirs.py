@@ -47,7 +47,7 @@ def names_of(library: str, way: str) -> dict[str, Any]:
     schemas()
     names = {"torch": load("torch")}
     if library == "kornia":
-        return names | {"K": load("kornia.augmentation")}
+        return names | {"K": load("kornia.augmentation"), "kornia": load("kornia")}
     if library == "timm":
         return names | {"create_transform": load("timm.data").create_transform}
     module = load("torchvision.transforms" if way == "PIL" else "torchvision.transforms.v2")
