@@ -49,12 +49,12 @@ def affine(one: Mapping[str, Any]) -> Op:
     scale = _scale(_axes(given["scale"], 1.0), bool(one.get("keep_ratio")), bool(one.get("balanced_scale")))
     columns, rows = _axes(given["shear"], 0.0, left_out=1.0)  # the library's own default of an axis that is left out
     rotation = ops.Rotate(max_deg=_limits(given["rotate"] or 0.0), step=None)
-    if given["translate_percent"] is not None:
+    right, down = _axes(given["translate_px"], 0.0, left_out=0.0 if is_new else 1.0)
+    if given["translate_percent"] is None and any((*right, *down)):
+        moved = ops.Translate(horizontal=right, vertical=down, unit="px", step=1.0)
+    else:
         right, down = _axes(given["translate_percent"], 0.0)
         moved = ops.Translate(horizontal=right, vertical=down, whole_px="towards_zero" if is_new else "no")
-    else:
-        right, down = _axes(given["translate_px"], 0.0, left_out=0.0 if is_new else 1.0)
-        moved = ops.Translate(horizontal=right, vertical=down, unit="px", step=1.0)
     if is_new:
         slanted = ops.Shear(horizontal_deg=columns, vertical_deg=rows, order="at_once")
         return ops.AllOf(ops=(scale, rotation, slanted, moved), p=one["p"])
@@ -70,8 +70,8 @@ def add_affine_of_imgaug(found: Findings, one: Mapping[str, Any]) -> None:
     order, mode, cval = one["order"], one["mode"], one["cval"]
     if order not in list(ORDERS) or mode not in list(BORDERS_OF_IMGAUG) or not isinstance(cval, int | float):
         raise ValueError(
-            f"order={order}, mode={mode} and cval={cval} must be one of 0, 1 and 3, the name of a border, and a level; "
-            "others are not mapped"
+            f"order={order!r}, mode={mode!r} and cval={cval!r} must be one of 0, 1 and 3, the name of a border, and a "
+            "level; others are not mapped"
         )
     scale, shear = _from(1.0, one["scale"]), _either_way(one["shear"])
     in_px = one["translate_percent"] is None and one["translate_px"] is not None

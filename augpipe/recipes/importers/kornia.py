@@ -109,7 +109,7 @@ def _resize_of_geometry(found: Findings, one: Any) -> None:
         made = ops.Resize(size=tuple(one.size))
     note = "there pixels in the corners stay in the corners." if one.align_corners else ""
     look = Look(interpolation=str(one.interpolation), antialias=bool(one.antialias))
-    found.add("geometry.Resize", made, note=note, look=look)
+    found.add(_name(one), made, note=note, look=look)
 
 
 def _random_resized_crop(found: Findings, one: Any) -> None:

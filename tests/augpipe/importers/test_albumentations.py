@@ -288,6 +288,8 @@ def test_an_affine_of_version_2_slants_both_axes_at_once_and_last() -> None:
     )
     move = ops.Translate.model_validate({"horizontal": (-0.1, 0.2), "vertical": (0, 0), **whole})
     assert op == ops.AllOf(ops=(*parts, move)) and not notes
+    still = ops.Translate.model_validate({"horizontal": (0, 0), "vertical": (0, 0), **whole})
+    assert of_affine(2, **fields, translate_px={"x": [0, 0], "y": [0, 0]})[0] == ops.AllOf(ops=(*parts, still))
     moved = of_affine(2, **fields, translate_px={"x": [-3, 5], "y": 2})[0]
     px = ops.Translate(horizontal=(-3, 5), vertical=(2, 2), unit="px", step=1)
     assert moved == ops.AllOf(ops=(*parts, px))
