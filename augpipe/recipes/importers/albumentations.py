@@ -9,7 +9,12 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.albumentations_affine import add_affine_of_imgaug, affine
+from augpipe.recipes.importers.albumentations_affine import (
+    add_affine_of_imgaug,
+    affine,
+    look_of_imgaug,
+    piecewise_affine,
+)
 from augpipe.recipes.importers.findings import (
     FIELD,
     Findings,
@@ -253,6 +258,18 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
         found.note(
             f"rotate_method: boxes hold what they held, where {one['rotate_method']!r} there makes them smaller."
         )
+
+
+def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
+    if "border_mode" in one:
+        look, beyond = _look(one), _border(one)
+    else:
+        look, beyond = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
+    made, note = (
+        piecewise_affine(one, found.sides),
+        "the field is smooth, with the variance and nearly the correlation.",
+    )
+    found.add(_name(one), made, note=note, look=look, beyond=beyond)
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
@@ -586,6 +603,8 @@ MADE: dict[str, Maker] = {
     "ShiftScaleRotate": _shift_scale_rotate,
     "Affine": _affine,
     "IAAAffine": add_affine_of_imgaug,
+    "PiecewiseAffine": _piecewise_affine,
+    "IAAPiecewiseAffine": _piecewise_affine,
     "GridDistortion": _grid_distortion,
     "ElasticTransform": _elastic_transform,
     "OpticalDistortion": _optical_distortion,
@@ -636,13 +655,6 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
-    **dict.fromkeys(
-        ("PiecewiseAffine", "IAAPiecewiseAffine"),
-        refused(
-            "moves each node of a coarse grid; write GridDistortion, which moves whole rows and columns of one, or "
-            "ElasticTransform, which moves pixels smoothly"
-        ),
-    ),
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,

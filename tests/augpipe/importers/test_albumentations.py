@@ -332,8 +332,7 @@ def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes(
     given |= {"shear": 0, "order": 1, "cval": 7, "mode": "symmetric"}
     found = importers.from_albumentations(compose(one("IAAAffine", **given)))
     none, zoom, turn = (0, 0), ops.Zoom(factor=(1, 1.2)), ops.Rotate(max_deg=(-10, 5), step=None)
-    level = ops.Shear(horizontal_deg=none, vertical_deg=none)
-    assert found.recipe.ops == (ops.AllOf(ops=(level, zoom, level, turn, STILL)),)
+    assert found.recipe.ops == (ops.AllOf(ops=(zoom, turn, STILL)),)
     assert found.recipe.border == "reflect" and not found.notes
     slanted = importers.from_albumentations(compose(one("IAAAffine", **given | {"shear": 20, "translate_px": [1, 5]})))
     (op,) = slanted.recipe.ops
@@ -345,6 +344,21 @@ def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes(
     for wrong in ({"order": 2}, {"order": [0, 1]}, {"mode": "mirror"}, {"cval": (0, 255)}):
         with pytest.raises(ValueError, match="must be one of 0, 1 and 3, the name of a border, and a level"):
             importers.from_albumentations(compose(one("IAAAffine", **given | wrong)))
+
+
+def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
+    fields: dict[str, Any] = {"scale": [0.04, 0.04], "nb_rows": [4, 4], "nb_cols": 4}
+    old = {**fields, "interpolation": 1, "cval": 0, "mode": "constant", "absolute_scale": False}
+    imgaug = {**fields, "order": 1, "cval": 0, "mode": "constant"}
+    new = {**fields, "interpolation": 1, "fill": 0, "border_mode": 0}
+    for name, given in (("PiecewiseAffine", old), ("IAAPiecewiseAffine", imgaug), ("PiecewiseAffine", new)):
+        found = importers.from_albumentations(compose(one("Resize", height=300, width=300), one(name, **given, p=0.3)))
+        op = found.recipe.ops[1]
+        assert isinstance(op, ops.ElasticTransform) and op.p == 0.3 and found.rows[1].verdict == "near"
+        assert op.sigma == 40  # 0.4 of a cell of 100 pixels
+        assert 0.163 * op.alpha / op.sigma == pytest.approx(0.742 * 0.04 * 300, rel=1e-3)
+        with pytest.raises(ValueError, match="how large it is depends on the file here; put a Resize or a crop before"):
+            importers.from_albumentations(compose(one(name, **given)))
 
 
 def test_an_advanced_blur_is_a_round_one() -> None:
@@ -364,7 +378,7 @@ def test_flip_mirrors_along_one_axis_or_both() -> None:
 def test_fields_of_transforms_that_are_not_mapped() -> None:
     limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
     data = compose(
-        one("IAAPiecewiseAffine"),
+        one("IAAPiecewiseAffine", scale=[0.03, 0.05], nb_rows=4, nb_cols=4, order=2, cval=0, mode="constant"),
         one("MaskDropout", max_objects=2),
         one("IAAAdditiveGaussianNoise", loc=3, scale=[1, 2], per_channel=False),
         one("ImageCompression", compression_type="webp", quality_range=[50, 60]),
