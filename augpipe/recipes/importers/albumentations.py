@@ -262,14 +262,12 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
     if "border_mode" in one:
-        look, beyond = _look(one), _border(one)
+        look = _look(one)
     else:
-        look, beyond = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
-    made, note = (
-        piecewise_affine(one, found.sides),
-        "the field is smooth, with the variance and nearly the correlation.",
-    )
-    found.add(_name(one), made, note=note, look=look, beyond=beyond)
+        look, _ = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
+    note = "the field is smooth, with the variance and nearly the correlation; at the edge it looks beyond the image."
+    beyond = ("edge", (0.0, 0.0, 0.0))  # nodes stay within the image there: nothing beyond it is ever shown
+    found.add(_name(one), piecewise_affine(one, found.sides), note=note, look=look, beyond=beyond)
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:

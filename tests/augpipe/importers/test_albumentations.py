@@ -355,8 +355,8 @@ def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
         found = importers.from_albumentations(compose(one("Resize", height=300, width=300), one(name, **given, p=0.3)))
         op = found.recipe.ops[1]
         assert isinstance(op, ops.ElasticTransform) and op.p == 0.3 and found.rows[1].verdict == "near"
-        assert op.sigma == 40  # 0.4 of a cell of 100 pixels
-        assert 0.163 * op.alpha / op.sigma == pytest.approx(0.742 * 0.04 * 300, rel=1e-3)
+        assert op.sigma == 40 and found.recipe.border == "edge"  # 0.4 of a cell of 100 pixels
+        assert 0.163 * op.alpha / op.sigma == pytest.approx(0.5**0.5 * 0.04 * 300, rel=1e-3)
         with pytest.raises(ValueError, match="how large it is depends on the file here; put a Resize or a crop before"):
             importers.from_albumentations(compose(one(name, **given)))
 
