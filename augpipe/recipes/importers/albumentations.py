@@ -262,9 +262,11 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
     if "border_mode" in one:
-        look = _look(one)
-    else:
-        look, _ = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
+        raise ValueError(
+            "of version 2 weighs all nodes by their distance, which pulls the image together, and is not mapped; read "
+            "version 1 by version='1', or write ElasticTransform"
+        )
+    look, _ = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
     note = "the field is smooth, with the variance and nearly the correlation; at the edge it looks beyond the image."
     beyond = ("edge", (0.0, 0.0, 0.0))  # nodes stay within the image there: nothing beyond it is ever shown
     found.add(_name(one), piecewise_affine(one, found.sides), note=note, look=look, beyond=beyond)

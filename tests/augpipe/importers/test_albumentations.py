@@ -350,8 +350,7 @@ def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
     fields: dict[str, Any] = {"scale": [0.04, 0.04], "nb_rows": [4, 4], "nb_cols": 4}
     old = {**fields, "interpolation": 1, "cval": 0, "mode": "constant", "absolute_scale": False}
     imgaug = {**fields, "order": 1, "cval": 0, "mode": "constant"}
-    new = {**fields, "interpolation": 1, "fill": 0, "border_mode": 0}
-    for name, given in (("PiecewiseAffine", old), ("IAAPiecewiseAffine", imgaug), ("PiecewiseAffine", new)):
+    for name, given in (("PiecewiseAffine", old), ("IAAPiecewiseAffine", imgaug)):
         found = importers.from_albumentations(compose(one("Resize", height=300, width=300), one(name, **given, p=0.3)))
         op = found.recipe.ops[1]
         assert isinstance(op, ops.ElasticTransform) and op.p == 0.3 and found.rows[1].verdict == "near"
@@ -359,6 +358,8 @@ def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
         assert 0.163 * op.alpha / op.sigma == pytest.approx(0.5**0.5 * 0.04 * 300, rel=1e-3)
         with pytest.raises(ValueError, match="how large it is depends on the file here; put a Resize or a crop before"):
             importers.from_albumentations(compose(one(name, **given)))
+    with pytest.raises(ValueError, match="of version 2 weighs all nodes by their distance"):
+        importers.from_albumentations(compose(one("Resize", height=9, width=9), one("PiecewiseAffine", border_mode=0)))
 
 
 def test_an_advanced_blur_is_a_round_one() -> None:
