@@ -93,7 +93,7 @@ bench-papers: .venv/.installed ## Run the other benchmarks: links, servers, pape
 PARITY = build/parity
 parity_torch = torch==2.13.0 pillow numpy pyyaml safetensors huggingface_hub
 parity_torch_bare = torchvision==0.28.0 timm==1.0.31 kornia==0.9.0 kornia_rs==0.2.0
-parity_albumentations-1 = albumentations==1.3.1 numpy<2 opencv-python-headless<4.12 opencv-python<4.12
+parity_albumentations-1 = albumentations==1.3.1 imgaug==0.4.0 numpy<2 opencv-python-headless<4.12 opencv-python<4.12
 parity_albumentations-2 = albumentations==2.0.8
 $(PARITY)/%/.installed: Makefile
 	@$(PYTHON) -m venv --clear "$(@D)"

@@ -20,6 +20,8 @@ __all__ = ["Flip", "QuarterTurn", "Rotate", "Shear", "Stretch", "Translate", "Tr
 
 MAX_SHEAR_DEG = 75.0
 """The most that a shear slants an axis; its tangent is 3.7."""
+MOST_AT_ONCE = 0.95
+"""The most that the product of two tangents may be where both axes are slanted at once; at 1 the image is a line."""
 Slant = Annotated[Range, Within(-MAX_SHEAR_DEG, MAX_SHEAR_DEG, " degrees. Choose angles nearer to 0.")]
 
 
@@ -221,7 +223,7 @@ class Stretch(Op):
 
 
 class Shear(Op):
-    """Slant the image, along x first, as torchvision's affine does.
+    """Slant the image, along x first, as torchvision's affine does, or both ways at once.
 
     A positive angle moves what lies lower to the left (horizontal), what lies further right upwards (vertical), by its
     tangent of a pixel for each pixel from the centre or the upper left corner.
@@ -234,6 +236,9 @@ class Shear(Op):
     """Smallest and largest angle by which rows are slanted, in degrees."""
     about: Literal["centre", "corner"] = "centre"
     """What stays where it is: the middle of the frame, or its upper left corner as in torchvision's policies."""
+    order: Literal["x_first", "at_once"] = "x_first"
+    """x_first slants columns, and rows of what that made; at_once slants both of the image as it was, as
+    albumentations 2 does."""
     even_in: Literal["degrees", "tangent"] = "degrees"
     """Whether angles lie evenly in their range, or their tangents, as in torchvision's policies."""
     step: float | None = None
@@ -245,9 +250,23 @@ class Shear(Op):
     draws = (Number("horizontal_deg", step="step"), Number("vertical_deg", step="step"))
     formula = (
         "shows at (x, y) what stood at (x + tan(a) y', y'), where y' = y + tan(b) x, for columns slanted by a "
-        "and rows by b; from the centre or the `corner`"
+        "and rows by b; from the centre or the `corner`; `at_once` moves (x, y) to (x - tan(a) y, y - tan(b) x)"
     )
     caption_text = "shear x {horizontal_deg:+.3g}°, y {vertical_deg:+.3g}°"
+
+    @model_validator(mode="after")
+    def _leaves_an_area(self) -> Self:
+        tangents = [
+            [math.tan(math.radians(one)) for one in limits] for limits in (self.horizontal_deg, self.vertical_deg)
+        ]
+        most = max(across * down for across in tangents[0] for down in tangents[1])
+        if self.order == "at_once" and most > MOST_AT_ONCE:
+            raise ValueError(
+                f"horizontal_deg={self.horizontal_deg} and vertical_deg={self.vertical_deg} at once may squash the "
+                f"image to a line: the product of their tangents must not exceed {MOST_AT_ONCE:g}. "
+                "Choose angles nearer to 0."
+            )
+        return self
 
     def evenly(self, draw: Number, limits: Limits) -> Limits:
         if self.even_in == "degrees":
@@ -272,7 +291,8 @@ class Shear(Op):
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        matrix = affine.shear(*(np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")))
+        tangents = [np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")]
+        matrix = affine.shear(*tangents) if self.order == "x_first" else affine.shear_at_once(*tangents)
         if self.about == "corner":
             matrix = affine.about(matrix, -0.5 * frame.out_widths, -0.5 * frame.out_heights)
         frame.transform(matrix)

@@ -28,11 +28,16 @@ ANSWERS = {
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
     **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
-    **dict.fromkeys(("affine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME),
+    **dict.fromkeys(
+        ("affine", "iaaaffine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME
+    ),
     "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
     "barrel": "ops.LensDistortion()",
     "elastic": "ops.ElasticTransform()",
-    **dict.fromkeys(("piecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"),
+    **dict.fromkeys(
+        ("piecewiseaffine", "iaapiecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"
+    ),
+    "sanitizeboundingboxes": "nothing: TargetOptions(min_area=1) drops objects of which too little is shown",
     # colours and levels
     "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
     "hsv": "ops.HueSaturationValue()",

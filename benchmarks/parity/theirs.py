@@ -47,7 +47,7 @@ def names_of(library: str, way: str) -> dict[str, Any]:
     schemas()
     names = {"torch": load("torch")}
     if library == "kornia":
-        return names | {"K": load("kornia.augmentation")}
+        return names | {"K": load("kornia.augmentation"), "kornia": load("kornia")}
     if library == "timm":
         return names | {"create_transform": load("timm.data").create_transform}
     module = load("torchvision.transforms" if way == "PIL" else "torchvision.transforms.v2")
@@ -141,7 +141,7 @@ def main(library: str, order_path: str, images_path: str, folder: str) -> None:
             found |= outcomes(library, way, case, images, probes)
         if not found:
             continue
-        names = ("albumentations", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy")
+        names = ("albumentations", "imgaug", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy")
         versions = {name: str(sys.modules[name].__version__) for name in names if name in sys.modules}
         np.savez_compressed(Path(folder, f"{case['key']}.npz"), versions=np.array(json.dumps(versions)), **found)
 

@@ -27,11 +27,17 @@ VALUES = {
     "min_max_height": "(128, 256)",
     "padding": "4",
     "quality": "(50, 95)",
+    "rotate": "(-20, 20)",
     "sharpness_factor": "2",
+    "shear": "(-10, 10)",
     "threshold": "128",
 }
 """Arguments that a transform needs, or without which it changes nothing."""
-GIVEN = {"ColorJitter": ("brightness", "contrast"), "LongestMaxSize": ("max_size",), "SmallestMaxSize": ("max_size",)}
+GIVEN = {
+    **dict.fromkeys(("Affine", "IAAAffine"), ("rotate", "shear")),
+    "ColorJitter": ("brightness", "contrast"),
+    **dict.fromkeys(("LongestMaxSize", "SmallestMaxSize"), ("max_size",)),
+}
 """Transforms that are shown with such arguments though they do not need them."""
 LIBRARIES = {
     "torchvision": ("transforms", "torchvision", torchvision.MADE),

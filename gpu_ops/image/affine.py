@@ -44,6 +44,14 @@ def shear(horizontal: Float, vertical: Float) -> Float:
     return matrix
 
 
+def shear_at_once(horizontal: Float, vertical: Float) -> Float:
+    """(n, 2, 2) for the image sheared as by `shear`, but along y as it was before it was along x."""
+    matrix = identity(len(horizontal))
+    matrix[:, 0, 1], matrix[:, 1, 0] = horizontal, vertical
+    whole: Float = matrix / (1.0 - horizontal * vertical)[:, None, None]
+    return whole
+
+
 def magnification(factors_x: Float, factors_y: Float) -> Float:
     """(n, 2, 2) for the image stretched by (n,) factors along each axis; -1 mirrors it."""
     matrix = np.zeros((len(factors_x), 2, 2))

@@ -182,7 +182,11 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
         y = y + up * (x - left)  # what was done last is undone first
         return x + across * (y - top), y
 
-    expected.look_ups.append(look_up)
+    def look_up_both(x: Float, y: Float) -> tuple[Float, Float]:
+        (x, y), ((a, b), (c, d)) = (x - left, y - top), np.linalg.inv([[1, -across], [-up, 1]])
+        return left + a * x + b * y, top + c * x + d * y
+
+    expected.look_ups.append(look_up if op.order == "x_first" else look_up_both)
     expected.is_moved |= expected.has_lens and op.about == "corner"
 
 
@@ -751,6 +755,10 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),
     "shear": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-20.0, 20.0)),),
     "shear about the corner": (ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(0.0, 10.0), about="corner"),),
+    "shear at once": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-40.0, 20.0), order="at_once"),),
+    "shear at once about the corner": (
+        ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(5.0, 20.0), about="corner", order="at_once"),
+    ),
     "perspective": (ops.Perspective(),),
     "perspective, gently": (ops.Perspective(distortion=0.1),),
     "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),

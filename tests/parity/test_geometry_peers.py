@@ -117,6 +117,21 @@ def test_a_shear_along_both_axes_is_torchvision_s(seed: int) -> None:
     assert np.abs(found - expected[0].permute(1, 2, 0).numpy()).max() < 0.01
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shear_of_both_axes_at_once_is_opencv_s(seed: int) -> None:
+    """By albumentations 2's matrix ((1, -tan a), (-tan b, 1)) about the middle of pixel (40, 30)."""
+    cv2 = pytest.importorskip("cv2")
+    image = smooth(61, 81)
+    slanted = ops.Shear(horizontal_deg=(-30, 30), vertical_deg=(-25, 25), order="at_once")
+    found, drawn = rendered(image, slanted, border="edge", seed=seed)
+    across, down = (
+        np.tan(np.deg2rad(drawn.rows["drawn"]["shear"][0][f"{axis}_deg"])) for axis in ("horizontal", "vertical")
+    )
+    matrix = np.array([[1, -across, 30 * across], [-down, 1, 40 * down]])
+    expected = cv2.warpAffine(image, matrix, (81, 61), borderMode=cv2.BORDER_REPLICATE).astype(np.float64)
+    assert np.abs(found - expected).mean() < 1.0
+
+
 # turns
 
 

@@ -178,6 +178,7 @@ def lens(**fixed: float) -> ops.BrownConrady:
         (lens(k1=0.16), ops.Translate(horizontal=(0.2, 0.2), vertical=(-0.1, -0.1))),
         (lens(p1=0.1), ops.Shear(horizontal_deg=(20, 20), vertical_deg=(-10, -10), about="corner")),
         (ops.Shear(horizontal_deg=(30, 30), vertical_deg=(0, 0)),),
+        (ops.Shear(horizontal_deg=(30, 30), vertical_deg=(35, 35), order="at_once"),),
         (ops.Perspective(distortion=0.3),),
         (lens(k1=0.16), ops.Perspective(distortion=0.2), ops.Translate(horizontal=(0.1, 0.1))),
         (ops.Blur(sigma_px=(1.5, 1.5), p=1.0),),

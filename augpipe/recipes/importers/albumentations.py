@@ -9,6 +9,12 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.albumentations_affine import (
+    add_affine_of_imgaug,
+    affine,
+    look_of_imgaug,
+    piecewise_affine,
+)
 from augpipe.recipes.importers.findings import (
     FIELD,
     Findings,
@@ -246,6 +252,26 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=_look(one), beyond=_border(one))
 
 
+def _affine(found: Findings, one: Mapping[str, Any]) -> None:
+    found.add("Affine", affine(one), look=_look(one), beyond=_border(one))
+    if one.get("rotate_method", "largest_box") != "largest_box":
+        found.note(
+            f"rotate_method: boxes hold what they held, where {one['rotate_method']!r} there makes them smaller."
+        )
+
+
+def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
+    if "border_mode" in one:
+        raise ValueError(
+            "of version 2 weighs all nodes by their distance, which pulls the image together, and is not mapped; read "
+            "version 1 by version='1', or write ElasticTransform"
+        )
+    look, _ = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
+    note = "the field is smooth, with the variance and nearly the correlation; at the edge it looks beyond the image."
+    beyond = ("edge", (0.0, 0.0, 0.0))  # nodes stay within the image there: nothing beyond it is ever shown
+    found.add(_name(one), piecewise_affine(one, found.sides), note=note, look=look, beyond=beyond)
+
+
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
     made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
@@ -427,6 +453,17 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
         found.add("GaussianBlur", ops.OneOf(ops=tuple(made), weights=weights, p=one["p"]))
 
 
+def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    """A round Gaussian of the sigmas along x, in a kernel of each size that is drawn."""
+    smallest, largest = _sides(one)
+    sigma = _from_zero(one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
+    sizes = range(smallest, largest + 1, 2)
+    made = [ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size, "p": 1.0}) for size in sizes]
+    one_of = made[0].model_copy(update={"p": one["p"]}) if len(made) == 1 else ops.OneOf(ops=tuple(made), p=one["p"])
+    note = "a round Gaussian, where the kernel there is wider one way, with a tail and noise that are drawn."
+    found.add("AdvancedBlur", one_of, note=note)
+
+
 def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {"sizes": _sides(one), "shifts": one.get("allow_shifted", True), "p": one["p"]}
     if "angle_range" in one:  # newer versions; there angles count clockwise
@@ -564,6 +601,10 @@ MADE: dict[str, Maker] = {
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
+    "Affine": _affine,
+    "IAAAffine": add_affine_of_imgaug,
+    "PiecewiseAffine": _piecewise_affine,
+    "IAAPiecewiseAffine": _piecewise_affine,
     "GridDistortion": _grid_distortion,
     "ElasticTransform": _elastic_transform,
     "OpticalDistortion": _optical_distortion,
@@ -599,6 +640,7 @@ MADE: dict[str, Maker] = {
     "GaussianBlur": _gaussian_blur,
     "Blur": same(ops.BoxBlur, sizes=_sides),
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
+    "AdvancedBlur": _advanced_blur,
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
     "Downscale": _downscale,
@@ -613,10 +655,6 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
-    "AdvancedBlur": refused(
-        "turns a kernel that is wider one way, sharpens its tail and adds noise to it; write GaussianBlur, here with "
-        "sigma_px=[0.2, 1.0]"
-    ),
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,

@@ -158,6 +158,11 @@ class Findings:
     @property
     def is_square(self) -> bool:
         """Whether what was found so far makes frames that are as high as wide."""
+        return len(self.sides) == 2 and self.sides[0] == self.sides[1]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Height and width of the frames that what was found so far makes; fewer numbers where they differ."""
         sides: tuple[Any, ...] = ()
         for op in [*self.outer, *self.ops]:
             if isinstance(op, ops.ResizeLongest):
@@ -169,7 +174,7 @@ class Findings:
                 size = getattr(op, "size", ())
                 is_fixed = not isinstance(op, ops.ResizeShortest | ops.Pad) and isinstance(size, int | tuple)
                 sides = () if not is_fixed else size if isinstance(size, tuple) else (size, size)
-        return len(sides) == 2 and sides[0] == sides[1]
+        return sides
 
     def _normalize_last(self) -> None:
         """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""

@@ -9,6 +9,8 @@ from augpipe.ops import Op
 from augpipe.recipes.importers.findings import Findings, Look, Maker, channels, erase, floored_centre, levels, same
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
+GEOMETRY = "kornia.geometry"
+"""Where functions of geometry are modules, too: one that is an augmentation's namesake may differ from it."""
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
 LOOK = Look(interpolation="bilinear", antialias=False)
@@ -29,7 +31,7 @@ def found_in(module: Any) -> Findings:
     """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
     found = Findings(source="kornia", measured_as=("kornia",), name_of=_name, read=_read)
     for one in _flattened(found, module):
-        if hasattr(one, "p"):
+        if hasattr(one, "p") or _name(one) in MADE:
             found.add_by(MADE, one)
         else:
             found.refuse(
@@ -41,7 +43,8 @@ def found_in(module: Any) -> Findings:
 
 
 def _name(module: Any) -> str:
-    return type(module).__name__
+    kind = type(module)
+    return f"{GEOMETRY}.{kind.__name__}" if kind.__module__.startswith(GEOMETRY) else kind.__name__
 
 
 def _read(module: Any, name: str) -> Any:
@@ -97,6 +100,18 @@ def _resize(found: Findings, one: Any) -> None:
         raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
 
 
+def _resize_of_geometry(found: Findings, one: Any) -> None:
+    if one.side not in ("short", "long"):
+        raise ValueError(f"side={one.side!r} is not mapped; 'short' and 'long' are")
+    if isinstance(one.size, int):
+        made: Op = ops.ResizeShortest(size=one.size) if one.side == "short" else ops.ResizeLongest(size=one.size)
+    else:
+        made = ops.Resize(size=tuple(one.size))
+    note = "there pixels in the corners stay in the corners." if one.align_corners else ""
+    look = Look(interpolation=str(one.interpolation), antialias=bool(one.antialias))
+    found.add(_name(one), made, note=note, look=look)
+
+
 def _random_resized_crop(found: Findings, one: Any) -> None:
     _always(one)
     given = one._param_generator
@@ -150,11 +165,32 @@ def _perspective(found: Findings, one: Any) -> None:
     found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")), look=LOOK, beyond=BLACK)
 
 
+def _jittered(one: Any) -> dict[str, tuple[float, float]]:
+    """The ranges of brightness, contrast, saturation and hue."""
+    order = getattr(one, "_fixed_order", getattr(one, "order", None))
+    if order is not None:
+        raise ValueError(f"order={list(order)} is not mapped; leave it out, for an order that is drawn")
+    return {name: _range(one, name) for name in ("brightness", "contrast", "saturation", "hue")}
+
+
 def _jitter(found: Findings, one: Any) -> None:
-    names = ("brightness", "contrast", "saturation", "hue")
-    fields: dict[str, Any] = {name: _range(one, name) for name in names}
+    fields: dict[str, Any] = _jittered(one)
     made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": _read(one, "p")})
     found.add("ColorJitter", made)
+
+
+def _jiggle(found: Findings, one: Any) -> None:
+    limits = _jittered(one)
+    changed = [name for name, (low, high) in limits.items() if low < high or low != (name != "hue")]
+    notes = ["the order is contrast, brightness, saturation, hue, always."] if len(changed) > 1 else []
+    notes += ["saturation moves from gray, and there scales that of HSV."] if "saturation" in changed else []
+    brightness, contrast = _less_one(limits["brightness"]), _less_one(limits["contrast"])
+    made = (
+        ops.BrightnessContrast(brightness=brightness, contrast=contrast, p=1.0),
+        ops.Saturation(factor=limits["saturation"]),
+        ops.Hue(turns=limits["hue"], space="hsv"),
+    )
+    found.add("ColorJiggle", ops.AllOf(ops=made, p=_read(one, "p")), note=" ".join(notes))
 
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
@@ -201,6 +237,7 @@ def _normalize(found: Findings, one: Any) -> None:
 
 MADE: dict[str, Maker] = {
     "Resize": _resize,
+    f"{GEOMETRY}.Resize": _resize_of_geometry,
     "SmallestMaxSize": _resize,
     "LongestMaxSize": _resize,
     "RandomResizedCrop": _random_resized_crop,
@@ -212,6 +249,7 @@ MADE: dict[str, Maker] = {
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
     "ColorJitter": _jitter,
+    "ColorJiggle": _jiggle,
     "RandomBrightness": same(
         ops.BrightnessContrast, brightness=lambda one: _less_one(_range(one, "brightness_factor")), contrast=(0.0, 0.0)
     ),

@@ -178,6 +178,9 @@ def _augmentation(call: Call) -> Any:
         made.random_apply = call.kwargs.get("random_apply", False)
         made._same_on_batch = call.kwargs.get("same_on_batch", False)
         return made
+    if call.path.startswith(kornia.GEOMETRY) and call.name in parameters("kornia-geometry"):
+        made.__dict__.update(_bound("kornia-geometry", call))
+        return made
     if not call.path.startswith("kornia.augmentation."):
         return made  # refused by its name
     given = {"p": 1.0} | _bound("kornia", call)  # one that is not known has a p, too
@@ -221,11 +224,10 @@ def _of_affine(given: Mapping[str, Any]) -> dict[str, Any]:
 
 SIDES = {"SmallestMaxSize": "short", "LongestMaxSize": "long"}
 """Augmentations of kornia that are a Resize by this side."""
+JITTER = {name: (name, 1.0, 0.0) for name in ("brightness", "contrast", "saturation")} | {"hue": ("hue", 0.0, -0.5)}
 RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
-    "ColorJitter": {
-        **{name: (name, 1.0, 0.0) for name in ("brightness", "contrast", "saturation")},
-        "hue": ("hue", 0.0, -0.5),
-    },
+    "ColorJitter": JITTER,
+    "ColorJiggle": JITTER,
     "RandomAffine": {"degree": ("degrees", 0.0, -360.0)},
     "RandomBrightness": {"brightness_factor": ("brightness", 1.0, 0.0)},
     "RandomContrast": {"contrast_factor": ("contrast", 1.0, 0.0)},

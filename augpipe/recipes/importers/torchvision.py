@@ -99,6 +99,16 @@ def _beyond(one: Any) -> Beyond:
     return "constant", levels(None if isinstance(fill, dict) else fill)
 
 
+def _sanitize(found: Findings, one: Any) -> None:
+    """Nothing of the image: which objects stay is an option of the call."""
+    least = max(float(one.min_area), float(one.min_size) ** 2)
+    found.add(
+        "SanitizeBoundingBoxes",
+        note=f"objects are dropped by the call: targets=TargetOptions(min_area={least:g}). It looks at areas alone: a "
+        f"box of that area stays where one of its sides is below {one.min_size:g}.",
+    )
+
+
 def _crop(found: Findings, one: Any) -> None:
     made = ops.RandomResizedCrop(size=_pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
     found.add("RandomResizedCrop", made, look=_look(one))
@@ -239,6 +249,7 @@ MADE: dict[str, Maker] = {
         "share=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9])"
     ),
     "Resize": _resize,
+    "SanitizeBoundingBoxes": _sanitize,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,

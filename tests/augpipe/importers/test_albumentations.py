@@ -261,6 +261,116 @@ def test_a_transform_is_an_op(name: str, fields: dict[str, Any], expected: ops.O
     assert importers.from_albumentations(compose(one(name, **fields))).recipe.ops == (expected,)
 
 
+def of_affine(version: int, **fields: Any) -> tuple[ops.Op, list[str]]:
+    """What an Affine of a version becomes, and what is noted."""
+    own: dict[str, Any] = {"fill": 0, "border_mode": 0, "balanced_scale": False} if version == 2 else {"cval": 0}
+    given = {"scale": None, "rotate": None, "shear": None, "translate_percent": None, "translate_px": None, **own}
+    found = importers.from_albumentations(compose(one("Affine", **given | fields)))
+    (op,) = found.recipe.ops
+    return op, found.notes
+
+
+def first_of(op: ops.Op) -> ops.Op:
+    assert isinstance(op, ops.AllOf)
+    return op.ops[0]
+
+
+STILL = ops.Translate(horizontal=(0, 0), vertical=(0, 0))
+
+
+def test_an_affine_of_version_2_slants_both_axes_at_once_and_last() -> None:
+    fields = {"scale": {"x": [0.8, 1.2], "y": [1, 1]}, "rotate": [-20, 10], "shear": [-5, 8]}
+    (op, notes), whole = of_affine(2, **fields, translate_percent={"x": [-0.1, 0.2]}), {"whole_px": "towards_zero"}
+    parts = (
+        ops.Stretch(horizontal=(0.8, 1.2), vertical=(1, 1)),
+        ops.Rotate(max_deg=(-20, 10), step=None),
+        ops.Shear(horizontal_deg=(-5, 8), vertical_deg=(-5, 8), order="at_once"),
+    )
+    move = ops.Translate.model_validate({"horizontal": (-0.1, 0.2), "vertical": (0, 0), **whole})
+    assert op == ops.AllOf(ops=(*parts, move)) and not notes
+    still = ops.Translate.model_validate({"horizontal": (0, 0), "vertical": (0, 0), **whole})
+    assert of_affine(2, **fields, translate_px={"x": [0, 0], "y": [0, 0]})[0] == ops.AllOf(ops=(*parts, still))
+    moved = of_affine(2, **fields, translate_px={"x": [-3, 5], "y": 2})[0]
+    px = ops.Translate(horizontal=(-3, 5), vertical=(2, 2), unit="px", step=1)
+    assert moved == ops.AllOf(ops=(*parts, px))
+
+
+def test_an_affine_of_version_1_slants_rows_first_and_columns_the_other_way() -> None:
+    fields = {"scale": [0.8, 1.2], "rotate": 10, "shear": {"x": [-5, 8]}, "translate_percent": [-0.1, 0.2]}
+    first = ops.Shear(horizontal_deg=(0, 0), vertical_deg=(1, 1))  # the library's own default, where y is left out
+    then = ops.Shear(horizontal_deg=(-8, 5), vertical_deg=(0, 0))
+    turn = ops.Rotate(max_deg=(10, 10), step=None)
+    move = ops.Translate(horizontal=(-0.1, 0.2), vertical=(-0.1, 0.2))
+    stretch = ops.Stretch(horizontal=(0.8, 1.2), vertical=(0.8, 1.2))
+    assert of_affine(1, **fields)[0] == ops.AllOf(ops=(first, stretch, then, turn, move))
+    alike = of_affine(1, **fields, keep_ratio=True)[0]
+    assert alike == ops.AllOf(ops=(first, ops.Zoom(factor=(0.8, 1.2)), then, turn, move))
+    given = {"scale": [0.9, 1.1], "rotate": [-15, 15], "shear": [-10, 10], "translate_percent": [-0.1, 0.1]}
+    assert of_affine(1) == of_affine(1, **given)
+
+
+def test_a_balanced_scale_shrinks_as_often_as_it_enlarges() -> None:
+    fields = {"scale": [0.5, 1.2], "balanced_scale": True}
+    either = ops.OneOf(ops=(ops.Zoom(factor=(0.5, 1)), ops.Zoom(factor=(1, 1.2))))
+    assert first_of(of_affine(2, **fields, keep_ratio=True)[0]) == either
+    lone = of_affine(2, scale=[0.5, 0.8], balanced_scale=True, keep_ratio=True)[0]
+    assert first_of(lone) == ops.Zoom(factor=(0.5, 1))  # the library's own reading
+    apart = first_of(of_affine(2, **fields)[0])
+    assert isinstance(apart, ops.AllOf) and [one.op for one in apart.ops] == ["one_of", "one_of"]
+
+
+def test_parts_of_an_affine_that_are_not_mapped() -> None:
+    with pytest.raises(ValueError, match="fit_output=True makes images of several sizes"):
+        of_affine(2, rotate=10, fit_output=True)
+    with pytest.raises(ValueError, match="may squash the image to a line"):
+        of_affine(2, shear=[-45, 45])
+    assert "rotate_method: boxes hold what" in str(of_affine(2, rotate=10, rotate_method="ellipse")[1])
+
+
+def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes() -> None:
+    given: dict[str, Any] = {"scale": 1.2, "translate_percent": None, "translate_px": None, "rotate": [-5, 10]}
+    given |= {"shear": 0, "order": 1, "cval": 7, "mode": "symmetric"}
+    found = importers.from_albumentations(compose(one("IAAAffine", **given)))
+    none, zoom, turn = (0, 0), ops.Zoom(factor=(1, 1.2)), ops.Rotate(max_deg=(-10, 5), step=None)
+    assert found.recipe.ops == (ops.AllOf(ops=(zoom, turn, STILL)),)
+    assert found.recipe.border == "reflect" and not found.notes
+    slanted = importers.from_albumentations(compose(one("IAAAffine", **given | {"shear": 20, "translate_px": [1, 5]})))
+    (op,) = slanted.recipe.ops
+    assert isinstance(op, ops.AllOf)
+    assert op.ops[0] == ops.Shear(horizontal_deg=none, vertical_deg=(-20, 20))
+    assert op.ops[2] == ops.Shear(horizontal_deg=(-20, 20), vertical_deg=none)
+    assert op.ops[4] == ops.Translate(horizontal=(1, 5), vertical=(1, 5), unit="px", step=1)
+    assert "what slants and moves is drawn once for both axes there." in str(slanted.notes)
+    for wrong in ({"order": 2}, {"order": [0, 1]}, {"mode": "mirror"}, {"cval": (0, 255)}):
+        with pytest.raises(ValueError, match="must be one of 0, 1 and 3, the name of a border, and a level"):
+            importers.from_albumentations(compose(one("IAAAffine", **given | wrong)))
+
+
+def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
+    fields: dict[str, Any] = {"scale": [0.04, 0.04], "nb_rows": [4, 4], "nb_cols": 4}
+    old = {**fields, "interpolation": 1, "cval": 0, "mode": "constant", "absolute_scale": False}
+    imgaug = {**fields, "order": 1, "cval": 0, "mode": "constant"}
+    for name, given in (("PiecewiseAffine", old), ("IAAPiecewiseAffine", imgaug)):
+        found = importers.from_albumentations(compose(one("Resize", height=300, width=300), one(name, **given, p=0.3)))
+        op = found.recipe.ops[1]
+        assert isinstance(op, ops.ElasticTransform) and op.p == 0.3 and found.rows[1].verdict == "near"
+        assert op.sigma == 40 and found.recipe.border == "edge"  # 0.4 of a cell of 100 pixels
+        assert 0.163 * op.alpha / op.sigma == pytest.approx(0.5**0.5 * 0.04 * 300, rel=1e-3)
+        with pytest.raises(ValueError, match="how large it is depends on the file here; put a Resize or a crop before"):
+            importers.from_albumentations(compose(one(name, **given)))
+    with pytest.raises(ValueError, match="of version 2 weighs all nodes by their distance"):
+        importers.from_albumentations(compose(one("Resize", height=9, width=9), one("PiecewiseAffine", border_mode=0)))
+
+
+def test_an_advanced_blur_is_a_round_one() -> None:
+    for names in (("sigmaX_limit", "sigmaY_limit"), ("sigma_x_limit", "sigma_y_limit")):
+        fields = {"blur_limit": [3, 5], "rotate_limit": 90, **dict.fromkeys(names, (0.2, 1.0))}
+        found = importers.from_albumentations(compose(one("AdvancedBlur", **fields)))
+        blurs = tuple(ops.GaussianBlur(sigma_px=(0.2, 1.0), kernel_px=size, p=1) for size in (3, 5))
+        assert found.recipe.ops == (ops.OneOf(ops=blurs, p=1),)
+        assert found.rows[0].verdict == "near" and "a round Gaussian" in found.rows[0].note
+
+
 def test_flip_mirrors_along_one_axis_or_both() -> None:
     (found,) = importers.from_albumentations(compose(one("Flip"))).recipe.ops
     assert isinstance(found, ops.OneOf) and len(found.ops) == 3 and found.weights is None
@@ -269,7 +379,7 @@ def test_flip_mirrors_along_one_axis_or_both() -> None:
 def test_fields_of_transforms_that_are_not_mapped() -> None:
     limits = {"r_shift_limit": [-20, 20], "g_shift_limit": [-20, 20], "b_shift_limit": [-10, 10]}
     data = compose(
-        one("AdvancedBlur"),
+        one("IAAPiecewiseAffine", scale=[0.03, 0.05], nb_rows=4, nb_cols=4, order=2, cval=0, mode="constant"),
         one("MaskDropout", max_objects=2),
         one("IAAAdditiveGaussianNoise", loc=3, scale=[1, 2], per_channel=False),
         one("ImageCompression", compression_type="webp", quality_range=[50, 60]),

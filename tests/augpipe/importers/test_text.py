@@ -259,9 +259,51 @@ def test_sequences_of_kornia() -> None:
     with pytest.raises(ValueError, match="RandomSnow: is not known here"):
         importers.from_text("nn.Sequential(K.RandomSnow(), K.RandomHorizontalFlip())")
     with pytest.raises(ValueError, match="of kornia.geometry.transform is not an augmentation"):
-        importers.from_text("nn.Sequential(kornia.geometry.transform.Resize(9), K.RandomHorizontalFlip())")
+        importers.from_text("nn.Sequential(kornia.geometry.transform.Hflip(), K.RandomHorizontalFlip())")
     with pytest.raises(ValueError, match="p_batch=0.5 applies it to whole batches"):
         importers.from_text("K.RandomHorizontalFlip(p_batch=0.5)")
+
+
+def test_a_resize_of_kornia_s_geometry_is_one_of_its_own() -> None:
+    text = "nn.Sequential(kornia.geometry.transform.Resize({}), K.RandomHorizontalFlip())"
+    for arguments, expected in (
+        ("9", ops.ResizeShortest(size=9)),
+        ("9, side='long'", ops.ResizeLongest(size=9)),
+        ("size=(8, 9)", ops.Resize(size=(8, 9))),
+    ):
+        found = importers.from_text(text.format(arguments))
+        assert found.recipe.ops[0] == expected and not found.recipe.antialias and not found.notes
+    assert "stay in the corners" in str(importers.from_text(text.format("9, align_corners=True")).notes)
+    with pytest.raises(ValueError, match="side='vert' is not mapped; 'short' and 'long' are"):
+        importers.from_text(text.format("9, side='vert'"))
+
+
+def test_a_jiggle_of_kornia_adds_brightness_and_multiplies_by_contrast() -> None:
+    found = importers.from_text("nn.Sequential(K.ColorJiggle(0.1, 0.2, 0.3, 0.4, p=0.7), K.RandomHorizontalFlip())")
+    assert found.recipe.ops[0] == ops.AllOf(
+        ops=(
+            ops.BrightnessContrast(brightness=(-0.1, 0.1), contrast=(-0.2, 0.2), p=1),
+            ops.Saturation(factor=(0.7, 1.3)),
+            ops.Hue(turns=(-0.4, 0.4), space="hsv"),
+        ),
+        p=0.7,
+    )
+    assert "the order is contrast" in str(found.notes) and "that of HSV" in str(found.notes)
+    assert not importers.from_text("K.ColorJiggle(0.1)").notes
+
+
+@pytest.mark.parametrize("name", ["ColorJitter", "ColorJiggle"])
+def test_an_order_of_kornia_s_jitter_that_is_given_is_not_one_that_is_drawn(name: str) -> None:
+    with pytest.raises(ValueError, match=r"order=\[0, 1\] is not mapped"):
+        importers.from_text(f"K.{name}(0.1, 0.1, 0.1, 0.1, order=(0, 1))")
+
+
+def test_which_boxes_stay_is_an_option_of_the_call() -> None:
+    flip = "v2.RandomHorizontalFlip()"
+    found = importers.from_text(f"v2.Compose([{flip}, v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(min_size=3)])")
+    assert found.recipe.ops == (ops.Flip(),) and [row.verdict for row in found.rows] == ["exact", "near"]
+    (told,) = found.notes
+    assert "targets=TargetOptions(min_area=9)" in told and "one of its sides is below 3." in told
 
 
 def test_jpeg_files_of_each_library() -> None:

@@ -606,6 +606,11 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.Zoom, {"factor": (1.5, 1)}, "its first number is the larger one. Swap them"),
         (ops.Shear, {"vertical_deg": (0, 80)}, r"vertical_deg=\(0.0, 80.0\) leaves -75..75 degrees. Choose angles"),
         (ops.Shear, {"about": "center"}, "must be 'centre' or 'corner'. Did you mean 'centre'"),
+        (
+            ops.Shear,
+            {"horizontal_deg": (-50, 0), "vertical_deg": (-45, 9), "order": "at_once"},
+            "may squash the image to a line",
+        ),
         (ops.Shear, {"step": 3}, "is not a whole number of steps"),
         (ops.Stretch, {"vertical": (0.01, 1)}, r"vertical=\(0.01, 1\) leaves 0.05..20. Choose factors nearer to 1"),
         (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
