@@ -9,7 +9,9 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
-from augpipe.ops.op import Beyond
+from augpipe.ops.op import Beyond, pair
+from augpipe.ops.resizes import left_unlike
+from augpipe.ops.sized_crops import SizedCrop
 from augpipe.recipes.importers.measured import judged
 from augpipe.validation.models import FieldError
 
@@ -166,10 +168,17 @@ class Findings:
                 padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
                 sides = padded if min(padded) >= sides[0] else ()
             elif op.is_crop:
-                size = getattr(op, "size", ())
-                is_fixed = not isinstance(op, ops.ResizeShortest | ops.Pad) and isinstance(size, int | tuple)
-                sides = () if not is_fixed else size if isinstance(size, tuple) else (size, size)
+                sides = pair(op.size) if isinstance(op, SizedCrop) else ()
         return len(sides) == 2 and sides[0] == sides[1]
+
+    def _leave_out_unlike(self) -> None:
+        """Leave out what draws a size for each image, where nothing behind it makes them one."""
+        while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:
+            self.ops[:] = [op for op in self.ops if op is not unlike]
+            for place, row in enumerate(self.rows):
+                if any(op is unlike for op in row.ops):
+                    told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
+                    self.rows[place] = Row(name=row.name, verdict="left out", note=told)
 
     def _normalize_last(self) -> None:
         """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""
@@ -258,6 +267,7 @@ class Findings:
         Raises:
             ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
+        self._leave_out_unlike()
         self._normalize_last()
         crops = [op for op in self.ops if op.is_crop]
         self._note_order()
