@@ -91,7 +91,7 @@ class RandomResize(Op):
         tuple[Side, Side] | None,
         told(f"must be two short sides in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[smallest, largest]"),
     ] = None
-    """Smallest and largest short side, in whole pixels, each as likely: `factor` does not matter then. None: `factor`."""
+    """Smallest and largest short side, in whole pixels, each as likely, instead of `factor`; None: `factor`."""
     within: Size | None = None
     """The height and width, in pixels, that a factor of 1 fits the image into, as in torchvision's ScaleJitter. None: a
     factor of 1 is the image's own size."""
@@ -102,7 +102,7 @@ class RandomResize(Op):
     draws_size = True
     sides_px = ("size", "within")
     draws = (Number("factor", neutral=1.0), Draw("short", np.int32, neutral=0))
-    formula = "sides times `factor`, or a short side of `size`: albumentations' `RandomScale`, torchvision's `RandomResize`"
+    formula = "sides times `factor`, as `RandomScale`, or a short side of `size`, as `RandomResize`"
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

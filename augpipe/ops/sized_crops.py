@@ -11,7 +11,6 @@ from augpipe.ops.keep_objects import KEPT, Float, KeepObjects, Rectangle, kept
 from augpipe.ops.op import Drawn, Op, Size, pair
 from augpipe.ops.random_words import RandomWords
 
-
 NEW_FIELDS = ("keep_objects", "height_px")
 """Fields of crops that the first release did not have."""
 

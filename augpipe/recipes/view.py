@@ -16,6 +16,7 @@ from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
 
+
 class View(Checked):
     """One crop of an image, or several alike, with ops of its own."""
 

@@ -87,8 +87,8 @@ def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> No
 def _random_resize(expected: Expected, op: ops.RandomResize, drawn: Any) -> None:
     height, width = expected.out_height, expected.out_width
     if op.size:
-        short = int(drawn["short"])
-        _resize_to(expected, *([side * short // min(height, width) for side in (height, width)] if short else (height, width)))
+        own = min(height, width)
+        _resize_to(expected, *(side * (int(drawn["short"]) or own) // own for side in (height, width)))
         return
     factor = float(drawn["factor"])
     if op.within:

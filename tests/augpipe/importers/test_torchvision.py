@@ -161,7 +161,9 @@ def test_a_drawn_resize_stands_before_a_crop() -> None:
     ):
         found = importers.from_torchvision(compose(one, crop))
         assert found.recipe.ops == (expected, ops.RandomCrop(size=(480, 480), pad_if_needed=True))
-        with pytest.raises(ValueError, match=f"{type(one).__name__}: leaves each image at its own size; put RandomCrop"):
+        with pytest.raises(
+            ValueError, match=f"{type(one).__name__}: leaves each image at its own size; put RandomCrop"
+        ):
             importers.from_torchvision(compose(one, make("RandomHorizontalFlip", p=0.5)))
         left_out = importers.from_torchvision(compose(crop, one), strict=False)
         assert left_out.recipe.ops == (ops.RandomCrop(size=(480, 480), pad_if_needed=True),)
