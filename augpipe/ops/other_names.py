@@ -9,7 +9,7 @@ ANSWERS = {
     # crops and sizes
     "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
-    "sizedcrop": "ops.RandomResizedCrop(size=224, height_px=(180, 224), ratio=(1.0, 1.0))",
+    "sizedcrop": "ops.RandomResizedCrop(size=224, height_px=[180, 224])",
     "ioucrop": "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='iou'))",
     **dict.fromkeys(
         ("bboxsaferandomcrop", "sizedbboxsafecrop", "bboxsafecrop"),

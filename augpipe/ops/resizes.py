@@ -102,6 +102,7 @@ class RandomResize(Op):
     draws_size = True
     sides_px = ("size", "within")
     draws = (Number("factor", neutral=1.0), Draw("short", np.int32, neutral=0))
+    inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}"
     formula = "sides times `factor`, as `RandomScale`, or a short side of `size`, as `RandomResize`"
 
     @model_validator(mode="after")
