@@ -999,8 +999,14 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
 """Recipes whose programs take the nearest of 256 levels: on resampled images CPU and device are compared by
 `tests.parity.promise`, and with Pillow by `tests.parity.test_levels`."""
 
+
+def kinds_alone() -> set[type[ops.Op]]:
+    """Ops that have a case of their own: alone, or with a crop behind one that draws a size."""
+    return {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1 or chosen[0].draws_size}
+
+
 for _kind in ROWS:  # a case of its own for each op that has none above
-    if _kind not in {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1}:
+    if _kind not in kinds_alone():
         _op = _kind(p=1.0)  # type: ignore[call-arg]
         _name = _op.op
         if isinstance(_op, LevelsOp):
