@@ -275,6 +275,12 @@ class RandomResizedCrop(PlacedCrop):
     """Smallest and largest area, as a fraction of the image's."""
     ratio: Range = (3.0 / 4.0, 4.0 / 3.0)
     """Smallest and largest width over height; drawn evenly in its logarithm."""
+    height_px: Annotated[
+        tuple[Side, Side] | None,
+        told(f"must be two heights in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[smallest, largest]"),
+    ] = None
+    """Smallest and largest height in whole pixels of the image, at most all of it, each as likely: `scale` does not
+    matter then, as in albumentations' RandomSizedCrop. None: `scale`."""
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
     p: Probability = 1.0
@@ -300,11 +306,16 @@ class RandomResizedCrop(PlacedCrop):
                     f"{name}=({low}, {high}) is not a range within 0..{limit:g}. Give the smaller number first, "
                     "above 0."
                 )
+        if self.height_px is not None and self.height_px[0] > self.height_px[1]:
+            raise ValueError(f"height_px={self.height_px} must hold the smaller number first.")
         return self
 
     @property
     def draws_text(self) -> str:
-        return super().draws_text + self.kept_text
+        if self.height_px is None:
+            return super().draws_text + self.kept_text
+        (least, most), (low, high) = self.height_px, self.ratio
+        return f"a height of {least} to {most} px, a ratio of {low:.3g} to {high:.3g}, a place{self.kept_text}"
 
     @property
     def centred(self) -> Op:
@@ -325,9 +336,16 @@ class RandomResizedCrop(PlacedCrop):
         for first in range(4, 4 + 4 * self.num_tries, 4):
             if not is_open.any():
                 break
-            area = words.uniform(first, *self.scale) * width * height
             ratio = np.exp(words.uniform(first + 1, np.log(self.ratio[0]), np.log(self.ratio[1])))
-            try_width, try_height = np.sqrt(area * ratio), np.sqrt(area / ratio)
+            if self.height_px is None:
+                area = words.uniform(first, *self.scale) * width * height
+                try_width, try_height = np.sqrt(area * ratio), np.sqrt(area / ratio)
+            else:
+                low, high = self.height_px
+                try_height = low + words.integer(first, high - low + 1).astype(np.float64)
+                # the logarithm and back leave a ratio that is not drawn a bit below itself
+                wide = np.floor(try_height * np.clip(ratio, *self.ratio))
+                try_width, try_height = np.clip(wide, 1.0, width), np.minimum(try_height, height)
             if self.step:
                 try_width, try_height = np.rint(try_width), np.rint(try_height)
             fits = is_open & (try_width >= 1) & (try_height >= 1) & (try_width <= width) & (try_height <= height)

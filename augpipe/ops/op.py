@@ -81,6 +81,8 @@ class Op(Checked):
     """Whether a view's crops act before its other ops, wherever they stand: as in the papers."""
     cuts: ClassVar[bool] = False
     """Whether it may leave out a part of what is there."""
+    draws_size: ClassVar[bool] = False
+    """Whether it draws how many pixels an image has: an op behind it makes them one size."""
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_lens: ClassVar[bool] = False

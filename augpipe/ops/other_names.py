@@ -9,7 +9,7 @@ ANSWERS = {
     # crops and sizes
     "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
-    "sizedcrop": "ops.RandomResizedCrop(size=224)",
+    "sizedcrop": "ops.RandomResizedCrop(size=224, height_px=[180, 224])",
     "ioucrop": "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='iou'))",
     **dict.fromkeys(
         ("bboxsaferandomcrop", "sizedbboxsafecrop", "bboxsafecrop"),
@@ -20,7 +20,8 @@ ANSWERS = {
         ("cropnonemptymaskifexists", "cropnearbbox"), "ops.RandomCrop(size=224, keep_objects=ops.KeepObjects())"
     ),
     **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
-    **dict.fromkeys(("scale", "rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
+    **dict.fromkeys(("scale", "scalejitter"), "ops.RandomResize(factor=(0.5, 2.0)), and a RandomCrop behind it"),
+    **dict.fromkeys(("rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
     **dict.fromkeys(("longestmaxsize", "longsize", "resizekeepratio"), "ops.ResizeLongest(size=256)"),
     **dict.fromkeys(("padifneeded", "padto", "cropandpad"), "ops.Pad(size=224) or ops.Pad(px=4)"),
     # geometry

@@ -1,19 +1,20 @@
 """Resizing and padding: what a chain of them and of crops shows is one rectangle of the image, at one size."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from augpipe.ops.crops import seen_beyond
-from augpipe.ops.draws import Draw, Number, Within
+from augpipe.ops.draws import Draw, FactorsWithin, Number, Scale, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, Size, pair
 from augpipe.ops.random_words import RandomWords
 from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import told
 
-__all__ = ["Letterbox", "Pad", "Resize", "ResizeLongest", "ResizeShortest", "ZoomOut"]
+__all__ = ["Letterbox", "Pad", "RandomResize", "Resize", "ResizeLongest", "ResizeShortest", "ZoomOut"]
 
 Amount = Annotated[int, Field(ge=0, le=MAX_SIDE_PX)]
 Position = Literal["center", "top_left", "top_right", "bottom_left", "bottom_right"]
@@ -75,6 +76,101 @@ class ResizeLongest(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         _resize(frame, *self.sides(frame.out_heights, frame.out_widths))
+
+
+class RandomResize(Op):
+    """Resize by a drawn factor, or the short side to a drawn length; the proportions stay, and sides are rounded down.
+
+    Images of a batch have one size, so an op that makes them one stands behind it: a crop, mostly with `pad_if_needed`.
+    """
+
+    op: Literal["random_resize"] = "random_resize"
+    factor: Annotated[Range, FactorsWithin(0.01, 100.0)] = (0.5, 2.0)
+    """Smallest and largest factor of both sides; 1 changes nothing."""
+    size: Annotated[
+        tuple[Side, Side] | None,
+        told(f"must be two short sides in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[smallest, largest]"),
+    ] = None
+    """Smallest and largest short side, in whole pixels, each as likely, instead of `factor`; None: `factor`."""
+    within: Size | None = None
+    """The height and width, in pixels, that a factor of 1 fits the image into, as in torchvision's ScaleJitter. None: a
+    factor of 1 is the image's own size."""
+    p: Probability = 1.0
+    """How often a factor or a length is drawn; otherwise the factor is 1."""
+
+    is_crop = True
+    draws_size = True
+    sides_px = ("size", "within")
+    draws = (Number("factor", neutral=1.0), Draw("short", np.int32, neutral=0))
+    inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}"
+    formula = "sides times `factor`, as `RandomScale`, or a short side of `size`, as `RandomResize`"
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.size is not None and self.size[0] > self.size[1]:
+            raise ValueError(f"size={self.size} must hold the smaller number first.")
+        if self.size is not None and self.within is not None:
+            raise ValueError(
+                f"size={self.size} is a length of the short side, and within={self.within} goes with factor. Leave one "
+                "of them out."
+            )
+        return self
+
+    @property
+    def scaled_fields(self) -> dict[str, Scale]:
+        return {} if self.size is not None else super().scaled_fields
+
+    @property
+    def num_variants(self) -> int | None:
+        return None
+
+    @property
+    def draws_text(self) -> str:
+        return f"a short side of {self.size[0]} to {self.size[1]} px" if self.size else super().draws_text
+
+    @property
+    def centred(self) -> Op:
+        """The factor nearest to 1, or the geometric mean of the short sides: what 0.5 to 2 times a size is about."""
+        if self.size is not None:
+            return ResizeShortest(size=round((self.size[0] * self.size[1]) ** 0.5))
+        factor = float(np.clip(1.0, *self.factor))
+        return self.model_copy(update={"factor": (factor, factor), "p": 1.0})
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        drawn = super().draw(words, frame)
+        if self.size is None:
+            return drawn | {"short": np.zeros(frame.num, np.int32)}
+        low, high = self.size
+        short = np.where(words.happens(0, self.p), low + words.integer(2, high - low + 1), 0)
+        return {"factor": np.ones(frame.num), "short": short.astype(np.int32)}
+
+    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
+        """The smallest that it may draw: what is too small for the ops behind it is found before it is drawn."""
+        may_stay = self.p < 1.0
+        if self.size is None:
+            return self._sides(heights, widths, min(self.factor[0], 1.0) if may_stay else self.factor[0], 0)
+        short = np.minimum(heights, widths)
+        return self._sides(heights, widths, 1.0, np.minimum(self.size[0], short) if may_stay else self.size[0])
+
+    def _sides(self, heights: Any, widths: Any, factor: Any, short: Any) -> tuple[Any, Any]:
+        """Sides by the factor where the short side is 0."""
+        if self.size is not None:
+            own = np.minimum(heights, widths)
+            short = np.where(np.equal(short, 0), own, short).astype(np.int64)
+            return heights * short // own, widths * short // own
+        if self.within is not None:
+            height, width = pair(self.within)
+            factor = np.minimum(height / heights, width / widths) * factor
+        high, wide = (np.maximum(np.floor(sides * factor), 1.0).astype(np.int64) for sides in (heights, widths))
+        return high, wide
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        _resize(frame, *self._sides(frame.out_heights, frame.out_widths, drawn["factor"], drawn["short"]))
+
+    def caption(self, drawn: Mapping[str, Any]) -> str:
+        if drawn["short"]:
+            return f"short side {drawn['short']} px"
+        return f"times {drawn['factor']:.2f}" if drawn["factor"] != 1.0 else ""
 
 
 class Pad(Op):
@@ -212,6 +308,25 @@ class ZoomOut(Op):
         if is_first:
             frame.is_edge_kept = (canvas[0] == sides[0]) & (canvas[1] == sides[1])
         _resize(frame, sides[1], sides[0])
+
+
+UNLIKE_SIZES = ((1, 1), (1, 60_000), (60_000, 1), (375, 500), (4_001, 2_999))
+"""Heights and widths of images: crops make one size if they do of all of these."""
+
+
+def one_size(crops: Sequence[Op]) -> tuple[int, int] | None:
+    """(height, width) of what crops, resizes and paddings make of any image; None where it depends on the image."""
+    sides = np.array(UNLIKE_SIZES).T
+    for op in crops:
+        sides = np.stack(np.broadcast_arrays(*op.sides(*sides), sides[0])[:2])
+    height, width = (int(side) for side in sides[:, 0])
+    return (height, width) if (sides == sides[:, :1]).all() else None
+
+
+def left_unlike(crops: Sequence[Op]) -> Op | None:
+    """The last of them that draws a size, where those behind it do not make images of one size."""
+    place = max((place for place, op in enumerate(crops) if op.draws_size), default=None)
+    return None if place is None or one_size(crops[place + 1 :]) else crops[place]
 
 
 def _resize(frame: Frame, heights: Any, widths: Any) -> None:

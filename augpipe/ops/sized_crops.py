@@ -11,6 +11,9 @@ from augpipe.ops.keep_objects import KEPT, Float, KeepObjects, Rectangle, kept
 from augpipe.ops.op import Drawn, Op, Size, pair
 from augpipe.ops.random_words import RandomWords
 
+NEW_FIELDS = ("keep_objects", "height_px")
+"""Fields of crops that the first release did not have."""
+
 
 class SizedCrop(Op):
     """What the crops of one size have in common."""
@@ -49,9 +52,9 @@ class PlacedCrop(SizedCrop):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `keep_objects` where there is none: states and plans then read as those of earlier releases."""
+        """Without what is new and not given: states and plans then read as those of earlier releases."""
         written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if name != "keep_objects" or value is not None}
+        return {name: value for name, value in written.items() if name not in NEW_FIELDS or value is not None}
 
     @property
     def record(self) -> np.dtype[np.void]:

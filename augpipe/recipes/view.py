@@ -11,12 +11,10 @@ from pydantic import Field, model_validator
 from augpipe.ops import Grayscale, KeepObjects, Op
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
+from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
-
-UNLIKE_SIZES = ((1, 1), (1, 60_000), (60_000, 1), (375, 500), (4_001, 2_999))
-"""Heights and widths of images: a view's output has one size if it has for all of these."""
 
 
 class View(Checked):
@@ -60,6 +58,11 @@ class View(Checked):
                 f"{pads} stands behind {moves}, and one look-up would show there what {moves} moved out of the frame "
                 f"instead of padding. Put {pads} before {moves}."
             )
+        if (unlike := left_unlike([op for op in acting if op.is_crop])) is not None:
+            raise ValueError(
+                f"{unlike.op} draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
+                "RandomCrop(size=..., pad_if_needed=True) behind it, or another crop or Resize."
+            )
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:
@@ -97,11 +100,7 @@ class View(Checked):
     @cached_property
     def out_size(self) -> tuple[int, int] | None:
         """(height, width) of the output in pixels; None where it depends on the image."""
-        sides = np.array(UNLIKE_SIZES).T
-        for op in self.crops:
-            sides = np.stack(np.broadcast_arrays(*op.sides(*sides), sides[0])[:2])
-        height, width = (int(side) for side in sides[:, 0])
-        return (height, width) if (sides == sides[:, :1]).all() else None
+        return one_size(self.crops)
 
     @cached_property
     def ends_gray(self) -> bool:

@@ -57,6 +57,8 @@ class Asked:
     fixed: str
     drawn: str = ""
     how: str = ""
+    of: str = ""
+    """The transform that it is about, where that is not the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class Test:
 
 def asked(library: str) -> list[Asked]:
     listed = tomllib.loads((FOLDER / "cases.toml").read_text(encoding="utf-8"))[library]
-    return [Asked(**dict(zip(("fixed", "drawn", "how"), one, strict=False))) for one in listed]
+    return [Asked(**dict(zip(("fixed", "drawn", "how", "of"), one, strict=False))) for one in listed]
 
 
 def images_to_augment() -> list[npt.NDArray[np.uint8]]:
@@ -220,7 +222,12 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
 
 def form_of(library: str, case: Asked) -> str:
     """Which form the figures of a case are of: in the call that draws nothing is switched off by its numbers."""
-    return imported(library, case.drawn or case.fixed).rows[-1].forms[0]
+    return row_of(library, case, case.drawn or case.fixed).forms[0]
+
+
+def row_of(library: str, case: Asked, call: str) -> importers.Row:
+    """What becomes of the transform that a case is about, in one of its calls."""
+    return [row for row in imported(library, call).rows if case.of in ("", row.name)][-1]
 
 
 def ops_digest(library: str, case: Asked) -> str:

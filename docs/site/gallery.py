@@ -133,10 +133,13 @@ def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
 
 
 def recipe_of(op: Any) -> Recipe:
-    """The op alone."""
+    """The op alone, or with what makes images of one size behind it."""
     if isinstance(op, ops.Mosaic):
         return Recipe(mosaic=op, ops=[ops.CenterCrop(size=op.size)])
-    return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op]) if isinstance(op, Mix) else Recipe(ops=[op])
+    if isinstance(op, Mix):
+        return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op])
+    fixed = [ops.Pad(size=SIZE_PX[::-1]), ops.CenterCrop(size=SIZE_PX[::-1])]
+    return Recipe(ops=[op, *fixed] if op.draws_size else [op])
 
 
 def figure(name: str, alt: str, caption: str) -> str:

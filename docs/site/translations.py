@@ -25,11 +25,13 @@ VALUES = {
     "dtype": "torch.float32",
     "kernel_size": "5",
     "min_max_height": "(128, 256)",
+    "min_size": "128",
     "padding": "4",
     "quality": "(50, 95)",
     "rotate": "(-20, 20)",
     "sharpness_factor": "2",
     "shear": "(-10, 10)",
+    "target_size": "(224, 224)",
     "threshold": "128",
 }
 """Arguments that a transform needs, or without which it changes nothing."""
@@ -39,6 +41,8 @@ GIVEN = {
     **dict.fromkeys(("LongestMaxSize", "SmallestMaxSize"), ("max_size",)),
 }
 """Transforms that are shown with such arguments though they do not need them."""
+DRAWS_SIZE = ("RandomResize", "RandomScale", "ScaleJitter")
+"""Transforms that stand before a crop, and cannot be imported without one."""
 LIBRARIES = {
     "torchvision": ("transforms", "torchvision", torchvision.MADE),
     "albumentations": ("A", "albumentations-2", albumentations.MADE),
@@ -107,11 +111,17 @@ def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str
     for name, defaults in sorted(parameters(library).items()):
         if name in ("Compose", "Sequential"):
             continue
-        given = [one for one, default in defaults.items() if default is ... or one in GIVEN.get(name, ())]
         held = f"[{alias}.{'RandomHorizontalFlip' if alias == 'transforms' else 'HorizontalFlip'}()]"
         values = VALUES | {"transforms": held} | ({"size": "(224, 224)"} if library == "albumentations-2" else {})
-        call = f"{alias}.{name}({', '.join(f'{one}={values[one]}' for one in given)})"
-        row = _row(call, name, version)
+        given = {
+            one: [field for field, default in of.items() if default is ... or field in GIVEN.get(one, ())]
+            for one, of in ((name, defaults), ("CenterCrop", parameters(library)["CenterCrop"]))
+        }
+        call, crop = (
+            f"{alias}.{one}({', '.join(f'{field}={values[field]}' for field in given[one])})"
+            for one in (name, "CenterCrop")
+        )
+        row = _row(f"{alias}.Compose([{call}, {crop}])" if name in DRAWS_SIZE else call, name, version)
         if row.verdict == "left out" and name not in mapped:
             row = Row(name=name, verdict="left out", note="")
         yield f"`{call}`", row.verdict, _levels(row), _here(row.ops), row.note

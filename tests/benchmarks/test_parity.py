@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from augpipe.recipes.importers import measured
-from benchmarks.parity.measure import ENVIRONMENTS, alike, asked, compared, form_of, imported, nearest, ops_digest
+from benchmarks.parity.measure import (
+    ENVIRONMENTS,
+    alike,
+    asked,
+    compared,
+    form_of,
+    imported,
+    nearest,
+    ops_digest,
+    row_of,
+)
 from benchmarks.parity.probes import names, probes, read
 
 RANDOM = np.random.default_rng(5)
@@ -15,12 +25,12 @@ def test_each_case_was_measured_as_it_is_imported_now(library: str) -> None:
     kept = {case.call: case for case in measured.figures().cases if case.library == library}
     changed = []
     for case in asked(library):
-        row = imported(library, case.fixed).rows[-1]
+        row = row_of(library, case, case.fixed)
         found = kept.pop(case.fixed, None)
         if found is None or (found.form, found.ops) != (form_of(library, case), ops_digest(library, case)):
             changed.append(case.fixed)
         elif case.drawn:
-            drawn = imported(library, case.drawn).rows[-1]
+            drawn = row_of(library, case, case.drawn)
             assert set(drawn.forms) & set(row.forms), case.drawn
             assert found.p is not None or found.mean is None  # or outcomes are of several sizes
     assert not changed, "run `make parity`: an import makes something else of these, or they were never measured"

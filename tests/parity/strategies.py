@@ -140,6 +140,7 @@ CROPS = st.one_of(
         size=SIZES,
         scale=ranges(0.01, 1.0),
         ratio=ranges(0.2, 5.0),
+        height_px=st.none() | st.tuples(st.integers(1, 30), st.integers(30, 90)),
         step=st.sampled_from([1, None]),
         p=PROBABILITIES,
     ),
@@ -180,7 +181,11 @@ RESIZES = st.one_of(
     ),
 )
 """What may stand before a crop; where one pads, all of a recipe have one border."""
-CROP_CHAINS = st.tuples(st.lists(RESIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
+DRAWN_SIZES = st.one_of(
+    st.builds(ops.RandomResize, factor=ranges(0.3, 3.0), within=st.none() | SIZES, p=PROBABILITIES),
+    st.builds(ops.RandomResize, size=st.tuples(st.integers(1, 20), st.integers(20, 60)), p=PROBABILITIES),
+)
+CROP_CHAINS = st.tuples(st.lists(RESIZES | DRAWN_SIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
 """Some of them and a crop of one size."""
 DROPOUTS = _built(
     ops.CoarseDropout,
@@ -197,6 +202,7 @@ BY_HAND = {
         ops.Letterbox,
         ops.Pad,
         ops.RandomCrop,
+        ops.RandomResize,
         ops.Resize,
         ops.ResizeLongest,
         ops.ResizeShortest,

@@ -84,6 +84,18 @@ def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> No
     _resize_to(expected, *sides)
 
 
+def _random_resize(expected: Expected, op: ops.RandomResize, drawn: Any) -> None:
+    height, width = expected.out_height, expected.out_width
+    if op.size:
+        own = min(height, width)
+        _resize_to(expected, *(side * (int(drawn["short"]) or own) // own for side in (height, width)))
+        return
+    factor = float(drawn["factor"])
+    if op.within:
+        factor *= min(_pair(op.within)[0] / height, _pair(op.within)[1] / width)
+    _resize_to(expected, max(1, int(height * factor)), max(1, int(width * factor)))
+
+
 def _padded(expected: Expected, left: int, top: int, right: int, bottom: int) -> None:
     height, width = expected.out_height + top + bottom, expected.out_width + left + right
     expected.sharpen()
@@ -618,6 +630,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.QuarterTurn: _quarter_turn,
     ops.RandomCrop: _random_crop,
     ops.RandomResizedCrop: _random_resized_crop,
+    ops.RandomResize: _random_resize,
     ops.Resize: _resize,
     ops.ResizeLongest: _resize_longest,
     ops.ResizeShortest: _resize_shortest,
@@ -682,6 +695,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "multi_resolution_crop anywhere": (ops.MultiResolutionCrop(size=45, scales=(70, 96), step=None),),
     "random_resized_crop": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.5)),),
     "random_resized_crop anywhere": (ops.RandomResizedCrop(size=(41, 35), scale=(0.1, 0.3), step=None),),
+    "random_resized_crop in pixels": (ops.RandomResizedCrop(size=(40, 66), height_px=(20, 70), ratio=(0.5, 1.3)),),
     "random_crop": (ops.RandomCrop(size=(37, 41)),),
     "random_crop, padded": (ops.RandomCrop(size=(70, 60), padding=20, fill=(9.0, 99.0, 200.0)),),
     "random_crop, larger": (ops.RandomCrop(size=(140, 150), pad_if_needed=True, border="reflect"),),
@@ -689,6 +703,17 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "resize_shortest": (ops.ResizeShortest(size=51),),
     "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
     "resize_longest": (ops.ResizeLongest(size=77),),
+    "random_resize": (ops.RandomResize(p=0.8), ops.Pad(size=(70, 90)), ops.RandomCrop(size=(64, 80)), ops.Flip()),
+    "random_resize of the short side": (ops.Flip(), ops.RandomResize(size=(30, 99)), ops.RandomCrop(size=28)),
+    "random_resize within, turned": (
+        ops.RandomResize(factor=(0.4, 1.7), within=(80, 70)),
+        ops.RandomCrop(size=66, pad_if_needed=True, border="reflect"),
+        ops.Rotate(max_deg=40),
+    ),
+    "random_resize, random_resized_crop": (
+        ops.RandomResize(size=(40, 120), p=0.6),
+        ops.RandomResizedCrop(size=(50, 41), height_px=(20, 50), ratio=(0.8, 0.8)),
+    ),
     "pad": (ops.Pad(px=(3, 9, 14, 0), fill=200.0),),
     "pad to a multiple": (ops.Pad(px=(1, 0), size=(10, 111), multiple=32, position="bottom_left", border="edge"),),
     "letterbox": (ops.Letterbox(size=(90, 50)),),
@@ -982,8 +1007,14 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
 """Recipes whose programs take the nearest of 256 levels: on resampled images CPU and device are compared by
 `tests.parity.promise`, and with Pillow by `tests.parity.test_levels`."""
 
+
+def kinds_alone() -> set[type[ops.Op]]:
+    """Ops that have a case of their own: alone, or with a crop behind one that draws a size."""
+    return {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1 or chosen[0].draws_size}
+
+
 for _kind in ROWS:  # a case of its own for each op that has none above
-    if _kind not in {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1}:
+    if _kind not in kinds_alone():
         _op = _kind(p=1.0)  # type: ignore[call-arg]
         _name = _op.op
         if isinstance(_op, LevelsOp):

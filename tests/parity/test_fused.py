@@ -13,7 +13,7 @@ from augpipe.recipes.recipe import Border
 from tests.parity.by_pillow import BY_PILLOW, ON_LEVELS
 from tests.parity.images import noise
 from tests.parity.oracle import averaged, interpolated
-from tests.parity.table import CASES, ROWS, expected_image, recipes_of, with_borders
+from tests.parity.table import ROWS, expected_image, kinds_alone, recipes_of, with_borders
 
 BORDERS: tuple[Border, ...] = ("context", "reflect", "edge", "constant")
 ALL_BORDERS: tuple[Border, ...] = (*BORDERS, "reflect_101", "wrap")
@@ -58,7 +58,7 @@ def test_within_a_level(name: str, border: Border) -> None:
 def test_every_op_has_a_row_and_a_case_of_its_own() -> None:
     kinds = {getattr(ops, name) for name in ops.__all__} - {ops.Op, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.Mosaic}
     assert set(ROWS) == kinds - {*BY_PILLOW, ops.CLAHE}  # which test_clahe.py has
-    assert {type(chosen[0]) for chosen in CASES.values() if len(chosen) == 1} == set(ROWS) - set(ON_LEVELS)
+    assert kinds_alone() == set(ROWS) - set(ON_LEVELS)
 
 
 @pytest.mark.parametrize("border", ALL_BORDERS)

@@ -339,3 +339,40 @@ def test_places_in_a_canvas_are_drawn_evenly_and_within_it() -> None:
     for axis, name in enumerate("xy"):
         assert np.abs(np.histogram(drawn[name], 5, (0, 1))[0] / len(rows) - 0.2).max() < 0.03
         assert (rows["crop"][:, axis] == 0).all() and (rows["crop"][:, 2 + axis] == (50, 30)[axis]).all()
+
+
+@pytest.mark.parametrize("chosen", [ops.RandomResize(factor=(0.4, 1.8)), ops.RandomResize(size=(30, 110))], ids=str)
+def test_a_drawn_resize_padded_and_cropped_is_pillow_s(chosen: ops.RandomResize) -> None:
+    """The image resized by Pillow, the label map by its nearest labels, then padded and cropped by numpy; boxes ride
+    along."""
+    image, labels = smooth(61, 83), noise(61, 83)[..., 0]
+    recipe = Recipe(ops=(chosen, ops.Pad(size=(64, 72), fill=200), ops.RandomCrop(size=(64, 72)), ops.Flip(p=1.0)))
+    drawn = plan(recipe, range(12), sizes=[(61, 83)] * 12, seed=3)
+    box, corner = [[10, 20, 60, 55]], np.array([83.0, 61.0])
+    widths, num_boxes = set(), 0
+    for nth in range(12):
+        row = drawn.rows["drawn"][nth]
+        factor, short = row["random_resize"].tolist()
+        wide, high = (short * 83 // 61, short) if short else (int(83 * factor), int(61 * factor))
+        widths.add(wide)
+        pads = [(missing // 2, missing - missing // 2) for missing in (max(0, 64 - high), max(0, 72 - wide))]
+        x, y = (int(row["random_crop"][name]) for name in "xy")
+        shown: dict[str, np.ndarray] = {}
+        for name, made, look, fill in (
+            ("image", image, Image.Resampling.BILINEAR, 200),
+            ("mask", labels, Image.Resampling.NEAREST, 255),
+        ):
+            resized = np.asarray(Image.fromarray(made).resize((wide, high), look))
+            padded = np.pad(resized, [*pads, (0, 0)][: resized.ndim], constant_values=fill)
+            shown[name] = padded[y : y + 64, x : x + 72][:, ::-1]
+        found = Augment(recipe, layout="NHWC", num_threads=1)(
+            image=image, mask=labels, bboxes=box, bbox_format="pascal_voc", plan=drawn[nth : nth + 1]
+        )
+        assert np.abs(found["image"].astype(np.float64) - shown["image"]).max() <= 1.1
+        assert (found["mask"] == shown["mask"]).mean() > 0.99  # where a nearest label is between two, rounding decides
+        ends = np.array(box[0], np.float64).reshape(2, 2) / corner * (wide, high) + (pads[1][0] - x, pads[0][0] - y)
+        ends[:, 0] = 72 - ends[::-1, 0]
+        if len(found["bboxes"]):
+            num_boxes += 1
+            np.testing.assert_allclose(found["bboxes"][0], np.clip(ends, 0, (72, 64)).ravel(), atol=1e-3)
+    assert len(widths) > 6 and num_boxes > 6

@@ -18,6 +18,7 @@ CLASSES = ("cat", "dog", "owl", "bat")
 CROPS = (
     ops.RandomResizedCrop(size=24, scale=(0.02, 0.4)),
     ops.RandomResizedCrop(size=(20, 30), scale=(0.1, 1.0), step=None, p=0.8),
+    ops.RandomResizedCrop(size=(33, 20), height_px=(15, 80), ratio=(0.6, 1.4), p=0.9),
     ops.RandomCrop(size=(40, 56), padding=6),
     ops.RandomCrop(size=90, pad_if_needed=True, p=0.9),
     ops.MultiResolutionCrop(size=48, scales=(48, 80, 131)),
@@ -29,6 +30,7 @@ BEFORE: tuple[tuple[Any, ...], ...] = (
     (ops.ResizeShortest(size=97), ops.Flip()),
     (ops.CenterCrop(size=70, scale=80), ops.Flip(), ops.Pad(px=(3, 10, 7, 1))),
     (ops.Flip(), ops.ZoomOut(factor=(1.0, 1.6), p=0.7)),
+    (ops.RandomResize(size=(130, 200)), ops.Flip(), ops.CenterCrop(size=(110, 120))),
 )
 KEEPS = st.builds(
     ops.KeepObjects,

@@ -199,6 +199,17 @@ def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("RandomResizedCrop", made, look=_look(one))
 
 
+def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    _always(one)
+    fields = {"height_px": tuple(one["min_max_height"]), "ratio": (one["w2h_ratio"],) * 2}
+    found.add("RandomSizedCrop", ops.RandomResizedCrop.model_validate({"size": _size(one), **fields}), look=_look(one))
+
+
+def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = _limits(one, "scale_limit")
+    found.add("RandomScale", ops.RandomResize(factor=(1.0 + low, 1.0 + high), p=one["p"]), look=_look(one))
+
+
 def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     if one.get("erosion_rate"):
@@ -581,6 +592,8 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
 
 MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
+    "RandomScale": _random_scale,
+    "RandomSizedCrop": _random_sized_crop,
     "CenterCrop": _center_crop,
     "Resize": _resize,
     "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down."),

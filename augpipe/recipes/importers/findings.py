@@ -9,38 +9,27 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
-from augpipe.ops.op import Beyond
+from augpipe.ops.op import Beyond, pair
+from augpipe.ops.resizes import left_unlike
+from augpipe.ops.sized_crops import SizedCrop
+from augpipe.recipes.importers.commuting import (
+    KEEPS_BLACK,
+    POINTWISE,
+    WHOLE_PIXELS,
+    acts_in_place,
+    in_levels,
+    level,
+    shows_means,
+    turns_alike,
+)
 from augpipe.recipes.importers.measured import judged
 from augpipe.validation.models import FieldError
 
-POINTWISE = (
-    *(
-        ops.Brightness,
-        ops.BrightnessContrast,
-        ops.Saturation,
-        ops.Hue,
-        ops.HueSaturationValue,
-        ops.Grayscale,
-        ops.Invert,
-        ops.Posterize,
-    ),
-    *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
-)
-"""Ops of pixels alone: the same before a crop as after it."""
-WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
-"""Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """The interpolations that a recipe has."""
-IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
-"""Ops that, as all geometry, act where they stand among crops and paddings."""
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
 """What differs in an elastic transform."""
-KEEPS_BLACK = (
-    *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
-    *(ops.ChannelDropout, ops.Posterize),
-)
-"""Ops that leave a black border black."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,18 +160,40 @@ class Findings:
                 padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
                 sides = padded if min(padded) >= sides[0] else ()
             elif op.is_crop:
-                size = getattr(op, "size", ())
-                is_fixed = not isinstance(op, ops.ResizeShortest | ops.Pad) and isinstance(size, int | tuple)
-                sides = () if not is_fixed else size if isinstance(size, tuple) else (size, size)
+                sides = pair(op.size) if isinstance(op, SizedCrop) else ()
         return sides
 
+    def _leave_out_unlike(self) -> None:
+        """Leave out what draws a size for each image, where nothing behind it makes them one."""
+        while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:
+            self.ops[:] = [op for op in self.ops if op is not unlike]
+            for place, row in enumerate(self.rows):
+                if any(op is unlike for op in row.ops):
+                    told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
+                    self.rows[place] = Row(name=row.name, verdict="left out", note=told)
+
     def _normalize_last(self) -> None:
-        """Move a Normalize behind flips, quarter turns and crops, which give the same before it and after it."""
-        place = next((place for place, op in enumerate(self.ops) if op.op == "normalize"), len(self.ops))
+        """Move a Normalize behind what gives the same before it and after it: what shows means of levels, or a fill."""
+        last = next((op for op in self.ops if isinstance(op, ops.Normalize)), None)
+        if last is None:
+            return
+        place = self.ops.index(last)
         later = self.ops[place + 1 :]
+        if not all(op.is_crop or all(shows_means(one) for one in op.flat) for op in later):
+            return
+        rows = next((nth + 1 for nth, row in enumerate(self.rows) if any(op is last for op in row.ops)), len(self.rows))
         moves = (ops.Flip, *WHOLE_PIXELS)
-        if all((op.is_crop and not op.beyond) or all(isinstance(one, moves) for one in op.flat) for op in later):
-            self.ops[place:] = later + self.ops[place : place + 1]
+        try:
+            self.ops[place:] = [*(in_levels(op, last) for op in later), last]
+            self.rows[rows:] = [_row_in_levels(row, last) for row in self.rows[rows:]]
+        except ValueError as error:
+            self.refuse("Normalize", str(error))
+            self.ops[place:] = later
+            return
+        told = [op.op for op in later if op.beyond or not (op.is_crop or all(isinstance(o, moves) for o in op.flat))]
+        if told:
+            names = ", ".join(dict.fromkeys(told))
+            self.note(f"Normalize: stands before {names}, and acts last here, which is the same.")
 
     def _note_order(self) -> None:
         """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
@@ -190,17 +201,17 @@ class Findings:
         is_black = borders == {("constant", (0.0, 0.0, 0.0))}
         is_filled = any(border == "constant" for border, _ in borders)
         for place, op in enumerate(self.ops):
-            if op.is_crop or all(map(_acts_in_place, op.flat)):
+            if op.is_crop or all(map(acts_in_place, op.flat)):
                 continue
             later = self.ops[place:]
             crops = [one for one in later if one.is_crop]
             moves = [one for one in later if any(inner.is_geometry for inner in one.flat)]
-            turns_alike = all(map(_turns_alike, op.flat))
+            is_turned = all(map(turns_alike, op.flat))
             bends = [
-                one for one in moves if not (turns_alike and all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat))
+                one for one in moves if not (is_turned and all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat))
             ]
-            is_tone = not any(map(_acts_in_place, op.flat))
-            is_pointwise = all(_acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
+            is_tone = not any(map(acts_in_place, op.flat))
+            is_pointwise = all(acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
             if crops and not (is_pointwise and not any(one.beyond for one in crops)):
                 self._act_late(op, f"the {crops[0].op}")
             elif bends and is_tone and not is_pointwise:
@@ -263,6 +274,7 @@ class Findings:
         Raises:
             ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
+        self._leave_out_unlike()
         self._normalize_last()
         crops = [op for op in self.ops if op.is_crop]
         self._note_order()
@@ -302,13 +314,11 @@ def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) ->
     return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
 
 
-def _acts_in_place(op: Op) -> bool:
-    return op.is_geometry or isinstance(op, IN_PLACE)
-
-
-def _turns_alike(op: Op) -> bool:
-    """Whether rows are to it what columns are, so that it may as well come after a quarter turn."""
-    return not isinstance(op, ops.GridShuffle) or op.grid[0] == op.grid[1]
+def _row_in_levels(row: Row, normalize: ops.Normalize) -> Row:
+    beyond = row.beyond
+    if beyond and beyond[0] == "constant":
+        beyond = "constant", level(beyond[1], normalize)
+    return replace(row, ops=tuple(in_levels(op, normalize) for op in row.ops), beyond=beyond)
 
 
 def floored_centre(size: Any) -> Op:

@@ -70,6 +70,17 @@ def _resize(found: Findings, one: Any) -> None:
         found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=_look(one))
 
 
+def _random_resize(found: Findings, one: Any) -> None:
+    # max_size itself is never drawn there
+    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=_look(one))
+
+
+def _scale_jitter(found: Findings, one: Any) -> None:
+    width, height = one.target_size  # there in this order
+    made = ops.RandomResize(factor=tuple(one.scale_range), within=(height, width))
+    found.add("ScaleJitter", made, look=_look(one))
+
+
 def _sides(size: Any) -> tuple[int, ...]:
     return (int(size),) if isinstance(size, int) else tuple(int(side) for side in size)
 
@@ -250,6 +261,8 @@ MADE: dict[str, Maker] = {
     ),
     "Resize": _resize,
     "SanitizeBoundingBoxes": _sanitize,
+    "RandomResize": _random_resize,
+    "ScaleJitter": _scale_jitter,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,

@@ -129,8 +129,37 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
             ],
             (ops.Pad(multiple=32, position="top_left", border="edge"),),
         ),
+        (
+            [
+                one("RandomScale", scale_limit=[-0.5, 1.0], p=0.7),
+                one("PadIfNeeded", min_height=64, min_width=64, **fill),
+                one("RandomCrop", height=64, width=64),
+            ],
+            (
+                ops.RandomResize(factor=(0.5, 2.0), p=0.7),
+                ops.Pad(size=(64, 64), fill=114),
+                ops.RandomCrop(size=(64, 64)),
+            ),
+        ),
+        (
+            [one("RandomSizedCrop", min_max_height=[240, 256], height=256, width=1600, w2h_ratio=6.25)],
+            (ops.RandomResizedCrop(size=(256, 1600), height_px=(240, 256), ratio=(6.25, 6.25)),),
+        ),
+        (
+            [one("RandomSizedCrop", min_max_height=[20, 30], size=[32, 48], w2h_ratio=1.0)],
+            (ops.RandomResizedCrop(size=(32, 48), height_px=(20, 30), ratio=(1.0, 1.0)),),
+        ),
     ):
         assert importers.from_albumentations(compose(*transforms)).recipe.ops == expected
+
+
+def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
+    scale = one("RandomScale", scale_limit=0.2, p=0.5)
+    with pytest.raises(ValueError, match="RandomScale: leaves each image at its own size; put RandomCrop"):
+        importers.from_albumentations(compose(CROP, scale))
+    assert importers.from_albumentations(compose(scale, CROP)).recipe.ops[0] == ops.RandomResize(
+        factor=(0.8, 1.2), p=0.5
+    )
 
 
 @pytest.mark.parametrize(

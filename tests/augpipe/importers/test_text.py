@@ -351,9 +351,40 @@ def test_a_normalize_commutes_with_flips_and_crops() -> None:
     later = "T.RandomHorizontalFlip(), T.RandomCrop(24)"
     found = importers.from_text(f"T.Compose([T.Resize(32), T.ToTensor(), T.Normalize(0.5, 0.5), {later}])")
     assert [op.op for op in found.recipe.ops] == ["resize_shortest", "flip", "random_crop", "normalize"]
-    for other in ("T.RandomCrop(24, padding=4)", "T.RandomRotation(9)", "T.RandomInvert()"):
+    assert found.notes == () and "Normalize" in found.exact
+    for other in ("T.RandomInvert()", "T.RandomRotation(9), T.RandomGrayscale()", "T.RandomChoice([T.RandomInvert()])"):
         with pytest.raises(ValueError, match="Normalize: stands before other ops"):
             importers.from_text(f"T.Compose([T.Resize(32), T.ToTensor(), T.Normalize(0.5, 0.5), {other}])")
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ("T.RandomCrop(24, padding=4)", "random_crop"),
+        ("T.Pad(4, fill=0.0), T.RandomHorizontalFlip(), T.RandomRotation(9)", "pad, rotate"),
+        ("T.RandomChoice([T.RandomRotation(9), T.RandomAffine(0, shear=9)])", "one_of"),
+    ],
+)
+def test_a_border_behind_a_normalize_is_filled_with_the_level_that_becomes_its_fill(other: str, names: str) -> None:
+    found = importers.from_text(f"T.Compose([T.ToTensor(), T.Normalize((0.5, 0.4, 0.3), (0.5, 0.2, 0.3)), {other}])")
+    assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.3))
+    (view,) = found.recipe.all_views
+    assert found.recipe.beyond_of(view) == ("constant", pytest.approx((127.5, 102.0, 76.5)))
+    assert f"Normalize: stands before {names}, and acts last here, which is the same." in found.notes
+
+
+def test_what_is_filled_behind_a_normalize_is_a_level() -> None:
+    holes = "A.CoarseDropout(max_holes=1, fill_value=({}, 0.5, 0.0), p=1)"
+    text = "A.Compose([A.Normalize(mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.3)), A.OneOf([A.Rotate(), {}])])"
+    found = importers.from_text(text.format(holes.format(1.0)))
+    choice, _ = found.recipe.ops
+    assert isinstance(choice, ops.OneOf) and isinstance(choice.ops[1], ops.CoarseDropout)
+    assert choice.ops[1].fill == pytest.approx((255.0, 127.5, 76.5))
+    assert any(row.ops == (choice.ops[1],) for row in found.rows)
+    with pytest.raises(
+        ValueError, match=r"Normalize: stands before a fill of \(1.5, 0.5, 0.0\), which is 319, 128, 76"
+    ):
+        importers.from_text(text.format(holes.format(1.5)))
 
 
 def test_a_blur_of_albumentations_whose_kernel_follows_from_sigma() -> None:

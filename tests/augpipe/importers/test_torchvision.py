@@ -150,6 +150,26 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         assert (found.recipe.ops, found.notes) == (expected, ())
 
 
+def test_a_drawn_resize_stands_before_a_crop() -> None:
+    """The largest size itself is never drawn there, and a target has its width first."""
+    resize = make("RandomResize", min_size=260, max_size=1040, interpolation=Mode.BILINEAR, antialias=True)
+    jitter = make("ScaleJitter", target_size=(512, 640), scale_range=(0.1, 2.0), interpolation=Mode.BILINEAR)
+    crop = random_crop((480, 480), pad_if_needed=True)
+    for one, expected in (
+        (resize, ops.RandomResize(size=(260, 1039))),
+        (jitter, ops.RandomResize(factor=(0.1, 2.0), within=(640, 512))),
+    ):
+        found = importers.from_torchvision(compose(one, crop))
+        assert found.recipe.ops == (expected, ops.RandomCrop(size=(480, 480), pad_if_needed=True))
+        with pytest.raises(
+            ValueError, match=f"{type(one).__name__}: leaves each image at its own size; put RandomCrop"
+        ):
+            importers.from_torchvision(compose(one, make("RandomHorizontalFlip", p=0.5)))
+        left_out = importers.from_torchvision(compose(crop, one), strict=False)
+        assert left_out.recipe.ops == (ops.RandomCrop(size=(480, 480), pad_if_needed=True),)
+        assert [row.verdict for row in left_out.rows][1:] == ["left out"]
+
+
 def test_an_elastic_transform_counts_half_the_side_as_one() -> None:
     one = make("ElasticTransform", alpha=[50.0, 50.0], sigma=[5.0, 5.0], interpolation=Mode.BILINEAR, fill=[3.0])
     found = importers.from_torchvision(compose(one))

@@ -23,7 +23,8 @@ LEAST_P = 1e-4
 
 def drawn(op: ops.Op, num: int = NUM, size: tuple[int, int] = SIZE, seed: int = 0) -> Any:
     """(num,) records of what the op draws."""
-    return plan(Recipe(ops=(op,)), range(num), sizes=[size] * num, seed=seed).rows["drawn"][op.op]
+    fixed = (ops.Resize(),) if op.draws_size else ()
+    return plan(Recipe(ops=(op, *fixed)), range(num), sizes=[size] * num, seed=seed).rows["drawn"][op.op]
 
 
 def is_even(values: np.ndarray, expected: list[float]) -> bool:
@@ -459,6 +460,63 @@ def test_where_no_rectangle_fits_the_largest_centred_one_is_taken(
         assert [tuple(row) for row in drawn(never, num=3, size=size)] == [expected] * 3
 
 
+def test_a_crop_of_drawn_pixels_is_albumentations() -> None:
+    """A whole height, each as likely, a width that is rounded down, and any place; at most the whole image."""
+    values = drawn(ops.RandomResizedCrop(height_px=(9, 12), ratio=(6.25, 6.25), size=(8, 50)), size=(20, 99))
+    assert is_even(values["height"], [9, 10, 11, 12])
+    np.testing.assert_array_equal(values["width"], np.floor(6.25 * values["height"]))
+    for height in (9, 12):
+        own = values[values["height"] == height]
+        assert is_even(own["y"], [*range(20 - height + 1)]) and is_even(own["x"], [*range(99 - int(6.25 * height) + 1)])
+    small = drawn(ops.RandomResizedCrop(height_px=(9, 12), ratio=(2.0, 2.0)), size=(7, 5))
+    assert {tuple(row) for row in small} == {(0, 0, 5, 7)}
+    assert not any(np.isnan(drawn(ops.RandomResizedCrop(height_px=(2, 9), ratio=(0.1, 0.2)), size=(9, 9))["width"]))
+
+
+@pytest.mark.parametrize("size", [(375, 500), (640, 480), (1, 7), (333, 333)])
+@pytest.mark.parametrize(
+    "op",
+    [
+        ops.RandomResize(factor=(0.4, 2.5)),
+        ops.RandomResize(factor=(0.1, 2.0), within=(300, 200)),
+        ops.RandomResize(size=(100, 140)),
+        ops.RandomResize(size=(100, 140), p=0.5),
+        ops.RandomResize(p=0.3),
+    ],
+    ids=str,
+)
+def test_drawn_sizes_are_rounded_as_in_the_libraries(op: ops.RandomResize, size: tuple[int, int]) -> None:
+    rows = plan(Recipe(ops=(op, ops.Resize(size=9))), range(200), sizes=[size] * 200, seed=2).rows["drawn"][op.op]
+    heights, widths = size
+    frame = Frame(np.full(200, heights), np.full(200, widths))
+    op.apply(frame, {name: rows[name] for name in rows.dtype.names})
+    for nth, (factor, short) in enumerate(rows.tolist()):
+        if op.within:  # torchvision's ScaleJitter
+            factor = min(op.within[0] / heights, op.within[1] / widths) * factor
+        expected = [max(1, int(side * factor)) for side in size]  # albumentations' RandomScale
+        if short:  # torchvision's Resize
+            assert op.size is not None and op.size[0] <= short <= op.size[1]
+            long = int(short * max(size) / min(size))
+            expected = [short, long] if heights <= widths else [long, short]
+        assert [frame.out_heights[nth], frame.out_widths[nth]] == expected
+    least = op.sides(heights, widths)
+    assert frame.out_heights.min() >= least[0] and frame.out_widths.min() >= least[1]
+    assert (frame.crop_width == widths).all() and (frame.crop_height == heights).all()
+
+
+def test_sizes_and_factors_are_drawn_evenly() -> None:
+    assert is_even(drawn(ops.RandomResize(size=(30, 36)))["short"], [*range(30, 37)])
+    assert is_uniform(drawn(ops.RandomResize(factor=(0.7, 1.9)))["factor"], 0.7, 1.9)
+    assert (drawn(ops.RandomResize(size=(30, 36)))["factor"] == 1.0).all()
+
+
+def test_the_evaluation_of_a_drawn_size_is_what_it_is_about() -> None:
+    assert ops.RandomResize(size=(260, 1040)).centred == ops.ResizeShortest(size=520)
+    assert ops.RandomResize(factor=(0.5, 2.0), p=0.5).centred == ops.RandomResize(factor=(1.0, 1.0))
+    within = ops.RandomResize(factor=(0.2, 0.8), within=64)
+    assert within.centred == ops.RandomResize(factor=(0.8, 0.8), within=64)
+
+
 def test_a_thin_image_and_a_flat_ratio_leave_at_least_a_pixel() -> None:
     values = drawn(ops.RandomResizedCrop(ratio=(0.1, 0.3)), num=200, size=(1, 50))
     assert values["width"].min() >= 1 and values["height"].min() >= 1
@@ -510,6 +568,9 @@ def caption(op: ops.Op, **values: Any) -> str:
         (ops.Contrast(), {"factor": 1.34}, "contrast 1.34"),
         (ops.Posterize(), {"bits": 4}, "posterize 4 bits"),
         (ops.RandomResizedCrop(), {"x": 1, "y": 2, "width": 30, "height": 40}, "crop 30x40, x 1, y 2"),
+        (ops.RandomResize(), {"factor": 0.66, "short": 0}, "times 0.66"),
+        (ops.RandomResize(), {"factor": 1.0, "short": 0}, ""),
+        (ops.RandomResize(size=(200, 300)), {"factor": 1.0, "short": 211}, "short side 211 px"),
     ],
 )
 def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any], text: str) -> None:
@@ -549,6 +610,12 @@ def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any
             "the short side's length (256 or 512 px), a place in whole pixels; variants are of a square photograph",
         ),
         (ops.RandomResizedCrop(), "an area of 8% to 100%, a ratio of 0.75 to 1.33, a place"),
+        (
+            ops.RandomResizedCrop(height_px=(90, 120), ratio=(2, 2)),
+            "a height of 90 to 120 px, a ratio of 2 to 2, a place",
+        ),
+        (ops.RandomResize(), "both sides times 0.5 to 2"),
+        (ops.RandomResize(size=(200, 300)), "a short side of 200 to 300 px"),
         (ops.Normalize(), "nothing"),
     ],
 )
@@ -640,6 +707,13 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.MultiResolutionCrop, {"scales": ()}, r"must be a list of short sides in pixels.*: scales=\[256\]"),
         (ops.RandomResizedCrop, {"scale": (0.0, 0.5)}, "is not a range within 0..1"),
         (ops.RandomResizedCrop, {"ratio": (2.0, 1.0)}, r"ratio=\(2.0, 1.0\) is not a range within 0..1000"),
+        (ops.RandomResizedCrop, {"height_px": (20, 10)}, r"height_px=\(20, 10\) must hold the smaller number first"),
+        (ops.RandomResizedCrop, {"height_px": 20}, r"height_px=20 must be two heights in pixels, each in 1..65535"),
+        (ops.RandomResize, {"factor": (0.001, 1.0)}, r"factor=\(0.001, 1.0\) leaves 0.01..100. Choose factors nearer"),
+        (ops.RandomResize, {"factor": (2.0, 1.0)}, "its first number is the larger one. Swap them"),
+        (ops.RandomResize, {"size": (20, 10)}, r"size=\(20, 10\) must hold the smaller number first"),
+        (ops.RandomResize, {"size": 20}, r"size=20 must be two short sides in pixels, .*: size=\[smallest, largest\]"),
+        (ops.RandomResize, {"size": (10, 20), "within": 9}, "and within=9 goes with factor. Leave one of them out"),
         (ops.Normalize, {"std": (58.4, 57.1, 57.4)}, "are given in 0..1"),
         (ops.Rotate, {"zzz": 5}, r"'zzz' is not a field of Rotate. Its fields: max_deg, step, p\."),
     ],

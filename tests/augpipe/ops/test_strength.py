@@ -67,7 +67,8 @@ for _kind in KINDS.values():  # those that are not listed, by what changes nothi
 
 def drawn(op: Op) -> Any:
     """What is drawn for 200 images, half of which are left as they are."""
-    recipe = Recipe(ops=(ops.CenterCrop(size=32), op.model_copy(update={"p": 0.5})))
+    half = op.model_copy(update={"p": 0.5})
+    recipe = Recipe(ops=(half, ops.Resize(size=32)) if op.draws_size else (ops.CenterCrop(size=32), half))
     return plan(recipe, range(200), sizes=[(40, 48)] * 200, seed=3).rows["drawn"][op.op]
 
 

@@ -257,6 +257,11 @@ REFUSED = [
         r"pad pads what random_crop has cut out of a padded image, .* Pad once, before the crop\.",
     ),
     (
+        '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resize"\n[[ops]]\nop = "pad"\nsize = 512',
+        r"random_resize draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
+        r"RandomCrop\(size=\.\.\., pad_if_needed=True\) behind it, or another crop or Resize\.",
+    ),
+    (
         'channels = 1\n[[ops]]\nop = "normalize"',
         r"channels=1 keeps one number a pixel, and normalize has three, mean=.* Give one for all, as Normalize",
     ),
@@ -345,6 +350,8 @@ def test_the_size_of_the_output() -> None:
     assert View(ops=(ops.ResizeLongest(size=64), ops.Pad(size=64))).out_size == (64, 64)
     assert View(ops=(ops.ResizeLongest(size=64), ops.Pad(size=60))).out_size is None
     assert View(ops=(ops.RandomCrop(size=9), ops.Pad(multiple=32))).out_size == (32, 32)
+    assert View(ops=(ops.RandomResize(), ops.ResizeLongest(size=64), ops.Pad(size=64))).out_size == (64, 64)
+    assert View(ops=(ops.RandomCrop(size=9), ops.RandomResize(), ops.Flip(), ops.Resize(size=7))).out_size == (7, 7)
     assert Recipe(ops=(ops.Flip(), ops.Normalize())).normalises
     assert not Recipe(ops=(ops.Flip(),)).normalises
     assert Recipe(views=(View(), View(ops=(ops.Normalize(),)))).normalises
