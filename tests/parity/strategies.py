@@ -247,9 +247,11 @@ def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) ->
 
 
 def padded_first(chain: Sequence[ops.Op]) -> tuple[ops.Op, ...]:
-    """Ops of a view, with its crops in front where any of them pads, and one padded crop before those that cut."""
+    """Ops of a view, with its crops in front where any of them pads, and one padded crop before those that cut; what
+    draws a size comes before the other crops."""
     if not any(op.beyond for op in chain):
-        return tuple(chain)
+        crops = iter(sorted((op for op in chain if op.is_crop), key=lambda op: not op.draws_size))
+        return tuple(next(crops) if op.is_crop else op for op in chain)
     crops = sorted((op for op in chain if op.is_crop), key=lambda op: (op.cuts, op.beyond is None))
     padded = [op for op in crops if op.cuts and op.beyond]
     return tuple(op for op in crops if op not in padded[1:]) + tuple(op for op in chain if not op.is_crop)
