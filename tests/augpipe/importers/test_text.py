@@ -373,6 +373,25 @@ def test_a_border_behind_a_normalize_is_filled_with_the_level_that_becomes_its_f
     assert f"Normalize: stands before {names}, and acts last here, which is the same." in found.notes
 
 
+@pytest.mark.parametrize(
+    ("later", "fill"),
+    [("T.Pad(4, fill=0.5)", 127.5), ("T.RandomCrop(28, padding=2, fill=1)", 255.0), ("T.Pad(4)", 0.0)],
+)
+def test_a_fill_behind_to_tensor_counts_from_0_to_1(later: str, fill: float) -> None:
+    """As its pixels do; before it in levels, and behind Normalize in normalised numbers."""
+    found = importers.from_text(f"T.Compose([T.Resize((32, 32)), T.ToTensor(), {later}, T.Normalize(0.5, 0.5)])")
+    assert [op.fill for op in found.recipe.ops if hasattr(op, "fill")] == [(fill, fill, fill)]
+    before = importers.from_text("T.Compose([T.Pad(4, fill=128), T.Resize((32, 32)), T.ToTensor()])")
+    assert before.recipe.ops[0].fill == (128.0, 128.0, 128.0)
+    turned = importers.from_text("T.Compose([T.Resize((32, 32)), T.ToTensor(), T.RandomRotation(20, fill=0.2)])")
+    assert turned.recipe.fill == (51.0, 51.0, 51.0)
+
+
+def test_a_fill_behind_to_tensor_that_is_none_of_its_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"ToTensor: stands before a fill of \(128\.0, .*, and levels are in 0\.\.255"):
+        importers.from_text("T.Compose([T.Resize((32, 32)), T.ToTensor(), T.Pad(4, fill=128)])")
+
+
 def test_what_is_filled_behind_a_normalize_is_a_level() -> None:
     holes = "A.CoarseDropout(max_holes=1, fill_value=({}, 0.5, 0.0), p=1)"
     text = "A.Compose([A.Normalize(mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.3)), A.OneOf([A.Rotate(), {}])])"
@@ -409,3 +428,11 @@ def test_version_1_always_applies_a_sequential(version: str, p: float) -> None:
     assert importers.from_text(text, version=version).recipe.ops == (
         ops.AllOf(ops=(ops.Invert(p=1), ops.Grayscale(p=1)), p=p),
     )
+
+
+@pytest.mark.parametrize("kind", ["image", "image_mask"])
+def test_area_for_downscale_is_refused_by_name(kind: str) -> None:
+    text = f"A.Compose([A.Resize(32, 32, area_for_downscale={kind!r})])"
+    with pytest.raises(ValueError, match=f"Resize: area_for_downscale='{kind}' is not mapped; None is"):
+        importers.from_text(text, version="2")
+    assert importers.from_text("A.Compose([A.Resize(32, 32, area_for_downscale=None)])", version="2")
