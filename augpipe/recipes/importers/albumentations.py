@@ -127,7 +127,8 @@ def _limits(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[flo
 
 def _look(one: Mapping[str, Any]) -> Look:
     mode = one.get("interpolation", 1)
-    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=False)
+    averages = one.get("area_for_downscale") is not None  # which no pixel of a smaller image is left out of
+    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=averages)
 
 
 def _always(one: Mapping[str, Any]) -> None:

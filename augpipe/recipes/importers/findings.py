@@ -163,6 +163,16 @@ class Findings:
                 sides = pair(op.size) if isinstance(op, SizedCrop) else ()
         return sides
 
+    def fill_in_levels(self, num_ops: int, num_rows: int) -> None:
+        """Take the fills of what was found since then, of which these are the numbers before, as parts of 255."""
+        unit = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+        try:
+            self.ops[num_ops:] = [in_levels(op, unit) for op in self.ops[num_ops:]]
+            self.rows[num_rows:] = [_row_in_levels(row, unit) for row in self.rows[num_rows:]]
+        except ValueError as error:
+            del self.ops[num_ops:]
+            self.refuse("ToTensor", str(error))
+
     def _leave_out_unlike(self) -> None:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""
         while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:

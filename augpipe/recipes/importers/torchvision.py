@@ -37,7 +37,10 @@ def found_in(transform: Any) -> Findings:
         if name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
             scales = True
         elif name not in SILENT and name != "ToDtype":
+            before = len(found.ops), len(found.rows)
             found.add_by(MADE, one)
+            if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
+                found.fill_in_levels(*before)
     if scales and not any(op.op == "normalize" for op in found.ops):
         found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
     return found

@@ -431,8 +431,8 @@ def test_version_1_always_applies_a_sequential(version: str, p: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["image", "image_mask"])
-def test_area_for_downscale_is_refused_by_name(kind: str) -> None:
-    text = f"A.Compose([A.Resize(32, 32, area_for_downscale={kind!r})])"
-    with pytest.raises(ValueError, match=f"Resize: area_for_downscale='{kind}' is not mapped; None is"):
-        importers.from_text(text, version="2")
-    assert importers.from_text("A.Compose([A.Resize(32, 32, area_for_downscale=None)])", version="2")
+def test_area_for_downscale_averages_and_is_not_called_exact(kind: str) -> None:
+    text = "A.Compose([A.Resize(32, 32, area_for_downscale={!r})])"
+    found = importers.from_text(text.format(kind), version="2")
+    assert found.recipe.antialias and found.rows[0].verdict != "exact"
+    assert not importers.from_text(text.format(None), version="2").recipe.antialias
