@@ -44,7 +44,7 @@ def found_in(module: Any) -> Findings:
 
 def _name(module: Any) -> str:
     kind = type(module)
-    return f"{GEOMETRY}.{kind.__name__}" if kind.__module__.startswith(GEOMETRY) else kind.__name__
+    return f"{GEOMETRY}.{kind.__name__}" if str(getattr(kind, "__module__", "")).startswith(GEOMETRY) else kind.__name__
 
 
 def _read(module: Any, name: str) -> Any:
