@@ -1,4 +1,4 @@
-"""`augpipe import`: a recipe of torchvision, albumentations, timm or transformers as a TOML file."""
+"""`augpipe import`: a recipe of torchvision, albumentations, timm, kornia or transformers as a TOML file."""
 
 import importlib
 import sys
@@ -36,7 +36,7 @@ def import_recipe(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Turn a recipe of torchvision, albumentations, timm or transformers into one of augpipe.
+    """Turn a recipe of torchvision, albumentations, timm, kornia or transformers into one of augpipe.
 
     augpipe import train.py:train_transforms --out mine.toml
     """

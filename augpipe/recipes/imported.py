@@ -114,7 +114,7 @@ def from_hugging_face(settings: Mapping[str, Any] | str | Path) -> Imported:
 
 
 def from_text(text: str, name: str | None = None, *, version: str | None = None, strict: bool = True) -> Imported:
-    """A recipe of calls of torchvision, albumentations or timm in a text of Python, which is read and never executed.
+    """A recipe of calls of torchvision, albumentations, timm or kornia in a text of Python, read and never executed.
 
     The library need not be installed.
 

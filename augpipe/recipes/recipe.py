@@ -292,7 +292,7 @@ class Recipe(TomlFile):
 
     @classmethod
     def from_text(cls, text: str, name: str | None = None, *, version: str | None = None) -> "Recipe":
-        """The recipe of calls of torchvision, albumentations or timm in a text, which is not executed.
+        """The recipe of calls of torchvision, albumentations, timm or kornia in a text, which is not executed.
 
         See `augpipe.importers.from_text`; the library need not be installed.
         """
