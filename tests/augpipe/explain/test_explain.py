@@ -272,10 +272,10 @@ def test_a_loader_that_was_slower_in_the_pass_gives_the_consumer_no_cores() -> N
     assert step.after(tried, 2.0) == pytest.approx(1000.0)
 
 
-def change(*rates: float, text: str = "", **how: Any) -> advice.Change:
+def change(*rates: float, text: str = "", when: str = "", **how: Any) -> advice.Change:
     """One that has run at the first rate and will run at the others."""
     runs = iter([times(rate, **how) for rate in rates])
-    return advice.Change.tried(lambda: next(runs), text=text)
+    return advice.Change.tried(lambda: next(runs), text=text, when=when)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +315,16 @@ def test_what_is_advised_is_tried_again_in_turn_with_the_loader_as_it_is() -> No
     found, expected = explain._advised({first: 1600.0, better: 2500.0}, step, Runs(*[1000.0] * 4))
     assert found is better and expected == pytest.approx(2400.0), "once the first is no longer enough"
     assert explain._advised({}, step, Runs()) == (None, 1000.0)
+
+
+def test_a_later_epoch_is_held_against_the_pass_whose_files_may_have_been_read_for_the_first_time() -> None:
+    step = Step(times(700.0), times(1000.0))  # trials read some of them again
+    cache = change(2000.0, 1900.0, 2200.0, when=advice.SECOND_EPOCH)
+    first = step.after(cache, step.gain(cache, cache.times, step.alone))
+    found, expected = explain._advised({cache: first}, step, Runs())
+    assert found is cache and first == expected == pytest.approx(2000.0), "the median, and no other loader has run"
+    at_once = change(2000.0)
+    assert step.after(at_once, step.gain(at_once, at_once.times, step.alone)) == pytest.approx(1400.0)
 
 
 def case(
