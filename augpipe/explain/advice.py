@@ -27,6 +27,7 @@ from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import is_sized
 from augpipe.validation.models import changed
 
+SECOND_EPOCH = " in the second epoch"
 MOST_THREADS = 64
 WAITS = 1.5
 """Seconds over CPU seconds of the loader's threads from which on they wait for storage rather than for a core."""
@@ -115,8 +116,7 @@ def _cache(case: Case) -> Iterator[Change]:
     if _fits(image_bytes, case):
         needed = shown_bytes(int(image_bytes * len(case.trials.settings.source)))
         text = f'cache="host", which takes about {needed} of memory for all images'
-        when = " in the second epoch"
-        yield Change(text=text, run=lambda: run()[0], times=times, arguments={"cache": "host"}, when=when)
+        yield Change(text=text, run=lambda: run()[0], times=times, arguments={"cache": "host"}, when=SECOND_EPOCH)
 
 
 def _fits(image_bytes: float, case: Case) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from augpipe.explain.advice import Case, Change, tried_changes
+from augpipe.explain.advice import SECOND_EPOCH, Case, Change, tried_changes
 from augpipe.explain.explanation import Explanation, Stage
 from augpipe.explain.parts import Parts, time_parts
 from augpipe.explain.trials import Trials
@@ -73,7 +73,7 @@ def explain(
     if bottleneck != "consumer":
         case = Case(trials=trials, alone=alone, images=images, parts=parts, path=path)
         for change in tried_changes(case, bottleneck):
-            tried[change] = step.after(change, change.times.images_per_s / alone.images_per_s)
+            tried[change] = step.after(change, step.gain(change, change.times, alone))
             progress(min(3 + len(tried), NUM_PARTS - NUM_AGAIN), NUM_PARTS)
     advised, expected = _advised(tried, step, trials)
     progress(NUM_PARTS, NUM_PARTS)
@@ -136,6 +136,14 @@ class Step:
         """Images/s of the loop if the loader took `part` of the time it does."""
         return self._rate(part * self._loader_s, part * _cpu_s(self.alone))
 
+    def gain(self, change: Change, run: LoadTimes, alone: LoadTimes) -> float:
+        """How many times as fast the loader is by a run with a change, and one without it of about the same minute.
+
+        What comes in a second epoch is held against the pass: its files may not have been read before, and those of
+        trials have.
+        """
+        return run.images_per_s / (self.rate_alone if change.when == SECOND_EPOCH else alone.images_per_s)
+
     def after(self, change: Change, gain: float) -> float:
         """Images/s of the loop with a change with which the loader is `gain` times as fast."""
         return self._rate(self._loader_s / gain, _cpu_s(change.times))
@@ -180,10 +188,10 @@ def _advised(tried: Mapping[Change, float], step: Step, trials: Trials) -> tuple
     """The change that is worth it, when tried again too, and the rate with it; or none, and the rate as it is."""
     rates, again = dict(tried), set[Change]()
     while (best := _best(rates, step.loop.images_per_s)) is not None and best not in again:
-        gains = [best.times.images_per_s / step.alone.images_per_s]
+        gains = [step.gain(best, best.times, step.alone)]
         for _ in range(NUM_AGAIN):
-            alone = trials.run().images_per_s
-            gains.append(best.run().images_per_s / alone)
+            alone = step.alone if best.when == SECOND_EPOCH else trials.run()
+            gains.append(step.gain(best, best.run(), alone))
         rates[best] = step.after(best, median(gains))
         again.add(best)
     return best, step.loop.images_per_s if best is None else rates[best]
