@@ -708,6 +708,16 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.RandomResizedCrop, {"scale": (0.0, 0.5)}, "is not a range within 0..1"),
         (ops.RandomResizedCrop, {"ratio": (2.0, 1.0)}, r"ratio=\(2.0, 1.0\) is not a range within 0..1000"),
         (ops.RandomResizedCrop, {"height_px": (20, 10)}, r"height_px=\(20, 10\) must hold the smaller number first"),
+        (
+            ops.RandomResizedCrop,
+            {"scale": (0.5, 0.6), "height_px": (30, 40)},
+            r"scale=\(0\.5, 0\.6\) and height_px=\(30, 40\) both say how large .*Leave one of them out",
+        ),
+        (
+            ops.RandomResize,
+            {"factor": (0.6, 0.9), "size": (100, 200)},
+            r"factor=\(0\.6, 0\.9\) and size=\(100, 200\) both say how large .*Leave one of them out",
+        ),
         (ops.RandomResizedCrop, {"height_px": 20}, r"height_px=20 must be two heights in pixels, each in 1..65535"),
         (ops.RandomResize, {"factor": (0.001, 1.0)}, r"factor=\(0.001, 1.0\) leaves 0.01..100. Choose factors nearer"),
         (ops.RandomResize, {"factor": (2.0, 1.0)}, "its first number is the larger one. Swap them"),
@@ -729,3 +739,10 @@ def test_a_tangential_lens_that_folds_is_refused() -> None:
         with pytest.raises(FieldError, match="fold the picture"):
             ops.BrownConrady(k1=(0, 0), p1=(p1, p1), p2=(p2, p2))
     ops.BrownConrady(k1=(0, 0), p1=(0.11, 0.11), p2=(-0.11, -0.11))
+
+
+@pytest.mark.parametrize(
+    "op", [ops.RandomResize(size=(100, 200)), ops.RandomResizedCrop(size=64, height_px=(30, 40))], ids=lambda op: op.op
+)
+def test_what_has_a_field_instead_of_a_range_is_read_again(op: ops.Op) -> None:
+    assert type(op).model_validate(op.model_dump()) == op
