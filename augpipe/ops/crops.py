@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
 from augpipe.ops.keep_objects import Float, KeepObjects, Rectangle
-from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, pair
+from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, one_of_them, pair
 from augpipe.ops.random_words import RandomWords
 from augpipe.ops.sized_crops import PlacedCrop, SizedCrop, nearest_place
 from augpipe.validation.models import ListOf, told
@@ -279,8 +279,8 @@ class RandomResizedCrop(PlacedCrop):
         tuple[Side, Side] | None,
         told(f"must be two heights in pixels, each in 1..{MAX_SIDE_PX}: {{name}}=[smallest, largest]"),
     ] = None
-    """Smallest and largest height in whole pixels of the image, at most all of it, each as likely: `scale` does not
-    matter then, as in albumentations' RandomSizedCrop. None: `scale`."""
+    """Smallest and largest height in whole pixels of the image, at most all of it, each as likely, instead of `scale`:
+    as in albumentations' RandomSizedCrop. None: `scale`."""
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
     p: Probability = 1.0
@@ -308,6 +308,7 @@ class RandomResizedCrop(PlacedCrop):
                 )
         if self.height_px is not None and self.height_px[0] > self.height_px[1]:
             raise ValueError(f"height_px={self.height_px} must hold the smaller number first.")
+        one_of_them(self, "scale", "height_px")
         return self
 
     @property

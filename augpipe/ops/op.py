@@ -285,6 +285,20 @@ def pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
+def one_of_them(op: Op, replaced: str, instead: str) -> None:
+    """That a field was left as it is by default where another one takes its place.
+
+    Raises:
+        ValueError: both were given, and the first would have no effect.
+    """
+    given, default = getattr(op, replaced), type(op).model_fields[replaced].default
+    if getattr(op, instead) is not None and given != default:
+        raise ValueError(
+            f"{replaced}={given} and {instead}={getattr(op, instead)} both say how large the result is. Leave one of "
+            "them out."
+        )
+
+
 def where_applied(applied: npt.NDArray[np.bool_], drawn: npt.NDArray[Any], neutral: float) -> npt.NDArray[Any]:
     """The drawn values where the op is applied, `neutral` elsewhere."""
     mask = applied.reshape(applied.shape + (1,) * (drawn.ndim - 1))

@@ -9,7 +9,20 @@ from pydantic import Field, model_validator
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.draws import Draw, FactorsWithin, Number, Scale, Within
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import MAX_SIDE_PX, Beyond, Border, Drawn, Fill, Op, Probability, Range, Side, Size, pair
+from augpipe.ops.op import (
+    MAX_SIDE_PX,
+    Beyond,
+    Border,
+    Drawn,
+    Fill,
+    Op,
+    Probability,
+    Range,
+    Side,
+    Size,
+    one_of_them,
+    pair,
+)
 from augpipe.ops.random_words import RandomWords
 from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import told
@@ -109,6 +122,7 @@ class RandomResize(Op):
     def _is_possible(self) -> Self:
         if self.size is not None and self.size[0] > self.size[1]:
             raise ValueError(f"size={self.size} must hold the smaller number first.")
+        one_of_them(self, "factor", "size")
         if self.size is not None and self.within is not None:
             raise ValueError(
                 f"size={self.size} is a length of the short side, and within={self.within} goes with factor. Leave one "

@@ -136,11 +136,13 @@ CROPS = st.one_of(
         st.integers(0, 90),
     ),
     st.builds(
-        ops.RandomResizedCrop,
+        lambda limits, **fields: ops.RandomResizedCrop(**limits, **fields),
+        st.one_of(
+            st.fixed_dictionaries({"scale": ranges(0.01, 1.0)}),
+            st.fixed_dictionaries({"height_px": st.tuples(st.integers(1, 30), st.integers(30, 90))}),
+        ),
         size=SIZES,
-        scale=ranges(0.01, 1.0),
         ratio=ranges(0.2, 5.0),
-        height_px=st.none() | st.tuples(st.integers(1, 30), st.integers(30, 90)),
         step=st.sampled_from([1, None]),
         p=PROBABILITIES,
     ),

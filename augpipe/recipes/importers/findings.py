@@ -164,14 +164,21 @@ class Findings:
         return sides
 
     def fill_in_levels(self, num_ops: int, num_rows: int) -> None:
-        """Take the fills of what was found since then, of which these are the numbers before, as parts of 255."""
+        """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
         unit = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
         try:
             self.ops[num_ops:] = [in_levels(op, unit) for op in self.ops[num_ops:]]
             self.rows[num_rows:] = [_row_in_levels(row, unit) for row in self.rows[num_rows:]]
-        except ValueError as error:
-            del self.ops[num_ops:]
-            self.refuse("ToTensor", str(error))
+        except ValueError:
+            filled = [op.beyond[1] for op in self.ops[num_ops:] if op.beyond]
+            filled += [row.beyond[1] for row in self.rows[num_rows:] if row.beyond]
+            name = self.rows[-1].name
+            del self.ops[num_ops:], self.rows[num_rows:]
+            self.refuse(
+                name,
+                f"fills with {filled[0][0]:g} behind ToTensor, where numbers go from 0 to 1; give a part of 1, or put "
+                f"{name} before ToTensor",
+            )
 
     def _leave_out_unlike(self) -> None:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""

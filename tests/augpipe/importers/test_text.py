@@ -396,6 +396,44 @@ def test_a_fill_behind_to_tensor_that_is_none_of_its_numbers_is_refused() -> Non
     assert [op.op for op in found.recipe.ops] == ["resize", "normalize"]
 
 
+def test_what_is_filled_behind_a_normalize_is_a_level() -> None:
+    holes = "A.CoarseDropout(max_holes=1, fill_value=({}, 0.5, 0.0), p=1)"
+    text = "A.Compose([A.Normalize(mean=(0.5, 0.4, 0.3), std=(0.5, 0.2, 0.3)), A.OneOf([A.Rotate(), {}])])"
+    found = importers.from_text(text.format(holes.format(1.0)))
+    choice, _ = found.recipe.ops
+    assert isinstance(choice, ops.OneOf) and isinstance(choice.ops[1], ops.CoarseDropout)
+    assert choice.ops[1].fill == pytest.approx((255.0, 127.5, 76.5))
+    assert any(row.ops == (choice.ops[1],) for row in found.rows)
+    with pytest.raises(
+        ValueError, match=r"Normalize: stands before a fill of \(1.5, 0.5, 0.0\), which is 319, 128, 76"
+    ):
+        importers.from_text(text.format(holes.format(1.5)))
+
+
+def test_a_blur_of_albumentations_whose_kernel_follows_from_sigma() -> None:
+    def blurs(call: str, version: str) -> tuple[ops.Op, ...]:
+        return importers.from_text(call, version=version).recipe.ops
+
+    assert blurs("A.GaussianBlur(p=1)", "2") == (ops.GaussianBlur(sigma_px=(0.5, 3.0), p=1),)
+    (either,) = blurs("A.GaussianBlur(3, 2.0, p=1)", "2")
+    assert isinstance(either, ops.OneOf) and either.weights == (1.0, 1.0, 2.0)  # sizes 0, 1, and 2 or 3
+    assert [getattr(op, "kernel_px", 0) for op in either.ops] == [None, 1, 3]
+    (either,) = blurs("A.GaussianBlur(5, p=1)", "1")  # from 3, since neither says how much
+    assert isinstance(either, ops.OneOf) and [getattr(op, "kernel_px", 0) for op in either.ops] == [3, 5]
+
+
+def test_the_elastic_transform_of_torchvision() -> None:
+    assert importers.from_text("T.ElasticTransform(60.0)").recipe.ops == (ops.ElasticTransform(alpha=30, sigma=5, p=1),)
+
+
+@pytest.mark.parametrize(("version", "p"), [("1", 1.0), ("2", 0.3)])
+def test_version_1_always_applies_a_sequential(version: str, p: float) -> None:
+    text = "A.Sequential([A.InvertImg(p=1), A.ToGray(p=1)], p=0.3)"
+    assert importers.from_text(text, version=version).recipe.ops == (
+        ops.AllOf(ops=(ops.Invert(p=1), ops.Grayscale(p=1)), p=p),
+    )
+
+
 @pytest.mark.parametrize("kind", ["image", "image_mask"])
 def test_area_for_downscale_averages_and_is_not_called_exact(kind: str) -> None:
     text = "A.Compose([A.Resize(32, 32, area_for_downscale={!r})])"
