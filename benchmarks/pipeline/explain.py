@@ -4,9 +4,10 @@
     python -m benchmarks.pipeline.explain slow_disk pngs         # some
 
 The truth never asks `explain`: the true bottleneck is the stage without which the loader is fastest, each freed in turn
-(files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds,
-its advice is followed to the letter, and the loader is measured again in turn with the one as it was: what is predicted
-is how many times as fast it becomes, as the rate itself was seen to vary by a quarter from one minute to the next.
+(files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds
+and its advice is followed to the letter. As the machine's speed changes by a fifth from one minute to the next, a new
+loader explains again in each round, in turn with the loader as it was and as advised: what is predicted is the rate of
+the advised loader, and how many times as fast it becomes.
 Loaders are new in each turn and in their first epoch, as at the start of a run; a changed one is in its second where
 the advice speaks of that.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 from augpipe import Batch, Loader
 from augpipe.datasets.formats.folder import FolderSource
+from augpipe.explain.explanation import Explanation
 from benchmarks.harness import Bench
 from benchmarks.pipeline.situations import SITUATIONS, Situation
 from benchmarks.pipeline.staging import Staging, run_command
@@ -141,8 +143,8 @@ def truth_of(situation: Situation, rounds: int, seconds: float) -> dict[str, Any
     }
 
 
-def advice_of(situation: Situation, folder: Path, pass_s: float, rounds: int, seconds: float) -> dict[str, Any]:
-    """What a new loader explains of a pass, and what following it gives."""
+def explained(situation: Situation, folder: Path, pass_s: float) -> Explanation:
+    """What a new loader explains of a pass."""
     if situation.is_cold:
         forget(folder)
     loader = loader_of(situation, folder)
@@ -152,32 +154,50 @@ def advice_of(situation: Situation, folder: Path, pass_s: float, rounds: int, se
             situation.consumer(batch)
             if time.perf_counter() > until:
                 break
-        told = loader.explain()
+        return loader.explain()
+
+
+def advice_of(situation: Situation, folder: Path, pass_s: float, rounds: int, seconds: float) -> dict[str, Any]:
+    """What new loaders explain, and what following the first one's advice gives: one explanation a round after it."""
+    told = explained(situation, folder, pass_s)
     if told.command is not None:
         run_command(told.command, folder.parent)
     is_second = "second epoch" in told.advice
+    all_told = [told]
+
+    def explain_again() -> float:
+        all_told.append(explained(situation, situation.files.folder, pass_s))
+        return all_told[-1].expected_rate
+
     turns = {
+        "expected": explain_again,
         AS_IT_IS: lambda: turn_of(situation, situation.files.folder, seconds),
         "followed": lambda: turn_of(situation, folder, seconds, told.change, is_second=is_second),
     }
     rates = rates_in_turn(turns, rounds)
-    gain = statistics.median(after / before for after, before in zip(rates["followed"], rates[AS_IT_IS], strict=True))
-    expected = told.expected_rate / told.rate
+    expected_gains = [each.expected_rate / each.rate for each in all_told[1:]]
+    gained = [after / before for after, before in zip(rates["followed"], rates[AS_IT_IS], strict=True)]
     return {
         "named": told.bottleneck,
         "advice": told.advice,
         "command": told.command,
         "change": {name: str(value) for name, value in told.change.items()},
+        "named in later rounds": [each.bottleneck for each in all_told[1:]],
+        "changed in later rounds": [sorted(each.change) for each in all_told[1:]],
         "shares told": {stage.name: round(stage.share, 3) for stage in told.stages},
         "rates if free told": {stage.name: round(stage.rate_if_free, 1) for stage in told.stages},
-        "rate told": round(told.rate, 1),
-        "expected": round(expected, 3),
-        "followed": round(gain, 3),
-        "rate followed": round(statistics.median(rates["followed"]), 1),
-        "rate as it was": round(statistics.median(rates[AS_IT_IS]), 1),
-        "off": round(gain / expected - 1.0, 3),
-        "rate off": round(statistics.median(rates["followed"]) / told.expected_rate - 1.0, 3),
+        "rate told": [round(each.rate, 1) for each in all_told],
+        "expected": round(statistics.median(expected_gains), 3),
+        "followed": round(statistics.median(gained), 3),
+        "rates": {name: [round(rate, 1) for rate in each] for name, each in rates.items()},
+        "off": ratio_off(gained, expected_gains),
+        "rate off": ratio_off(rates["followed"], rates["expected"]),
     }
+
+
+def ratio_off(measured: list[float], expected: list[float]) -> float:
+    """By how much more than expected was measured: the median of the rounds."""
+    return round(statistics.median(one / other for one, other in zip(measured, expected, strict=True)) - 1.0, 3)
 
 
 def copied(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from augpipe import Loader, Recipe
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.ops import Normalize, RandomResizedCrop
 from benchmarks.pipeline import explain
-from benchmarks.pipeline.explain import advice_of, copied, counted, gains, loader_of, truth_of, turn_of
+from benchmarks.pipeline.explain import advice_of, copied, counted, gains, loader_of, ratio_off, truth_of, turn_of
 from benchmarks.pipeline.situations import SITUATIONS, Situation, nothing
 from benchmarks.pipeline.staging import Disk, Held, Staging
 
@@ -118,14 +118,20 @@ def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, stagi
     monkeypatch.setattr(explain, "Loader", Seen)
     staged = situation(staging)
     row = advice_of(staged, copied(staged.files.folder), 0.0, 1, 0.0)
-    assert [(each["num_threads"], each["knows_sizes"]) for each in seen] == [(1, False), (1, False), (3, True)]
+    assert [(each["num_threads"], each["knows_sizes"]) for each in seen] == [(1, False)] * 3 + [(3, True)]
     assert (row["named"], row["change"], row["off"] > 1.0) == ("reading", {"num_threads": "3"}, True)
+    assert row["named in later rounds"] == ["reading"] and row["rates"]["expected"] == [0.0]
     rows = {
         "a": row | {"true": ["reading"], "off": 0.2, "rate off": 0.2},
         "b": row | {"true": ["map"], "off": -0.1, "rate off": 0.3},
         "c": {"true": ["map"]},
     }
     assert counted(rows) == {"named": "1 of 2", "gain within 15%": "1 of 2", "rate within 15%": "0 of 2"}
+
+
+def test_a_prediction_is_held_against_its_own_round() -> None:
+    assert ratio_off([10.0, 30.0, 9.0], [10.0, 25.0, 10.0]) == 0.0
+    assert ratio_off([12.0, 24.0, 36.0], [10.0, 20.0, 30.0]) == 0.2
 
 
 def test_a_second_epoch_is_counted_after_a_first_one(monkeypatch: pytest.MonkeyPatch, staging: Staging) -> None:
