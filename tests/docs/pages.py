@@ -301,7 +301,20 @@ PAGES = {
     **{f"docs/evidence/{path.name}": Page() for path in (ROOT / "docs" / "evidence").glob("*.md")},  # no blocks
     "docs/experiments.md": Page(),
     "docs/formats.md": Page(),
-    "docs/labels.md": Page(),
+    "docs/labels.md": Page(
+        files=(train_csv,),
+        before={"import torch": "import torch; given['model'] = lambda images: torch.zeros(len(images), 2)"},
+        then={
+            "from augpipe import": (
+                "source.classes == ('ant', 'bird') and source.label(0) == 0",
+                "labels.shape == (2,) and labels.dtype == torch.int64",
+            ),
+            "import torch": (
+                "source.classes == ('x', 'y') and sorted(labels.tolist()) == [[0, 1], [1, 1]]",
+                "labels.dtype == torch.int64 and abs(loss - np.log(2)) < 1e-6",
+            ),
+        },
+    ),
     "docs/gpu.md": Page(needs={"from augpipe import": "a GPU"}),
     "docs/keep_objects.md": Page(
         files=(annotated,),
