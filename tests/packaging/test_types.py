@@ -26,6 +26,7 @@ OTHERS = {
 GIVEN = {
     "README.md": "from torch.nn import Linear, parallel\nmodel = parallel.DistributedDataParallel(Linear(3, 1))",
     "docs/augment.md": "from typing import Any\npaths: Any = ['1.jpg']\nlabels: Any = [0]",
+    "docs/labels.md": "from typing import Any\nmodel: Any = 1",
     "docs/start.md": "from typing import Any\ntransform: Any = 1\nA: Any = 1\nmodel: Any = 1\nmodule: Any = 1",
     "docs/parallel.md": "from augpipe import Loader, recipes\nloader = Loader('photos/', recipes.none(), batch_size=4)",
     "docs/recipes.md": "from typing import Any\ncompose: Any = 1\nA: Any = 1\ntransform: Any = 1\nmodule: Any = 1",
