@@ -361,7 +361,12 @@ PAGES = {
             ),
         },
     ),
-    "docs/performance.md": Page(),
+    "docs/performance.md": Page(
+        files=(photos(64),),
+        instead={"--recipe deep_image": "--recipe deep_image --seconds 0.3"},
+        then={"augpipe bench": ("'loader, from disk' in output",)},
+        plain=(" images/s",),
+    ),
     "docs/prepare.md": Page(
         files=(photos(24), flowers),
         instead={name: f"--workers 1 {name}" for name in ("--card flowers102 flowers/", "--keep photos/")}
@@ -405,6 +410,7 @@ PAGES = {
             ),
         },
     ),
+    "docs/made-fast.md": Page(),
     "docs/mixing.md": Page(
         files=(photos(4), annotated),
         then={
