@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload, overloads
-from augpipe.ops.bends import ElasticTransform, GridDistortion
+from augpipe.ops.bends import ElasticTransform, GridDistortion, WholePixels
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.recipe import Recipe
 
@@ -32,7 +32,7 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     if any(recipe.mixing for recipe in recipes):
         variants.append(f"{rendered_as}_mixing")
     ops = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
-    if any(isinstance(op, ElasticTransform | GridDistortion) for op in ops):
+    if any(isinstance(op, ElasticTransform | GridDistortion | WholePixels) for op in ops):
         variants.append(f"{rendered_as}_bends")
     first = [one for one in overloads(["render"], variants) if one.function in FIRST]
     ordering = [one for one in overloads(["order"], variants) if one.function in ORDERING]

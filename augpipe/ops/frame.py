@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ BEND = np.dtype(
     ]
 )
 """What a displacement does to an image: its kind (of `gpu_ops.image.rows`, 0 for none) and what its numbers mean in
-pixels of the frame; a GRID's cells, their ends, and width and height of the frame; a SPLINE's spacing in pixels, where
+pixels of the frame; a GRID's cells and their ends; width and height of the frame; a SPLINE's spacing in pixels, where
 it begins, and its key."""
 
 
@@ -84,6 +84,8 @@ class Frame:
         self.lens = np.zeros((num, 5))
         self.bends: npt.NDArray[np.void] | None = None
         """(n,) `BEND`, where any op bends by a displacement."""
+        self.snaps = False
+        """Whether what acted last moved whole pixels: the edge of the image is not resampled then."""
         self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
@@ -207,6 +209,14 @@ class Frame:
         bend["kind"] = np.where(applied, SPLINE, 0)
         bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px, phase, key
         self._bend(bend)
+
+    def snap(self) -> None:
+        """Have what acts from here on move whole pixels of the frame: each shows the nearest one."""
+        bend = np.zeros(self.num, BEND)
+        bend["kind"], bend["matrix"] = SNAP, np.eye(2)
+        bend["sides"] = np.stack([self.out_widths, self.out_heights], axis=1)
+        self._bend(bend)
+        self.snaps = True
 
     def _bend(self, bend: npt.NDArray[np.void]) -> None:
         self._begin_bend()

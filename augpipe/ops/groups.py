@@ -52,7 +52,7 @@ class Group(Op):
     model_config = ConfigDict(defer_build=True)  # when the first one is made, all kinds of op are known
 
     ops: Ops = ()
-    """The ops to choose from; neither a crop nor normalize."""
+    """The ops to choose from; no crop, normalize or whole_pixels."""
     p: Probability = 1.0
     """How often any of them is applied."""
 
@@ -61,7 +61,7 @@ class Group(Op):
         if not self.ops:
             raise ValueError(f"{self.op} holds no ops. List those to choose from: ops=[ops.Flip(), ops.Rotate()].")
         for op in self.ops:
-            if op.is_crop or op.op == "normalize" or op.alternates:
+            if op.is_crop or op.op in ("normalize", "whole_pixels") or op.alternates:
                 which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(
                     f"{self.op} holds {which}, which does not act on one image. Put it into the recipe's ops."

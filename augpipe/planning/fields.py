@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
 from augpipe.ops.frame import Frame
 from augpipe.ops.mixing import MixUp
 from augpipe.planning.projection import slope_at_centre
@@ -21,7 +21,7 @@ FIELD = np.dtype(
         ("kind", np.int8),
         # a displacement -> source pixels
         ("matrix", np.float64, (2, 2)),
-        # where in it, in nodes, lens coordinates (GRID) or pixels from the output's centre (SPLINE) lie, along x and y
+        # where in it, in nodes along x and y, lens coordinates (GRID, SNAP) lie, or pixels from the output's centre
         ("scale", np.float64, (2,)),
         ("origin", np.float64, (2,)),
         # GRID: cells along an axis, and the displacements at their ends
@@ -41,14 +41,15 @@ def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None
     """Fill in the records' `field`, given (B, 2, 2) `linear` from the frame that bends to source pixels."""
     bends, field = frame.bends, rows["field"]
     assert bends is not None
-    is_grid, is_spline = bends["kind"] == GRID, bends["kind"] == SPLINE
+    is_grid, is_spline, is_snap = (bends["kind"] == kind for kind in (GRID, SPLINE, SNAP))
     for name in ("kind", "cells", "nodes", "key"):
         field[name] = bends[name]
     field["matrix"] = np.matmul(linear, bends["matrix"])
     sides, spacing = bends["sides"], np.where(is_spline[:, None], bends["spacing"], 1.0)
-    # the field of a GRID lies over the frame that it bends, in lens coordinates
-    cells = bends["cells"].astype(np.float64)[:, None]
-    scale = np.where(is_grid[:, None], cells * corner[:, None] / np.where(is_grid[:, None], sides, 1.0), 0.0)
+    # the field of a GRID or a SNAP lies over the frame that it bends, in lens coordinates
+    cells = np.where(is_snap[:, None], sides, bends["cells"].astype(np.float64)[:, None])
+    is_over = (is_grid | is_snap)[:, None]
+    scale = np.where(is_over, cells * corner[:, None] / np.where(is_over, sides, 1.0), 0.0)
     # that of a SPLINE is alike in all places and directions, so it may lie over the output
     covered = np.sqrt((slope_at_centre(rows) ** 2).sum(axis=1)) * corner[:, None]
     fine = np.minimum(covered / spacing, MOST_NODES_PER_PX)
@@ -71,11 +72,12 @@ def write_field_rows(table: Rows, rows: Rows, factor: Float) -> None:
 def displacements(table: Rows) -> tuple[Float, Float]:
     """(B, 2) least and largest displacement of kernel rows, in source pixels along x and y; never too little.
 
-    Lines between nodes do not leave their range, and a B-spline's weights are none below 0 and add up to 1.
+    Lines between nodes do not leave their range; a B-spline's weights are none below 0 and add up to 1; a pixel's
+    centre is half a pixel from its edges.
     """
     nodes = table["field_nodes"].astype(np.float64)
-    is_spline = (table["field"] == SPLINE)[:, None]
-    least, most = np.where(is_spline, -1.0, nodes.min(axis=2)), np.where(is_spline, 1.0, nodes.max(axis=2))
+    most_of_kind = np.array([0.0, 0.0, 1.0, 0.5])[table["field"]][:, None]
+    least, most = np.minimum(nodes.min(axis=2), -most_of_kind), np.maximum(nodes.max(axis=2), most_of_kind)
     matrix = np.stack([table[f"field_{name}"] for name in ("xx", "xy", "yx", "yy")], axis=1).reshape(-1, 2, 2)
     ends = np.stack([matrix * least[:, None], matrix * most[:, None]])
     return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, REFLECT, REFLECT_101, SHARP, WRAP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, REFLECT, REFLECT_101, SHARP, SNAP, WRAP
 from augpipe.planning.fields import displacements, write_field_rows
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
@@ -52,7 +52,7 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
     bends = "field" in (rows.dtype.names or ())
     if bends:
         write_field_rows(table, rows, factor)
-        has_lens |= table["field"] == GRID
+        has_lens |= (table["field"] == GRID) | (table["field"] == SNAP)
         table["before_w0"] = 1.0
     moves = is_moved(rows)
     if moves:

@@ -300,7 +300,7 @@ def _plan_view(
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        rows["border"][frame.is_edge_sharp | frame.is_edge_kept] = BORDERS.index("sharp")
+        rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0
@@ -356,10 +356,11 @@ def _compose(rows: Rows, frame: Frame) -> None:
     else:
         rows["before"] = before_map[:, :2, :2] / corner[:, None, None]
         if before_map.shape[1] == 2:
-            linear = np.matmul(linear, before_map)
+            linear = linear if frame.snaps else np.matmul(linear, before_map)
         else:
             rows["before_offset"], rows["before_divisor"] = before_map[:, :2, 2] / corner[:, None], before_map[:, 2]
-            linear = np.matmul(after[:, :, :2], slope_at_centre(rows))
+            if not frame.snaps:
+                linear = np.matmul(after[:, :, :2], slope_at_centre(rows))
     covered = np.hypot(linear[:, :, 0], linear[:, :, 1])
     if before_map is not None and before_map.shape[1] == 3:
         # far beyond the corner a lens grows without bound

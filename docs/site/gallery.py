@@ -133,11 +133,13 @@ def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
 
 
 def recipe_of(op: Any) -> Recipe:
-    """The op alone, or with what makes images of one size behind it."""
+    """The op alone, or with what shows its effect, or makes images of one size, behind it."""
     if isinstance(op, ops.Mosaic):
         return Recipe(mosaic=op, ops=[ops.CenterCrop(size=op.size)])
     if isinstance(op, Mix):
         return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op])
+    if isinstance(op, ops.WholePixels):
+        return Recipe(ops=[op, ops.Rotate(max_deg=20, step=None)])
     fixed = [ops.Pad(size=SIZE_PX[::-1]), ops.CenterCrop(size=SIZE_PX[::-1])]
     return Recipe(ops=[op, *fixed] if op.draws_size else [op])
 

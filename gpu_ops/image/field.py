@@ -2,13 +2,14 @@
 
 Two kinds, of numbers that are interpolated between nodes: `GRID` has lines of nodes along x and y, given in the row,
 with straight lines between them. `SPLINE` has nodes over the output frame that are made of the row's random key, with
-cubic B-splines between them: a random field with nearly the variance and the correlation of filtered noise.
+cubic B-splines between them: a random field with nearly the variance and the correlation of filtered noise. A third
+kind, `SNAP`, leads from a point to the centre of the pixel that it lies in, of a frame whose pixels are the nodes.
 """
 
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP
 from augpipe.gpu_ops.image.sampling import clamp, divisor, floor, linear
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
@@ -22,7 +23,9 @@ NODE_ROWS = 2 * (TAPS + 1)
 """Rows of scratch, each `BEYOND` longer than one of the output: a line of nodes, and what the last four lines have made
 of each column, along x and y."""
 
-ZERO, ONE, TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+FURTHEST = np.float32(2.0**22)
+"""Pixels from the corner, of what is looked up further away: halves between whole numbers are exact up to here."""
 HALF_WORD, SHIFT_16, LARGEST = np.uint64(0xFFFF), np.uint64(16), np.float32(65535.0)
 
 load_node, store_node = load("nodes", types.float32, types.int32), store("nodes", types.float32)
@@ -61,6 +64,12 @@ def between(first, second, right):
     return first + right * (second - first)
 
 
+@leaf
+def to_centre(along):
+    """From a point to the centre of its pixel, along one axis that pixels' edges divide at whole numbers."""
+    return floor(clamp(along, -FURTHEST, FURTHEST)) + HALF - clamp(along, -FURTHEST, FURTHEST)
+
+
 @subroutine
 def bend_row(row, s, at_nodes, width, first_x, y, num, held):
     """Add the row's displacement to where its first `num` pixels come from.
@@ -73,6 +82,8 @@ def bend_row(row, s, at_nodes, width, first_x, y, num, held):
     """
     if row.field == GRID:
         _bend_by_grid(row, s, at_nodes, width, first_x, y, num)
+    elif row.field == SNAP:
+        _snap(row, s, width, first_x, y, num)
     else:
         _bend_by_spline(row, s, at_nodes, width, first_x, y, held)
 
@@ -103,6 +114,25 @@ def _bend_by_grid(row, s, at_nodes, width, first_x, y, num):
         below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
         moved_x = between(left, right, along_x - np.float32(column))
         moved_y = between(above, below, along_y - np.float32(line))
+        store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
+        store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
+
+
+@subroutine
+def _snap(row, s, width, first_x, y, num):
+    prefer_wide_vectors()
+    at_source_x, at_source_y = s, s + 4 * width
+    field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
+    scale_x, scale_y, field_x0, field_y0 = row.field_scale_x, row.field_scale_y, row.field_x0, row.field_y0
+    before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
+    before_x0, before_y0 = row.before_x0, row.before_y0
+    before_wx, before_wy, before_w0 = row.before_wx, row.before_wy, row.before_w0
+    for i in range(num):
+        x = np.float32(np.int32(i)) + first_x
+        inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
+        u = linear(x, y, before_xx, before_xy, before_x0) * inverse
+        v = linear(x, y, before_yx, before_yy, before_y0) * inverse
+        moved_x, moved_y = to_centre(scale_x * u + field_x0), to_centre(scale_y * v + field_y0)
         store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
         store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
 

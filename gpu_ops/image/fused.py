@@ -16,7 +16,7 @@ from numba.extending import overload
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SNAP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -166,7 +166,7 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
 @subroutine
 def _keeps_axes(row):
     """Whether what acts before the last map leaves a pixel's x to its column alone, and its y to its row."""
-    if row.field == GRID:
+    if row.field == GRID or row.field == SNAP:
         return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
     return row.has_lens == 0 and row.field != SPLINE
 

@@ -9,9 +9,8 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
-from augpipe.ops.op import Beyond, pair
+from augpipe.ops.op import Beyond
 from augpipe.ops.resizes import left_unlike
-from augpipe.ops.sized_crops import SizedCrop
 from augpipe.recipes.importers.commuting import (
     KEEPS_BLACK,
     POINTWISE,
@@ -22,6 +21,7 @@ from augpipe.recipes.importers.commuting import (
     shows_means,
     turns_alike,
 )
+from augpipe.recipes.importers.looks import keep_pixels_whole, sides_of
 from augpipe.recipes.importers.measured import judged
 from augpipe.validation.models import FieldError
 
@@ -152,16 +152,7 @@ class Findings:
     @property
     def sides(self) -> tuple[int, ...]:
         """Height and width of the frames that what was found so far makes; fewer numbers where they differ."""
-        sides: tuple[Any, ...] = ()
-        for op in [*self.outer, *self.ops]:
-            if isinstance(op, ops.ResizeLongest):
-                sides = (op.size,)
-            elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
-                padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
-                sides = padded if min(padded) >= sides[0] else ()
-            elif op.is_crop:
-                sides = pair(op.size) if isinstance(op, SizedCrop) else ()
-        return sides
+        return sides_of([*self.outer, *self.ops])
 
     def fill_in_levels(self, num_ops: int, num_rows: int) -> None:
         """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
@@ -270,8 +261,10 @@ class Findings:
             interpolation=own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear",
             antialias=own.antialias is not False,
         )
+        if chosen.interpolation != "nearest":
+            keep_pixels_whole(self.ops, self.rows)
         for place, row in enumerate(self.rows):
-            if row.look:
+            if row.look and not any(isinstance(op, ops.WholePixels) for op in row.ops):
                 told = ""
                 if row.look.interpolation != chosen.interpolation:
                     told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."

@@ -28,10 +28,11 @@ from augpipe.gpu_ops.image.cuda.records import (
     FIELD_YX,
     FIELD_YY,
 )
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP
 
 clamp, divisor, linear = shared(sampling.clamp), shared(sampling.divisor), shared(sampling.linear)
 between, spline, two_nodes = shared(field.between), shared(field.spline), shared(field.two_nodes)
+to_centre = shared(field.to_centre)
 
 PAIRS = 3
 """Pairs of nodes that hold the four of a line that a point draws on."""
@@ -48,16 +49,31 @@ def between_nodes(at_nodes, place, cells):
 
 
 @function("float32", "float32")
-def of_grid(row, x, y):
-    """The displacement of a grid at a point of the output."""
-    cells = load_i32(row + FIELD_CELLS)
+def in_frame(row, x, y):
+    """Where in the frame that bends a point of the output lies, counted in nodes."""
     inverse = reciprocal(divisor(x, y, load_f32(row + BEFORE_WX), load_f32(row + BEFORE_WY), load_f32(row + BEFORE_W0)))
     u = linear(x, y, load_f32(row + BEFORE_XX), load_f32(row + BEFORE_XY), load_f32(row + BEFORE_X0)) * inverse
     v = linear(x, y, load_f32(row + BEFORE_YX), load_f32(row + BEFORE_YY), load_f32(row + BEFORE_Y0)) * inverse
-    along_x = load_f32(row + FIELD_SCALE_X) * u + load_f32(row + FIELD_X0)
-    along_y = load_f32(row + FIELD_SCALE_Y) * v + load_f32(row + FIELD_Y0)
+    return (
+        load_f32(row + FIELD_SCALE_X) * u + load_f32(row + FIELD_X0),
+        load_f32(row + FIELD_SCALE_Y) * v + load_f32(row + FIELD_Y0),
+    )
+
+
+@function("float32", "float32")
+def of_grid(row, x, y):
+    """The displacement of a grid at a point of the output."""
+    cells = load_i32(row + FIELD_CELLS)
+    along_x, along_y = in_frame(row, x, y)
     at_nodes = row + FIELD_NODES
     return between_nodes(at_nodes, along_x, cells), between_nodes(at_nodes + 4 * NUM_NODES, along_y, cells)
+
+
+@function("float32", "float32")
+def of_snap(row, x, y):
+    """From a point of the output to the centre of the frame's pixel that it lies in."""
+    along_x, along_y = in_frame(row, x, y)
+    return to_centre(along_x), to_centre(along_y)
 
 
 @function("float32", "float32")
@@ -85,6 +101,8 @@ def displacement(row, x, y):
     """How far from where it comes from otherwise a point of the output is looked up, in source pixels."""
     if load_i32(row + FIELD) == GRID:
         moved_x, moved_y = of_grid(row, x, y)
+    elif load_i32(row + FIELD) == SNAP:
+        moved_x, moved_y = of_snap(row, x, y)
     else:
         moved_x, moved_y = of_spline(row, x, y)
     return (

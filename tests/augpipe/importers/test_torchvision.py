@@ -248,6 +248,39 @@ def test_geometry_and_what_it_shows_beyond() -> None:
     assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
 
 
+ROTATION = make("RandomRotation", degrees=[-9, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
+FLIP, SMALLER, SAME = (
+    make("RandomHorizontalFlip", p=0.5),
+    *(make("Resize", size=[side, side], interpolation=Mode.BILINEAR, antialias=True) for side in (80, 96)),
+)
+
+
+def test_what_was_resized_is_turned_in_whole_pixels() -> None:
+    """As there: a rotation shows the nearest pixel of the resized image, unless it is asked for more."""
+    found = importers.from_torchvision(compose(CROP, FLIP, ROTATION, make("CenterCrop", size=[80, 80])))
+    crop, flip, *turned = found.recipe.ops
+    assert (crop.op, flip.op) == ("random_resized_crop", "flip")
+    assert turned == [ops.WholePixels(), ops.Rotate(max_deg=(-9, 9), step=None), ops.CenterCrop(size=(80, 80))]
+    assert found.notes == () and [row.verdict for row in found.rows] == ["exact"] * 4
+    assert importers.from_torchvision(compose(CROP, ROTATION, SAME)).recipe.ops[1] == ops.WholePixels()
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        (CROP, ROTATION, SMALLER),
+        (FLIP, ROTATION, SMALLER),
+        (CROP, ROTATION, ROTATION),
+        (CROP, make("RandomPerspective", distortion_scale=0.3, p=0.5, fill=0, interpolation=Mode.BILINEAR), ROTATION),
+    ],
+    ids=["resized later", "resized later alone", "turned twice", "projected before"],
+)
+def test_where_pixels_cannot_stay_whole_a_rotation_is_smooth_and_says_so(transforms: tuple[Any, ...]) -> None:
+    found = importers.from_torchvision(compose(*transforms))
+    assert "whole_pixels" not in [op.op for op in found.recipe.ops]
+    assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
+
+
 def test_groups_and_policies() -> None:
     jitter = make("ColorJitter", brightness=(0.6, 1.4), contrast=(0.5, 1.5), saturation=None, hue=(-0.1, 0.1))
     found = importers.from_torchvision(

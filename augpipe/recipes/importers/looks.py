@@ -1,0 +1,55 @@
+"""How transforms look between pixels, where one recipe looks once: whose pixels can stay whole."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.op import pair
+from augpipe.ops.sized_crops import SizedCrop
+
+if TYPE_CHECKING:
+    from augpipe.recipes.importers.findings import Row
+
+
+def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
+    """Height and width of the frames that ops make; fewer numbers where they differ."""
+    sides: tuple[Any, ...] = ()
+    for op in made:
+        if isinstance(op, ops.ResizeLongest):
+            sides = (op.size,)
+        elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
+            padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
+            sides = padded if min(padded) >= sides[0] else ()
+        elif op.is_crop:
+            sides = pair(op.size) if isinstance(op, SizedCrop) else ()
+    return sides
+
+
+def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
+    """Have the one transform that looks up the nearest pixel of what was resized before do so, by an op before it.
+
+    Nothing behind it may look between pixels, and nothing else may bend or project.
+    """
+    at = [place for place, row in enumerate(rows) if row.look and row.look.interpolation == "nearest"]
+    if len(at) != 1 or any(inner.is_lens or inner.is_projective for op in made for inner in op.flat):
+        return
+    first = _place_of(made, rows[at[0]])
+    if first is None or not any(op.is_crop for op in made[:first]):
+        return
+    for later in rows[at[0] + 1 :]:
+        place = _place_of(made, later) if later.look else None
+        if place is not None and not (isinstance(made[place], ops.Resize) and _keeps_sides(made, place)):
+            return
+    whole = ops.WholePixels()
+    made.insert(first, whole)
+    rows[at[0]] = replace(rows[at[0]], ops=(whole, *rows[at[0]].ops))
+
+
+def _place_of(made: list[Op], row: "Row") -> int | None:
+    return next((place for place, op in enumerate(made) if any(op is own for own in row.ops)), None)
+
+
+def _keeps_sides(made: list[Op], place: int) -> bool:
+    return sides_of(made[: place + 1]) == sides_of(made[:place])
