@@ -6,10 +6,9 @@
 The truth never asks `explain`: the true bottleneck is the stage without which the loader is fastest, each freed in turn
 (files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds
 and its advice is followed to the letter. As the machine's speed changes by a fifth from one minute to the next, a new
-loader explains again in each round, in turn with the loader as it was and as advised: what is predicted is the rate of
-the advised loader, and how many times as fast it becomes.
-Loaders are new in each turn and in their first epoch, as at the start of a run; a changed one is in its second where
-the advice speaks of that.
+loader explains again in each round, in turn with the loader as it was and as this round advised: what is predicted is
+the rate of the advised loader, and how many times as fast it becomes. Loaders are new in each turn and in their first
+epoch, as at the start of a run; a changed one is in its second where the advice speaks of that.
 """
 
 import os
@@ -34,10 +33,10 @@ NUM_SKIPPED = 3
 """Batches of a turn that are not counted: as many as are begun before the first is given."""
 NUM_COUNTED = 4
 """Batches that are counted at least."""
-FOLLOWED_ROUNDS, FOLLOWED_S = 5, 1.5
+FOLLOWED_ROUNDS, FOLLOWED_S = 3, 2.0
 """How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
-PASS_S = 2.0
-"""How long a pass runs before it is explained: less than an epoch, in all situations."""
+PASS_S, MOST_OF_EPOCH = 5.0, 0.8
+"""How long a pass runs before it is explained, and how much of its epoch at most."""
 WITHIN = 0.15
 """By how much a rate may be off what was predicted."""
 TIE = 0.05
@@ -149,30 +148,38 @@ def explained(situation: Situation, folder: Path, pass_s: float) -> Explanation:
         forget(folder)
     loader = loader_of(situation, folder)
     with closing(without_end(loader)) as batches:
-        until = time.perf_counter() + pass_s
+        until, num_images = time.perf_counter() + pass_s, 0
         for batch in batches:
             situation.consumer(batch)
-            if time.perf_counter() > until:
+            num_images += len(batch)
+            if time.perf_counter() > until or num_images > MOST_OF_EPOCH * len(loader.source):
                 break
         return loader.explain()
 
 
 def advice_of(situation: Situation, folder: Path, pass_s: float, rounds: int, seconds: float) -> dict[str, Any]:
-    """What new loaders explain, and what following the first one's advice gives: one explanation a round after it."""
+    """What new loaders explain, the first and one a round, and what following the round's own advice gives.
+
+    A command is followed once, that of the first: what its files become is the same in each round.
+    """
     told = explained(situation, folder, pass_s)
     if told.command is not None:
         run_command(told.command, folder.parent)
-    is_second = "second epoch" in told.advice
     all_told = [told]
 
     def explain_again() -> float:
         all_told.append(explained(situation, situation.files.folder, pass_s))
         return all_told[-1].expected_rate
 
+    def follow() -> float:
+        followed = told if told.command is not None else all_told[-1]
+        is_second = "second epoch" in followed.advice
+        return turn_of(situation, folder, seconds, followed.change, is_second=is_second)
+
     turns = {
         "expected": explain_again,
         AS_IT_IS: lambda: turn_of(situation, situation.files.folder, seconds),
-        "followed": lambda: turn_of(situation, folder, seconds, told.change, is_second=is_second),
+        "followed": follow,
     }
     rates = rates_in_turn(turns, rounds)
     expected_gains = [each.expected_rate / each.rate for each in all_told[1:]]
