@@ -10,6 +10,7 @@ from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
 from augpipe.pipeline.mosaic_stage import is_mosaic, put_together
+from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
@@ -29,9 +30,13 @@ class TargetStages:
 
     def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Read and map the label maps of planned items; those whose cannot be used carry an error then."""
-        for item in items:
+        assert batch.plan is not None
+        positions = [item.position for item in items]
+        views = [(rows[positions], kernel_rows(rows[positions])) for rows in batch.plan.views]
+        for nth, item in enumerate(items):
+            own = slice(nth, nth + 1)
             try:
-                self._read_label_map(batch, item)
+                self._read_label_map(batch, item, [(row[own], table[own]) for row, table in views])
             except BaseException as problem:
                 item.error = problem
 
@@ -74,8 +79,8 @@ class TargetStages:
         batch.targets = tuple(found)
         batch.objects, batch.label_maps = None, ()
 
-    def _read_label_map(self, batch: BatchInProgress, item: Item) -> None:
-        assert batch.plan is not None
+    def _read_label_map(self, batch: BatchInProgress, item: Item, views: Sequence[tuple[Rows, Rows]]) -> None:
+        """Read an item's label map, and map it by each view's (1,) plan record and kernel row."""
         name = self._source.name(item.sample_id)
         try:
             labels = np.asarray(self._source.label_map(item.sample_id))
@@ -93,9 +98,8 @@ class TargetStages:
             )
         held = _held_as(labels)
         fill = fill_of(np.empty(0, held[0]), self._options.mask_fill)
-        for view, room in enumerate(self._rooms(batch, held, name)):
-            rows = batch.plan.views[view][item.position : item.position + 1]
-            shown = shown_pixels(rows, fills=self._options.mask_border == "fill")
+        for (row, table), room in zip(views, self._rooms(batch, held, name), strict=True):
+            shown = shown_pixels(row, fills=self._options.mask_border == "fill", table=table)
             map_mask(labels, shown, fill, into=room[item.position])
 
     def _rooms(self, batch: BatchInProgress, kind: Kind, name: str) -> Sequence[LabelMap]:

@@ -59,6 +59,41 @@ def nearest(coordinate):
     return floor(clamp(coordinate, -FURTHEST, FURTHEST) + HALF)
 
 
+@subroutine
+def _indices(at, low, high, reflects, may_fill, indices):
+    """Along an axis the pixel that stands for each coordinate, -1 where nothing of the image is seen."""
+    num = high - low + ONE
+    period, turn = border_period(reflects, num), border_turn(reflects, num)
+    for i in range(len(at)):
+        pixel = nearest(at[i])
+        inside = is_inside(pixel, low, high)
+        if reflects and not may_fill and inside == ZERO:
+            pixel = continued(pixel, low, period, ONE / period, turn)
+        shown = np.int32(clamp(pixel, low, high))
+        indices[i] = np.int32(-1) if may_fill and inside == ZERO else shown - np.int32(low)
+
+
+@subroutine
+def _aligned_pixels(row, may_fill, first, image_width, found):
+    """`nearest_pixels` where a column of the output shows one of the image, and a row a row."""
+    height, width = found.shape
+    at_x, at_y = np.empty(width, np.float32), np.empty(height, np.float32)
+    offset_x, offset_y = row.offset_x - HALF, row.offset_y - HALF
+    for j in range(width):
+        at_x[j] = linear(centred(np.int32(j), width), ZERO, row.after_xx, row.after_xy, offset_x)
+    for i in range(height):
+        at_y[i] = linear(ZERO, centred(np.int32(i), height), row.after_yx, row.after_yy, offset_y)
+    columns, lines = np.empty(width, np.int32), np.empty(height, np.int32)
+    _indices(at_x, np.float32(row.low_x), np.float32(row.high_x), row.reflects, may_fill, columns)
+    _indices(at_y, np.float32(row.low_y), np.float32(row.high_y), row.reflects, may_fill, lines)
+    first += np.int32(row.low_y * image_width + row.low_x)
+    for i in range(height):
+        line = np.int32(first + lines[i] * image_width)
+        for j in range(width):
+            is_seen = (lines[i] >= 0) & (columns[j] >= 0)
+            found[i, j] = line + columns[j] if is_seen else np.int32(-1)
+
+
 @kernel()
 def nearest_pixels(rows, item, fills, image_width, found):
     """Write which pixel of the image each output pixel shows, as its number from the image's first, row by row.
@@ -83,6 +118,9 @@ def nearest_pixels(rows, item, fills, image_width, found):
     may_fill, reflects = fills or row.is_constant != 0, row.reflects != 0
     first = np.int32(row.origin_y * image_width + row.origin_x)
     image_width = np.int32(image_width)
+    if not row.has_lens and row.after_xy == ZERO and row.after_yx == ZERO:
+        _aligned_pixels(row, may_fill, first, image_width, found)
+        return
     for i in range(height):
         locate(row, width, centred(np.int32(i), height), at_x, at_y)
         num_outside = np.int32(0)
@@ -109,4 +147,29 @@ declare(
     __name__,
     nearest_pixels,
     any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32)),
+)
+
+
+@kernel()
+def take_classes(labels, found, fill, out):
+    """Write the class of each pixel that an output pixel shows.
+
+    Args:
+        labels: (height * width,) uint8 of the source.
+        found: (H, W) of `nearest_pixels`.
+        fill: an int64, the class where nothing is shown.
+        out: (H, W) int64, written.
+    """
+    height, width = found.shape
+    for i in range(height):
+        for j in range(width):
+            pixel = found[i, j]
+            shown = np.int64(labels[max(pixel, np.int32(0))])
+            out[i, j] = shown if pixel >= 0 else fill
+
+
+declare(
+    __name__,
+    take_classes,
+    any=lambda: (np.zeros(1, np.uint8), np.zeros((1, 1), np.int32), 0, np.zeros((1, 1), np.int64)),
 )

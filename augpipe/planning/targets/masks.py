@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import rings as loops
-from augpipe.gpu_ops.image.nearest import nearest_pixels
+from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.kernel_rows import kernel_rows
 
@@ -15,15 +15,17 @@ Rows = npt.NDArray[np.void]
 Mask = npt.NDArray[Any]
 
 
-def shown_pixels(row: Rows, *, fills: bool) -> npt.NDArray[np.int32]:
+def shown_pixels(row: Rows, *, fills: bool, table: Rows | None = None) -> npt.NDArray[np.int32]:
     """(H, W) of a (1,) plan record's output: the number of the source pixel that each pixel shows, -1 for none.
 
     Args:
         row: the record; the image's own scale does not matter, masks are always looked up at full size.
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
+        table: its (1,) `kernel_rows`, where they were made: for many records at once that takes less.
     """
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
-    nearest_pixels(first_parts(kernel_rows(row)), 0, fills, int(row["width"][0]), found)
+    table = kernel_rows(row) if table is None else table
+    nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found)
     return found
 
 
@@ -36,6 +38,9 @@ def map_mask(mask: Mask, shown: npt.NDArray[np.int32], fill: float, into: Mask |
         fill: a number of the result's type.
         into: (H, W, ..) of a type that holds the mask's, to be written and returned; None: an array of its own.
     """
+    if into is not None and into.dtype == np.int64 and mask.dtype == np.uint8 and mask.ndim == 2:
+        take_classes(mask.reshape(-1), shown, int(fill), into)
+        return into
     mapped: Mask = np.take(mask.reshape(-1, *mask.shape[2:]), shown, axis=0)
     if into is not None:
         into[...] = mapped
