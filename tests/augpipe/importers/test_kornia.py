@@ -126,6 +126,22 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
         importers.from_kornia(make("Resize", p=0.5, flags={"size": 30, "side": "short"}))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "K.RandomRotation(30, resample='nearest')",
+        "K.RandomAffine(30, resample='NEAREST')",
+        "K.RandomPerspective(resample='bicubic')",
+        "K.Resize((64, 48), resample='bicubic', align_corners=False)",
+        "K.RandomResizedCrop((64, 48), resample=0)",
+    ],
+)
+def test_how_it_looks_between_pixels_is_read(call: str) -> None:
+    (row,) = importers.from_text(call).rows
+    assert row.look and row.look.interpolation == ("bicubic" if "bicubic" in call else "nearest")
+    assert row.verdict != "exact"
+
+
 def test_the_real_ones() -> None:
     augmentation = pytest.importorskip("kornia.augmentation")
     made = importers.from_kornia(
