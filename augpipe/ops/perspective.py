@@ -70,4 +70,5 @@ def _is_possible(moved: Float) -> npt.NDArray[np.bool_]:
     before, after = corners - np.roll(corners, 1, axis=1), np.roll(corners, -1, axis=1) - corners
     areas = before[..., 0] * after[..., 1] - before[..., 1] * after[..., 0]
     least: Float = areas.min(axis=1)
-    return (least > 0.0) & (areas.max(axis=1) <= MOST_UNEVEN * least)
+    possible: npt.NDArray[np.bool_] = (least > 0.0) & (areas.max(axis=1) <= MOST_UNEVEN * least)
+    return possible

@@ -237,7 +237,7 @@ def test_beyond_the_horizon_the_image_is_not_seen_again(distortion: float) -> No
     drawn = plan(recipe, range(20_000), sizes=[(60, 60)] * 20_000)
     divisor = drawn.rows["before_divisor"]
     (behind,) = np.nonzero(divisor[:, 2] - np.abs(divisor[:, :2]).sum(axis=1) * 30 < 0)
-    assert 10 < len(behind) < (100 if distortion == 0.6 else 2_000)
+    assert 10 < len(behind) < (100 if distortion == 0.6 else 10_000)
     behind = behind[:100]
     for i, image in zip(behind, Augment(recipe, layout="NHWC")([white] * len(behind), plan=drawn[behind]), strict=True):
         inwards = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * 30
