@@ -17,8 +17,8 @@ __all__ = ["Perspective"]
 
 Float = npt.NDArray[np.float64]
 
-MAX_DISTORTION = 0.9
-"""Corners that all move this far shrink the image to a tenth."""
+MAX_DISTORTION = 0.7
+"""Beyond it the filter, whose width is that of the frame's centre, shows some images wider than their corners."""
 ALWAYS_CONVEX = 0.6
 """From 2/3 on, a corner may be drawn onto the line between its neighbours, where no perspective puts it."""
 MOST_UNEVEN = 13.0
@@ -33,8 +33,8 @@ class Perspective(Op):
 
     It is the projective map that takes the frame's corners to the drawn ones, as in torchvision's RandomPerspective.
     What the image moves away from shows what lies beyond the crop. The filter's width is that of the frame's centre.
-    Above a distortion of 0.6, corners that no perspective would give, or nearly so (1 in 5,000 at 0.7, in 20 at 0.9),
-    all move less: by 0.6 / distortion of their way.
+    Above a distortion of 0.6, corners that no perspective would give, or nearly so (1 image in 5,000 at 0.7), all move
+    less: by 0.6 / distortion of their way.
     """
 
     op: Literal["perspective"] = "perspective"

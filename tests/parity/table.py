@@ -384,6 +384,7 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
     # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
     std = float(drawn["amplitude"]) / ((1 / 6) ** 0.5 * 151 / 315)
     key, phase = (int(drawn["key"][0]), int(drawn["key"][1])), drawn["phase"].astype(float)
+    large = (expected.out_height * expected.out_width) ** 0.5 / op.side_px if op.side_px else 1.0
 
     def look_up(x: Float, y: Float) -> tuple[Float, Float]:
         if x.ndim == 1 or not std:
@@ -393,7 +394,6 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
             step = later(*step)
         covered = [np.hypot(step[0][i] - step[0][i + 1], step[1][i] - step[1][i + 1]) / 2e-3 for i in (0, 2)]
         sides, out = (expected.out_width, expected.out_height), expected.grid()
-        large = (expected.out_height * expected.out_width) ** 0.5 / op.side_px if op.side_px else 1.0
         fine = [min(1.0, one / (3**0.5 * op.sigma * large)) for one in covered]
         at = [1 + phase[i] + fine[i] * (out[i] + sides[i] / 2) for i in (0, 1)]
         dx, dy = splines(at[0], at[1], key)
