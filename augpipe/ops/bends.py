@@ -12,7 +12,7 @@ from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.rows import NUM_NODES
 from augpipe.ops.draws import Draw, Seed
 from augpipe.ops.frame import Frame
-from augpipe.ops.op import Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.op import Drawn, Op, Probability, Range, Side, where_applied
 from augpipe.ops.random_words import RandomWords
 
 __all__ = ["ElasticTransform", "GridDistortion", "WholePixels"]
@@ -100,6 +100,9 @@ class ElasticTransform(Op):
     along each axis, in pixels: an affine map that acts first. At most 0.45 of half that square's side."""
     same: bool = False
     """Whether the displacement along y is that along x."""
+    side_px: Side | None = None
+    """The side of a square frame that `alpha`, `sigma` and `affine_px` are meant for, in pixels: one of another area is
+    bent alike, with all lengths enlarged or shrunk as its sides. None: they are pixels of the frame itself."""
     p: Probability = 0.5
     """How often the image is bent."""
 
@@ -117,14 +120,22 @@ class ElasticTransform(Op):
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         applied = words.happens(0, self.p)
-        limit = np.minimum(self.affine_px, MAX_LEAN * self._half_side(frame))
+        enlarged = self._enlarged(frame)
+        limit = np.minimum(self.affine_px * enlarged, MAX_LEAN * self._half_side(frame))
+        std = enlarged * self.alpha * UNIFORM_STD / (2.0 * sqrt(pi) * self.sigma)
         corners = (words.uniform(np.arange(1, 7), -1.0, 1.0) * limit[:, None]).reshape(-1, 3, 2)
         return {
-            "amplitude": np.where(applied, self.alpha * UNIFORM_STD / (2.0 * sqrt(pi) * self.sigma), 0.0),
+            "amplitude": np.where(applied, std, 0.0),
             "corners": where_applied(applied, corners, 0.0),
             "phase": words.uniform(np.array([7, 8]), 0.0, 1.0),
             "key": words.words[:, 9:11],
         }
+
+    def _enlarged(self, frame: Frame) -> Float:
+        """(n,) lengths of the frames in those of the one that the fields are meant for."""
+        if self.side_px is None:
+            return np.ones(frame.num)
+        return np.sqrt(frame.out_heights.astype(np.float64) * frame.out_widths) / self.side_px
 
     @staticmethod
     def _half_side(frame: Frame) -> Float:
@@ -134,7 +145,8 @@ class ElasticTransform(Op):
         frame.transform(self._leaning(frame, drawn["corners"]))
         std = drawn["amplitude"] / NODE_STD
         matrix = std[:, None, None] * np.array([[1.0, 0.0], [1.0, 0.0]] if self.same else np.eye(2))
-        frame.bend_by_spline(matrix, NODES_APART * self.sigma, drawn["phase"], drawn["key"], drawn["amplitude"] > 0.0)
+        spacing = NODES_APART * self.sigma * self._enlarged(frame)
+        frame.bend_by_spline(matrix, spacing, drawn["phase"], drawn["key"], drawn["amplitude"] > 0.0)
 
     def _leaning(self, frame: Frame, moved: Float) -> Float:
         """The look-up of the map that moves the corners (s, s), (s, -s) and (-s, -s) from the centre by `moved`."""

@@ -283,6 +283,9 @@ class RandomResizedCrop(PlacedCrop):
     as in albumentations' RandomSizedCrop. None: `scale`."""
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
+    align_corners: bool = False
+    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the
+    crop's corners."""
     p: Probability = 1.0
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
@@ -379,4 +382,5 @@ class RandomResizedCrop(PlacedCrop):
         return {"x": nothing, "y": nothing, "width": width, "height": height}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.crop(drawn["x"], drawn["y"], drawn["width"], drawn["height"], *pair(self.size))
+        rectangle = drawn["x"], drawn["y"], drawn["width"], drawn["height"]
+        frame.crop(*rectangle, *pair(self.size), align_corners=self.align_corners)

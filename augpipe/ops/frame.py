@@ -97,11 +97,24 @@ class Frame:
         self.mean = np.zeros(3)
         self.std = np.full(3, 1.0 / 255.0)
 
-    def crop(self, x: Float, y: Float, width: Lengths, height: Lengths, out_heights: Sides, out_widths: Sides) -> None:
+    def crop(
+        self,
+        x: Float,
+        y: Float,
+        width: Lengths,
+        height: Lengths,
+        out_heights: Sides,
+        out_widths: Sides,
+        align_corners: bool = False,
+    ) -> None:
         """Keep the rectangle at (x, y) of what the crops before it kept, in its pixels, at another size in pixels.
 
-        It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle.
+        It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle. With
+        `align_corners` the middles of its corner pixels become those of the output's, instead of its corners.
         """
+        if align_corners:
+            x, width = _of_middles(x, width, out_widths)
+            y, height = _of_middles(y, height, out_heights)
         if self.blur_variance is not None:
             self.blur_variance = self.blur_variance * (out_widths / width) * (out_heights / height)
         if self.is_cropped or self.is_mapped:
@@ -201,13 +214,13 @@ class Frame:
         self._bend(bend)
 
     def bend_by_spline(
-        self, matrix: Float, spacing_px: float, phase: Float, key: npt.NDArray[np.uint32], applied: Bool
+        self, matrix: Float, spacing_px: Float, phase: Float, key: npt.NDArray[np.uint32], applied: Bool
     ) -> None:
-        """Move pixels by (n, 2, 2) `matrix` times fields of nodes in -1..1, made of (n, 2) keys, from (n, 2) parts of
-        a node on."""
+        """Move pixels by (n, 2, 2) `matrix` times fields of nodes in -1..1, (n,) `spacing_px` apart, made of
+        (n, 2) keys, from (n, 2) parts of a node on."""
         bend = np.zeros(self.num, BEND)
         bend["kind"] = np.where(applied, SPLINE, 0)
-        bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px, phase, key
+        bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px[:, None], phase, key
         self._bend(bend)
 
     def snap(self) -> None:
@@ -314,3 +327,9 @@ class Frame:
     def normalise(self, mean: tuple[float, float, float], std: tuple[float, float, float]) -> None:
         """Subtract the mean and divide by the standard deviation, both in 0..1 per channel."""
         self.mean, self.std = np.array(mean), np.array(std)
+
+
+def _of_middles(begin: Float, length: Lengths, out: Sides) -> tuple[Float, Lengths]:
+    """Where a stretch begins, and its length, whose first and last of `out` pixels have the middles of its own ones."""
+    pixel = np.where(np.equal(out, 1), 1.0, np.maximum(length - 1.0, 1e-3) / np.maximum(out - 1, 1))
+    return begin + 0.5 - 0.5 * pixel, pixel * out

@@ -9,7 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -54,6 +62,10 @@ KINDS: dict[str, type["Op"]] = {}
 """The name in TOML -> the op, complete once `augpipe.ops` is imported: each class below that package enters itself."""
 
 
+NEW_FIELDS = ("align_corners", "height_px", "keep_objects", "side_px")
+"""Fields that ops of the first release did not have."""
+
+
 class Op(Checked):
     """One augmentation; `draw` is where its randomness is spent, `apply` is deterministic.
 
@@ -91,6 +103,12 @@ class Op(Checked):
     """Whether it makes parallels meet: one look-up does it once, before what bends."""
     num_words: ClassVar[int] = 0
     """How many 32-bit random words the op reads; that of its `draws` unless it is given."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is new and not given: states and plans then read as those of earlier releases."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if name not in NEW_FIELDS or value not in (None, False)}
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:

@@ -37,12 +37,14 @@ class Resize(SizedCrop):
     """Resize to a height and a width; the image is squeezed where its proportions differ."""
 
     op: Literal["resize"] = "resize"
+    align_corners: bool = False
+    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
 
     cuts = False
     formula = "torchvision's `Resize((h, w))`"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        _resize(frame, *pair(self.size))
+        _resize(frame, *pair(self.size), align_corners=self.align_corners)
 
 
 class ResizeShortest(Op):
@@ -53,6 +55,8 @@ class ResizeShortest(Op):
     """The short side, in pixels."""
     max_size: Side | None = None
     """The longest that the long side may become, in pixels: then the short side becomes less. None: any length."""
+    align_corners: bool = False
+    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
 
     is_crop = True
     sides_px = ("size", "max_size")
@@ -70,7 +74,8 @@ class ResizeShortest(Op):
         return np.where(is_wide, new_short, new_long), np.where(is_wide, new_long, new_short)
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        _resize(frame, *self.sides(frame.out_heights, frame.out_widths))
+        sides = self.sides(frame.out_heights, frame.out_widths)
+        _resize(frame, *sides, align_corners=self.align_corners)
 
 
 class ResizeLongest(Op):
@@ -79,6 +84,8 @@ class ResizeLongest(Op):
     op: Literal["resize_longest"] = "resize_longest"
     size: Side = 256
     """The long side, in pixels."""
+    align_corners: bool = False
+    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
 
     is_crop = True
     sides_px = ("size",)
@@ -88,7 +95,8 @@ class ResizeLongest(Op):
         return _fitted(heights, widths, self.size / np.maximum(heights, widths))
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        _resize(frame, *self.sides(frame.out_heights, frame.out_widths))
+        sides = self.sides(frame.out_heights, frame.out_widths)
+        _resize(frame, *sides, align_corners=self.align_corners)
 
 
 class RandomResize(Op):
@@ -343,9 +351,10 @@ def left_unlike(crops: Sequence[Op]) -> Op | None:
     return None if place is None or one_size(crops[place + 1 :]) else crops[place]
 
 
-def _resize(frame: Frame, heights: Any, widths: Any) -> None:
+def _resize(frame: Frame, heights: Any, widths: Any, align_corners: bool = False) -> None:
     """All of what is there, at another size in pixels."""
-    frame.crop(np.zeros(frame.num), np.zeros(frame.num), frame.out_widths, frame.out_heights, heights, widths)
+    left, top = np.zeros(frame.num), np.zeros(frame.num)
+    frame.crop(left, top, frame.out_widths, frame.out_heights, heights, widths, align_corners)
 
 
 def _fitted(heights: Any, widths: Any, factors: Any) -> tuple[Any, Any]:

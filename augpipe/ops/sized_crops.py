@@ -4,15 +4,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import model_validator
 
 from augpipe.ops.frame import Frame
 from augpipe.ops.keep_objects import KEPT, Float, KeepObjects, Rectangle, kept
 from augpipe.ops.op import Drawn, Op, Size, pair
 from augpipe.ops.random_words import RandomWords
-
-NEW_FIELDS = ("keep_objects", "height_px")
-"""Fields of crops that the first release did not have."""
 
 
 class SizedCrop(Op):
@@ -49,12 +46,6 @@ class PlacedCrop(SizedCrop):
                 "image to its size. Write fallback='object' or fallback='last'."
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is new and not given: states and plans then read as those of earlier releases."""
-        written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if name not in NEW_FIELDS or value is not None}
 
     @property
     def record(self) -> np.dtype[np.void]:

@@ -41,8 +41,15 @@ def names() -> list[str]:
 
 
 def slacks() -> list[float]:
-    """Levels by which each number may be off for rounding: less for those that many pixels share."""
-    return [0.75 if " at " in name or name.endswith("mean") else 0.15 for name in names()]
+    """Half the levels by which each number may be off for rounding: one for a level, two where two are subtracted.
+
+    Numbers that many pixels share have less.
+    """
+    return [1.25 if " - " in name and " at " in name else 0.75 if _is_level(name) else 0.15 for name in names()]
+
+
+def _is_level(name: str) -> bool:
+    return " at " in name or name.endswith("mean")
 
 
 def read(images: Pixels) -> Numbers:

@@ -15,7 +15,7 @@ from benchmarks.parity.measure import (
     ops_digest,
     row_of,
 )
-from benchmarks.parity.probes import names, probes, read
+from benchmarks.parity.probes import names, probes, read, slacks
 
 RANDOM = np.random.default_rng(5)
 
@@ -57,6 +57,19 @@ def test_the_same_distribution_is_not_called_another_one() -> None:
     assert told(numbers(100.0), numbers(100.0))["p"] > 1e-4
     assert told(numbers(100.0), numbers(100.0) + 0.4)["p"] > 1e-4  # rounding
     assert told(np.rint(numbers(4.0)) * 20, np.rint(numbers(4.0)) * 20 + 0.5)["p"] > 1e-4
+
+
+def test_two_levels_that_are_subtracted_may_each_be_off_by_one() -> None:
+    slack = dict(zip(names(), slacks(), strict=True))
+    few, twice = RANDOM.choice(np.array([-50.0, 0.0, 50.0]), 4000), RANDOM.choice(np.array([-50.0, 0.0, 50.0]), 8000)
+
+    def p(name: str, shift: float) -> float:
+        moved = np.sort(np.concatenate([few, twice + shift]))
+        return alike(few, twice + shift, moved, slack[name])["p"]
+
+    assert p("R at 0.5, 0.5", 1.0) > 1e-4 and p("R at 0.5, 0.5", 2.0) < 1e-9
+    assert p("R - G at 0.5, 0.5", 2.0) > 1e-4 and p("R - G at 0.5, 0.5", 3.0) < 1e-9
+    assert slack["R - G"] == slack["R left - right"] == slack["R deviation"] == 0.15
 
 
 def test_another_distribution_is_called_so() -> None:

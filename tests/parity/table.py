@@ -47,7 +47,27 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
     x, y, width, height = (Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
-    expected.keep(x, y, width, height, *_pair(op.size))
+    _keep(expected, x, y, width, height, _pair(op.size), op.align_corners)
+
+
+def _keep(
+    expected: Expected,
+    x: Fraction,
+    y: Fraction,
+    width: Fraction,
+    height: Fraction,
+    size: tuple[int, int],
+    aligned: bool,
+) -> None:
+    """A rectangle at a size, which may begin and end with the middles of its pixels."""
+    if aligned:
+        (x, width), (y, height) = _by_middles(x, width, size[1]), _by_middles(y, height, size[0])
+    expected.keep(x, y, width, height, *size)
+
+
+def _by_middles(begin: Fraction, length: Fraction, num: int) -> tuple[Fraction, Fraction]:
+    pixel = max(length - 1, Fraction(1, 1000)) / (num - 1) if num > 1 else Fraction(1)
+    return begin + (1 - pixel) / 2, pixel * num
 
 
 def _seen_beyond(expected: Expected, border: str, fill: tuple[float, ...]) -> None:
@@ -62,12 +82,13 @@ def _random_crop(expected: Expected, op: ops.RandomCrop, drawn: Any) -> None:
         _seen_beyond(expected, op.border, op.fill)
 
 
-def _resize_to(expected: Expected, height: int, width: int) -> None:
-    expected.keep(0, 0, expected.out_width, expected.out_height, height, width)
+def _resize_to(expected: Expected, height: int, width: int, aligned: bool = False) -> None:
+    sides = Fraction(expected.out_width), Fraction(expected.out_height)
+    _keep(expected, Fraction(0), Fraction(0), *sides, (height, width), aligned)
 
 
 def _resize(expected: Expected, op: ops.Resize, drawn: Any) -> None:
-    _resize_to(expected, *_pair(op.size))
+    _resize_to(expected, *_pair(op.size), aligned=op.align_corners)
 
 
 def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> None:
@@ -75,13 +96,13 @@ def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> 
     new = [op.size, op.size * long // short]
     if op.max_size and new[1] > op.max_size:
         new = [max(1, op.max_size * new[0] // new[1]), op.max_size]
-    _resize_to(expected, *(new if expected.out_height <= expected.out_width else new[::-1]))
+    _resize_to(expected, *(new if expected.out_height <= expected.out_width else new[::-1]), aligned=op.align_corners)
 
 
 def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> None:
     longest = max(expected.out_height, expected.out_width)
     sides = [max(1, round(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
-    _resize_to(expected, *sides)
+    _resize_to(expected, *sides, aligned=op.align_corners)
 
 
 def _random_resize(expected: Expected, op: ops.RandomResize, drawn: Any) -> None:
@@ -373,6 +394,7 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
     # nodes are sums of two evenly distributed numbers, and a field's variance the mean sum of their squared weights
     std = float(drawn["amplitude"]) / ((1 / 6) ** 0.5 * 151 / 315)
     key, phase = (int(drawn["key"][0]), int(drawn["key"][1])), drawn["phase"].astype(float)
+    large = (expected.out_height * expected.out_width) ** 0.5 / op.side_px if op.side_px else 1.0
 
     def look_up(x: Float, y: Float) -> tuple[Float, Float]:
         if x.ndim == 1 or not std:
@@ -382,7 +404,7 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
             step = later(*step)
         covered = [np.hypot(step[0][i] - step[0][i + 1], step[1][i] - step[1][i + 1]) / 2e-3 for i in (0, 2)]
         sides, out = (expected.out_width, expected.out_height), expected.grid()
-        fine = [min(1.0, one / (3**0.5 * op.sigma)) for one in covered]
+        fine = [min(1.0, one / (3**0.5 * op.sigma * large)) for one in covered]
         at = [1 + phase[i] + fine[i] * (out[i] + sides[i] / 2) for i in (0, 1)]
         dx, dy = splines(at[0], at[1], key)
         return x + std * dx, y + std * (dx if op.same else dy)
@@ -706,11 +728,17 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "multi_resolution_crop anywhere": (ops.MultiResolutionCrop(size=45, scales=(70, 96), step=None),),
     "random_resized_crop": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.5)),),
     "random_resized_crop anywhere": (ops.RandomResizedCrop(size=(41, 35), scale=(0.1, 0.3), step=None),),
+    "random_resized_crop by middles": (ops.Flip(), ops.RandomResizedCrop(size=(60, 31), align_corners=True)),
     "random_resized_crop in pixels": (ops.RandomResizedCrop(size=(40, 66), height_px=(20, 70), ratio=(0.5, 1.3)),),
     "random_crop": (ops.RandomCrop(size=(37, 41)),),
     "random_crop, padded": (ops.RandomCrop(size=(70, 60), padding=20, fill=(9.0, 99.0, 200.0)),),
     "random_crop, larger": (ops.RandomCrop(size=(140, 150), pad_if_needed=True, border="reflect"),),
     "resize": (ops.Resize(size=(40, 77)),),
+    "resize by middles": (
+        ops.Resize(size=(40, 77), align_corners=True),
+        ops.Rotate(),
+        ops.RandomResizedCrop(size=9, align_corners=True),
+    ),
     "resize_shortest": (ops.ResizeShortest(size=51),),
     "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
     "resize_longest": (ops.ResizeLongest(size=77),),
@@ -822,6 +850,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "flip, grid_distortion, perspective": (ops.Flip(p=1), ops.GridDistortion(num_steps=7), ops.Perspective()),
     "elastic_transform": (ops.ElasticTransform(alpha=60, sigma=6, p=1),),
     "elastic_transform, coarse and leaning": (ops.ElasticTransform(alpha=900, sigma=30, affine_px=20, same=True, p=1),),
+    "elastic_transform, of another side": (ops.ElasticTransform(alpha=40, sigma=5, side_px=40, affine_px=4, p=1),),
     "elastic_transform, fine": (ops.ElasticTransform(alpha=3, sigma=0.5, p=1),),
     "rotate, elastic_transform, zoom, rotate": (
         ops.Rotate(max_deg=30, step=None),

@@ -59,6 +59,21 @@ def test_an_elastic_field_is_distributed_like_filtered_noise() -> None:
     assert abs((right * down).mean()) < 0.05 * theirs.var()
 
 
+def test_a_field_for_a_side_bends_other_frames_alike() -> None:
+    op = ops.ElasticTransform(alpha=60.0, sigma=6.0, affine_px=5.0, side_px=60, p=1.0)
+    fields = []
+    for height, width, large in ((60, 60, 1.0), (180, 180, 3.0), (90, 160, 2.0)):
+        rows = plan(Recipe(ops=[op]), range(500), sizes=[(height, width)] * 500).rows
+        drawn, field = rows["drawn"]["elastic_transform"], rows["field"]
+        np.testing.assert_allclose(drawn["amplitude"], large * 0.162868 * 10.0, rtol=1e-4)
+        assert 4.9 * large < np.abs(drawn["corners"]).max() <= 5.0 * large
+        fields.append(field["scale"].mean() * large)
+    np.testing.assert_allclose(fields, fields[0], rtol=0.01)
+    right, down = displaced(ops.ElasticTransform(alpha=7.0, sigma=2.0, side_px=80, p=1.0), 10, 240)
+    apart = displaced(ops.ElasticTransform(alpha=63.0, sigma=6.0, p=1.0), 10, 240)
+    np.testing.assert_allclose([right, down], apart, atol=1e-3)
+
+
 def test_both_ways_may_be_the_same() -> None:
     right, down = displaced(ops.ElasticTransform(alpha=50.0, sigma=5.0, same=True, p=1.0), 2, 120)
     np.testing.assert_allclose(right, down, atol=1e-3)

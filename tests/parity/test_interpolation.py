@@ -77,6 +77,19 @@ def test_torch_averages_alike() -> None:
     assert np.abs(found - expected.numpy())[:, 6:-6, 6:-6].max() < 0.02
 
 
+@pytest.mark.parametrize("size", [(40, 37), (150, 201), (61, 1), (1, 90)])
+@pytest.mark.parametrize("name", ["bilinear", "bicubic"])
+def test_torch_aligns_corners_alike(name: Any, size: tuple[int, int]) -> None:
+    image = noise(61, 83)
+    planes = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    expected = torch.nn.functional.interpolate(planes, size, mode=name, align_corners=True)[0].numpy()
+    crop = ops.RandomResizedCrop(size=size, scale=(1, 1), ratio=(83 / 61, 83 / 61), align_corners=True)
+    for op in (ops.Resize(size=size, align_corners=True), crop):
+        found = Augment(Recipe(interpolation=name, antialias=False, ops=[op]))(image)
+        inner = (slice(None), *(slice(3, -3) if side > 1 and name == "bicubic" else slice(None) for side in size))
+        assert np.abs(found - expected.clip(0, 255))[inner].max() < 0.02
+
+
 def test_random_draws_one_of_two_for_each_image() -> None:
     image, size = noise(61, 83), (40, 37)
     recipes = {name: Recipe(interpolation=name, ops=[ops.Resize(size=size)]) for name in ("bilinear", "bicubic")}

@@ -113,7 +113,7 @@ BENT_AND_PROJECTED = Recipe(
         ops.MultiResolutionCrop(size=(30, 50), scales=(80, 300)),
     )
 )
-HORIZON = Recipe(ops=(ops.Perspective(distortion=0.6), ops.Zoom(factor=(0.05, 0.3)), ops.CenterCrop(size=31, scale=90)))
+HORIZON = Recipe(ops=(ops.Perspective(distortion=0.7), ops.Zoom(factor=(0.05, 0.3)), ops.CenterCrop(size=31, scale=90)))
 """The frame holds the horizon, and what lies behind it."""
 BENT_BETWEEN_NODES = Recipe(
     ops=(

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import getitem
 from typing import Any
 
@@ -131,6 +132,12 @@ def _look(one: Mapping[str, Any]) -> Look:
     return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=averages)
 
 
+def _look_of_resize(one: Mapping[str, Any]) -> Look:
+    """That of what makes images of another size: by area it averages."""
+    look = _look(one)
+    return replace(look, antialias=True) if look.interpolation == "area" else look
+
+
 def _always(one: Mapping[str, Any]) -> None:
     if one.get("p", 1.0) != 1.0:
         raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
@@ -157,7 +164,7 @@ CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are n
 
 def _resize(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
-    found.add("Resize", ops.Resize(size=_size(one)), look=_look(one))
+    found.add("Resize", ops.Resize(size=_size(one)), look=_look_of_resize(one))
 
 
 def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
@@ -166,7 +173,7 @@ def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) ->
         size = _twice(one["max_size"])
         if len(set(size)) > 1:
             raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
-        found.add(_name(one), kind(size=int(size[0])), note=note, look=_look(one))
+        found.add(_name(one), kind(size=int(size[0])), note=note, look=_look_of_resize(one))
 
     return add
 
@@ -197,7 +204,7 @@ def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     _always(one)
     made = ops.RandomResizedCrop(size=_size(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    found.add("RandomResizedCrop", made, look=_look(one))
+    found.add("RandomResizedCrop", made, look=_look_of_resize(one))
 
 
 def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -331,7 +338,10 @@ def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
     hue = tuple(limit / 180.0 for limit in _limits(one, "hue_shift_limit"))
     fields = {"saturation": _limits(one, "sat_shift_limit"), "value": _limits(one, "val_shift_limit"), "p": one["p"]}
     made = ops.HueSaturationValue.model_validate({"hue": hue, **fields})
-    found.add("HueSaturationValue", made, note="OpenCV's HSV is whole numbers, 180 hues; here it is not rounded.")
+    note = "OpenCV's HSV is whole numbers, 180 hues; here it is not rounded."
+    if found.measured_as == ("albumentations-2",):
+        note += " Gray gains colour with saturation, and stays gray there."
+    found.add("HueSaturationValue", made, note=note)
 
 
 def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
@@ -669,6 +679,9 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
+    "ISONoise": refused(
+        "adds noise to hue, and to lightness by how much the image's own varies, both of HLS; write GaussNoise"
+    ),
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "NoOp": same(ops.Identity),
     "OneOf": _one_of,

@@ -15,7 +15,7 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Findings, Look, levels
+from augpipe.recipes.importers.findings import SQUARE_PX, Findings, Look, levels
 
 Limits = tuple[float, float]
 PARTS = ("scale", "translate_percent", "translate_px", "rotate", "shear")
@@ -109,25 +109,28 @@ def look_of_imgaug(one: Mapping[str, Any], order: Any) -> tuple[Look, Beyond]:
 def piecewise_affine(one: Mapping[str, Any], sides: tuple[int, ...]) -> Op:
     """The op of a `PiecewiseAffine` in a frame of these sides: a smooth field that moves pixels as far and as alike.
 
-    Its nodes move by normal numbers of a standard deviation of `scale` sides, and triangles between them linearly: by
-    half that variance in the mean. Displacements at a distance d have a correlation of nearly exp(-d^2 / (4 s^2)), with
-    s of 0.4 cells: within 0.05 up to a cell, in 150 fields of 4x4 and of 6x6 nodes.
+    Where sides are not known, it is that of a square, which bends other frames alike. Its nodes move by normal numbers
+    of a standard deviation of `scale` sides, and triangles between them linearly: by half that variance in the mean.
+    Displacements at a distance d have a correlation of nearly exp(-d^2 / (4 s^2)), with s of 0.4 cells: within 0.05 up
+    to a cell, in 150 fields of 4x4 and of 6x6 nodes.
 
     Raises:
-        ValueError: how large the frame is, is not known.
+        ValueError: how large the frame is, is not known, and nodes move by pixels.
     """
-    if len(sides) != 2:
+    is_known, is_in_px = len(sides) == 2, bool(one.get("absolute_scale"))
+    if is_in_px and not is_known:
         raise ValueError(
-            "moves nodes by parts of the image's sides, and how large it is depends on the file here; put a Resize or "
-            "a crop before it, or write ElasticTransform"
+            "absolute_scale=True moves nodes by pixels, and how large the image is depends on the file here; put a "
+            "Resize or a crop before it"
         )
-    side = sqrt(sides[0] * sides[1])
+    side = sqrt(sides[0] * sides[1]) if is_known else SQUARE_PX
     low, high = _from(0.0, one["scale"]) if "order" in one else _limits(one["scale"])
     drawn = sqrt((low * low + low * high + high * high) / 3.0)
-    std_px = MOVED_STD * drawn * (1.0 if one.get("absolute_scale") else side)
+    std_px = MOVED_STD * drawn * (1.0 if is_in_px else side)
     nodes = [sum(_limits(one[name])) / 2.0 for name in ("nb_rows", "nb_cols")]
     sigma = ALIKE_CELLS * side / (max(sum(nodes) / 2.0, 2.0) - 1.0)
-    return ops.ElasticTransform(alpha=round(std_px * sigma / ELASTIC_STD, 1), sigma=round(sigma, 1), p=one["p"])
+    fields = {"alpha": round(std_px * sigma / ELASTIC_STD, 1), "sigma": round(sigma, 1), "p": one["p"]}
+    return ops.ElasticTransform.model_validate(fields | ({} if is_known else {"side_px": SQUARE_PX}))
 
 
 def _of_version_1(scale: Op, rotation: Op, columns: Limits, rows: Limits, moved: Op, p: float) -> Op:

@@ -30,6 +30,10 @@ INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """The interpolations that a recipe has."""
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
 """What differs in an elastic transform."""
+UNEVEN = "corners that no perspective gives, or nearly so, move less."
+"""What differs in a perspective of a distortion above 0.6."""
+SQUARE_PX = 224
+"""The side of a frame, in pixels, where it depends on the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +165,12 @@ class Findings:
             self.ops[num_ops:] = [in_levels(op, unit) for op in self.ops[num_ops:]]
             self.rows[num_rows:] = [_row_in_levels(row, unit) for row in self.rows[num_rows:]]
         except ValueError:
-            filled = [op.beyond[1] for op in self.ops[num_ops:] if op.beyond]
-            filled += [row.beyond[1] for row in self.rows[num_rows:] if row.beyond]
+            beyond = [op.beyond for op in self.ops[num_ops:]] + [row.beyond for row in self.rows[num_rows:]]
+            _, fill = next(filter(None, beyond))
             name = self.rows[-1].name
             del self.ops[num_ops:], self.rows[num_rows:]
-            self.refuse(
-                name,
-                f"fills with {filled[0][0]:g} behind ToTensor, where numbers go from 0 to 1; give a part of 1, or put "
-                f"{name} before ToTensor",
-            )
+            told = f"fills with {fill[0]:g} behind ToTensor, where numbers go from 0 to 1; give a part of 1, or put "
+            self.refuse(name, f"{told}{name} before ToTensor")
 
     def _leave_out_unlike(self) -> None:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""
@@ -338,8 +339,7 @@ def floored_centre(size: Any) -> Op:
 
 def levels(value: Any) -> tuple[float, float, float]:
     """R, G, B of a fill that is given as a number, a sequence or None."""
-    if value is None:
-        return (0.0, 0.0, 0.0)
+    value = 0.0 if value is None else value
     if isinstance(value, Sequence):
         red, green, blue = value if len(value) == 3 else (value[0],) * 3
         return float(red), float(green), float(blue)

@@ -1,20 +1,34 @@
 """Augmentations of kornia as ops: told by class name; ranges are read from the distributions that they sample."""
 
 from collections.abc import Iterable
-from math import ceil, floor
+from math import ceil, floor, pi, sqrt
 from typing import Any
+
+import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Look, Maker, channels, erase, floored_centre, levels, same
+from augpipe.recipes.importers.findings import (
+    FIELD,
+    SQUARE_PX,
+    UNEVEN,
+    Findings,
+    Look,
+    Maker,
+    channels,
+    erase,
+    floored_centre,
+    levels,
+    same,
+)
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
 GEOMETRY = "kornia.geometry"
 """Where functions of geometry are modules, too: one that is an augmentation's namesake may differ from it."""
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
-LOOK = Look(interpolation="bilinear", antialias=False)
-"""Its look-ups skip pixels when they shrink."""
+RESAMPLES = ("nearest", "bilinear", "bicubic")
+"""Its look-ups by number."""
 BORDERS = {
     "zeros": "constant",
     "constant": "constant",
@@ -88,35 +102,44 @@ def _border(mode: Any) -> str:
     return BORDERS[name]
 
 
+def _look(one: Any) -> Look:
+    """How it looks between pixels, of which it skips some when it shrinks."""
+    mode = one.flags.get("resample", "bilinear")
+    name = RESAMPLES[mode] if isinstance(mode, int) else str(getattr(mode, "name", mode)).lower()
+    return Look(interpolation=name, antialias=bool(one.flags.get("antialias")))
+
+
 def _resize(found: Findings, one: Any) -> None:
     _always(one)
-    size, side = one.flags["size"], one.flags.get("side")
-    if not isinstance(size, int):
-        found.add("Resize", ops.Resize(size=tuple(size)), look=LOOK)
-    elif side in ("short", "long"):
-        made = ops.ResizeShortest(size=size) if side == "short" else ops.ResizeLongest(size=size)
-        found.add("Resize", made, look=LOOK)
-    else:
-        raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
+    look = _look(one)
+    found.add("Resize", _resized(one.flags["size"], one.flags.get("side"), _aligns(one, look)), look=look)
+
+
+def _aligns(one: Any, look: Look) -> bool:
+    """Whether the middles of corner pixels stay: so they do unless they are told not to, or are looked up whole."""
+    return look.interpolation != "nearest" and one.flags.get("align_corners") is not False
 
 
 def _resize_of_geometry(found: Findings, one: Any) -> None:
-    if one.side not in ("short", "long"):
-        raise ValueError(f"side={one.side!r} is not mapped; 'short' and 'long' are")
-    if isinstance(one.size, int):
-        made: Op = ops.ResizeShortest(size=one.size) if one.side == "short" else ops.ResizeLongest(size=one.size)
-    else:
-        made = ops.Resize(size=tuple(one.size))
-    note = "there pixels in the corners stay in the corners." if one.align_corners else ""
     look = Look(interpolation=str(one.interpolation), antialias=bool(one.antialias))
-    found.add(_name(one), made, note=note, look=look)
+    found.add(_name(one), _resized(one.size, one.side, bool(one.align_corners)), look=look)
+
+
+def _resized(size: Any, side: Any, aligns: bool) -> Op:
+    if not isinstance(size, int):
+        return ops.Resize(size=tuple(size), align_corners=aligns)
+    if side not in ("short", "long"):
+        raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
+    kind = ops.ResizeShortest if side == "short" else ops.ResizeLongest
+    return kind(size=size, align_corners=aligns)
 
 
 def _random_resized_crop(found: Findings, one: Any) -> None:
     _always(one)
-    given = one._param_generator
-    made = ops.RandomResizedCrop(size=tuple(one.flags["size"]), scale=tuple(given.scale), ratio=tuple(given.ratio))
-    found.add("RandomResizedCrop", made, look=LOOK)
+    given, look = one._param_generator, _look(one)
+    fields = {"size": tuple(one.flags["size"]), "scale": tuple(given.scale), "ratio": tuple(given.ratio)}
+    made = ops.RandomResizedCrop.model_validate({**fields, "align_corners": _aligns(one, look)})
+    found.add("RandomResizedCrop", made, look=look)
 
 
 def _random_crop(found: Findings, one: Any) -> None:
@@ -139,7 +162,7 @@ def _center_crop(found: Findings, one: Any) -> None:
 
 def _rotation(found: Findings, one: Any) -> None:
     made = ops.Rotate(max_deg=_range(one, "degrees"), step=None, p=_read(one, "p"))
-    found.add("RandomRotation", made, look=LOOK, beyond=BLACK)
+    found.add("RandomRotation", made, look=_look(one), beyond=BLACK)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -157,12 +180,50 @@ def _affine(found: Findings, one: Any) -> None:
         made.append(ops.Translate(horizontal=_range(one, "translate_x"), vertical=_range(one, "translate_y")))
     beyond = _border(one.flags["padding_mode"]), levels(0)
     sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
-    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared, look=LOOK, beyond=beyond)
+    found.add("RandomAffine", ops.AllOf(ops=made, p=_read(one, "p")), note=sheared, look=_look(one), beyond=beyond)
 
 
 def _perspective(found: Findings, one: Any) -> None:
+    method = getattr(one._param_generator, "sampling_method", "basic")
+    if method != "basic":
+        raise ValueError(f"sampling_method={method!r} is not mapped; 'basic' is")
     distortion = float(one._param_generator.distortion_scale)
-    found.add("RandomPerspective", ops.Perspective(distortion=distortion, p=_read(one, "p")), look=LOOK, beyond=BLACK)
+    made = ops.Perspective(distortion=distortion, p=_read(one, "p"))
+    found.add("RandomPerspective", made, note=UNEVEN if distortion > 0.6 else "", look=_look(one), beyond=BLACK)
+
+
+def _elastic(found: Findings, one: Any) -> None:
+    """The field of a Gaussian that is cut off: that of a whole one of its own spread, as strong as it is."""
+    (size, other), (sigma, also), (alpha, too) = (one.flags[name] for name in ("kernel_size", "sigma", "alpha"))
+    if (size, sigma, alpha) != (other, also, too):
+        raise ValueError("kernel_size, sigma and alpha that differ along x and y are not mapped; give each twice alike")
+    places = np.arange(size) - 0.5 * (size - 1)
+    weights = np.exp(-0.5 * (places / float(sigma)) ** 2)
+    weights /= weights.sum()
+    spread = sqrt(weights @ places**2)
+    sides = found.sides if len(found.sides) == 2 else (SQUARE_PX, SQUARE_PX)
+    alpha_px = float(alpha) * 0.5 * sqrt(sides[0] * sides[1])  # there half the image's side is 1
+    strength = float(weights @ weights) * 2.0 * sqrt(pi) * spread
+    fields = {"alpha": round(alpha_px * strength, 1), "sigma": round(spread, 1), "p": _read(one, "p")}
+    note = FIELD
+    if spread < 0.95 * sigma:
+        note += " The filter there is cut off, which leaves its field rougher."
+    if sides != found.sides:
+        fields["side_px"] = SQUARE_PX
+        note += f" It is that of a {SQUARE_PX}x{SQUARE_PX} image, for all."
+    beyond = _border(one.flags["padding_mode"]), levels(0)
+    made = ops.ElasticTransform.model_validate(fields)
+    found.add("RandomElasticTransform", made, note=note, look=_look(one), beyond=beyond)
+
+
+def _thin_plate_spline(found: Findings, one: Any) -> None:
+    """The map of four corners, which move either way: inwards alone, in an image that is larger by as much."""
+    most = 0.0 if one.dist is None else round(float(one.dist.high), 6)
+    corners: list[Op] = [ops.Perspective(distortion=2.0 * most / (1.0 + most))] if most else []
+    made = ops.AllOf.model_validate({"ops": [*corners, ops.Zoom(factor=(1.0 + most,) * 2)], "p": _read(one, "p")})
+    note = "corners move as there, and what lies between them by a perspective, where the centre is drawn, too."
+    beyond = _border(one.flags["padding_mode"]), levels(0)
+    found.add("RandomThinPlateSpline", made, note=note, look=_look(one), beyond=beyond)
 
 
 def _jittered(one: Any) -> dict[str, tuple[float, float]]:
@@ -248,6 +309,8 @@ MADE: dict[str, Maker] = {
     "RandomRotation": _rotation,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
+    "RandomElasticTransform": _elastic,
+    "RandomThinPlateSpline": _thin_plate_spline,
     "ColorJitter": _jitter,
     "ColorJiggle": _jiggle,
     "RandomBrightness": same(

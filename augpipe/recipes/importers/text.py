@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -191,17 +192,20 @@ def _augmentation(call: Call) -> Any:
     made.__dict__.update(given)
     made.flags = given
     samplers = {f"{name}_sampler": None for name in ("scale_2", "scale_4")}
-    for name, (argument, centre, least) in RANGES.get(call.name, {}).items():
+    for name, (argument, *limits) in RANGES.get(call.name, {}).items():
         if (value := given[argument]) is not None:
-            samplers[f"{name}_sampler"] = _sampler(value, centre, least)
+            samplers[f"{name}_sampler"] = _sampler(value, *limits)
+    if call.name == "RandomThinPlateSpline":
+        made.dist = _sampler(given["scale"], 0.0, -given["scale"])
     if call.name == "RandomAffine":
         samplers |= _of_affine(given)
     made._param_generator = SimpleNamespace(**{**given, **samplers})
     return made
 
 
-def _sampler(value: Any, centre: float, least: float) -> Any:
-    low, high = value if isinstance(value, list | tuple) else (max(centre - value, least), centre + value)
+def _sampler(value: Any, centre: float, least: float, most: float = inf) -> Any:
+    is_range = isinstance(value, list | tuple)
+    low, high = value if is_range else (max(centre - value, least), min(centre + value, most))
     return SimpleNamespace(low=low, high=high)
 
 
@@ -224,8 +228,11 @@ def _of_affine(given: Mapping[str, Any]) -> dict[str, Any]:
 
 SIDES = {"SmallestMaxSize": "short", "LongestMaxSize": "long"}
 """Augmentations of kornia that are a Resize by this side."""
-JITTER = {name: (name, 1.0, 0.0) for name in ("brightness", "contrast", "saturation")} | {"hue": ("hue", 0.0, -0.5)}
-RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
+JITTER: dict[str, tuple[str, *tuple[float, ...]]] = {
+    **{name: (name, 1.0, 0.0) for name in ("brightness", "contrast", "saturation")},
+    "hue": ("hue", 0.0, -0.5, 0.5),
+}
+RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "ColorJitter": JITTER,
     "ColorJiggle": JITTER,
     "RandomAffine": {"degree": ("degrees", 0.0, -360.0)},
@@ -238,7 +245,7 @@ RANGES: dict[str, dict[str, tuple[str, float, float]]] = {
     "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
 }
 """An augmentation of kornia -> what it samples: of which argument, and about which centre and not below what where
-that is one number."""
+that is one number, nor above what: a hue of more than half a turn was half a turn in its first versions."""
 
 
 def _albumentations(call: Call, version: str | None) -> Findings:

@@ -12,6 +12,7 @@ from augpipe.policies.magnitudes import solarize
 from augpipe.recipes.importers.findings import (
     FIELD,
     PILLOW_FILTERS,
+    UNEVEN,
     Findings,
     Look,
     Maker,
@@ -206,9 +207,8 @@ def _rgb(found: Findings, one: Any) -> None:
 
 def _perspective(found: Findings, one: Any) -> None:
     made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
-    found.add(
-        "RandomPerspective", made, note="corners move by any part of a pixel.", look=_shrunk(one), beyond=_beyond(one)
-    )
+    note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
+    found.add("RandomPerspective", made, note=note, look=_shrunk(one), beyond=_beyond(one))
 
 
 def _elastic_transform(found: Findings, one: Any) -> None:

@@ -385,8 +385,13 @@ def test_a_piecewise_affine_is_a_field_that_moves_as_far_and_as_alike() -> None:
         assert isinstance(op, ops.ElasticTransform) and op.p == 0.3 and found.rows[1].verdict == "near"
         assert op.sigma == 40 and found.recipe.border == "edge"  # 0.4 of a cell of 100 pixels
         assert 0.163 * op.alpha / op.sigma == pytest.approx(0.5**0.5 * 0.04 * 300, rel=1e-3)
-        with pytest.raises(ValueError, match="how large it is depends on the file here; put a Resize or a crop before"):
-            importers.from_albumentations(compose(one(name, **given)))
+        (any_size,) = importers.from_albumentations(compose(one(name, **given, p=0.3))).recipe.ops
+        assert isinstance(any_size, ops.ElasticTransform) and any_size.side_px == 224
+        assert (any_size.sigma / 224, any_size.alpha / 224**2) == pytest.approx(
+            (op.sigma / 300, op.alpha / 300**2), rel=2e-3
+        )
+    with pytest.raises(ValueError, match="moves nodes by pixels, and how large the image is depends on the file here"):
+        importers.from_albumentations(compose(one("PiecewiseAffine", **old | {"absolute_scale": True})))
     with pytest.raises(ValueError, match="of version 2 weighs all nodes by their distance"):
         importers.from_albumentations(compose(one("Resize", height=9, width=9), one("PiecewiseAffine", border_mode=0)))
 

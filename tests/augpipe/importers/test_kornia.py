@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 from augpipe import Recipe, importers, ops
 
@@ -55,7 +57,7 @@ def test_a_sequence_of_augmentations() -> None:
     )
     found = importers.from_kornia(module)
     assert found.recipe.ops == (
-        ops.RandomResizedCrop(size=(64, 48), scale=(0.2, 1.0), ratio=(0.75, 1.5)),
+        ops.RandomResizedCrop(size=(64, 48), scale=(0.2, 1.0), ratio=(0.75, 1.5), align_corners=True),
         ops.Flip(p=0.3),
         ops.Flip(direction="vertical", p=0.2),
         ops.Grayscale(p=0.1),
@@ -83,7 +85,7 @@ def test_a_sequence_of_augmentations() -> None:
     )
     assert found.recipe.border == "constant" and not found.recipe.antialias
     assert "color_jitter: stands before rotate, whose fill it changes, too." in found.notes
-    assert "RandomRotation" in found.exact and "RandomResizedCrop" not in found.exact
+    assert "RandomRotation" in found.exact and "RandomResizedCrop" in found.exact
 
 
 def test_images_are_in_0_to_1() -> None:
@@ -93,9 +95,9 @@ def test_images_are_in_0_to_1() -> None:
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        (make("Resize", flags={"size": (30, 40), "side": "short"}), ops.Resize(size=(30, 40))),
-        (make("Resize", flags={"size": 30, "side": "short"}), ops.ResizeShortest(size=30)),
-        (make("Resize", flags={"size": 30, "side": "long"}), ops.ResizeLongest(size=30)),
+        (make("Resize", flags={"size": (30, 40), "side": "short"}), ops.Resize(size=(30, 40), align_corners=True)),
+        (make("Resize", flags={"size": 30, "side": "short"}), ops.ResizeShortest(size=30, align_corners=True)),
+        (make("Resize", flags={"size": 30, "side": "long"}), ops.ResizeLongest(size=30, align_corners=True)),
         (make("CenterCrop", flags={"size": (30, 40)}), ops.RandomCrop(size=(30, 40), p=0)),
         (
             make(
@@ -126,6 +128,71 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
         importers.from_kornia(make("Resize", p=0.5, flags={"size": 30, "side": "short"}))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "K.RandomRotation(30, resample='nearest')",
+        "K.RandomAffine(30, resample='NEAREST')",
+        "K.RandomPerspective(resample='bicubic')",
+        "K.Resize((64, 48), resample='bicubic', align_corners=False)",
+        "K.RandomResizedCrop((64, 48), resample=0)",
+    ],
+)
+def test_how_it_looks_between_pixels_is_read(call: str) -> None:
+    (row,) = importers.from_text(call).rows
+    assert row.look and row.look.interpolation == ("bicubic" if "bicubic" in call else "nearest")
+    assert row.verdict != "exact"
+
+
+def test_corners_may_be_aligned_or_not() -> None:
+    assert importers.from_text("K.Resize(64)").recipe.ops[0] == ops.ResizeShortest(size=64, align_corners=True)
+    for call in ("K.Resize(64, align_corners=False)", "K.Resize(64, resample='nearest')"):
+        assert importers.from_text(call).recipe.ops[0] == ops.ResizeShortest(size=64)
+    for call in ("Resize((9, 8), align_corners=True)", "Resize((9, 8))"):
+        found = importers.from_text(f"kornia.geometry.transform.{call}").recipe.ops[0]
+        assert found == ops.Resize(size=(9, 8), align_corners="True" in call)
+
+
+def test_an_elastic_field_is_as_strong_as_one_of_a_filter_that_is_cut_off() -> None:
+    call = "K.RandomElasticTransform((63, 63), (32.0, 32.0), (1.0, 1.0), padding_mode='border', p=0.4)"
+    noise = np.random.default_rng(0).uniform(-1, 1, (1000, 1000))
+    filtered = ndimage.gaussian_filter(noise, 32.0, radius=31)[100:-100, 100:-100] * 160  # half of 320 pixels
+    found = importers.from_text(f"torch.nn.Sequential(K.Resize((320, 320)), {call})")
+    op = found.recipe.ops[1]
+    assert isinstance(op, ops.ElasticTransform) and (op.p, op.side_px) == (0.4, None)
+    std = 0.163 * op.alpha / op.sigma
+    assert std == pytest.approx(filtered.std(), rel=0.15)
+    for lag in (10, 20, 30, 45):
+        alike = (filtered[lag:] * filtered[:-lag]).mean() / (filtered**2).mean()
+        assert np.exp(-(lag**2) / (4 * op.sigma**2)) == pytest.approx(alike, abs=0.1)
+    assert "The filter there is cut off, which leaves its field rougher." in found.rows[1].note
+    assert found.rows[1].verdict == "near" and found.recipe.border == "edge"
+    (any_size,) = importers.from_text(call).recipe.ops[:1]
+    assert isinstance(any_size, ops.ElasticTransform) and any_size.side_px == 224
+    assert any_size.alpha == pytest.approx(op.alpha * 224 / 320, rel=1e-3) and any_size.sigma == op.sigma
+    with pytest.raises(ValueError, match="that differ along x and y are not mapped"):
+        importers.from_text("K.RandomElasticTransform(alpha=(1.0, 2.0))")
+
+
+def test_corners_of_a_spline_move_either_way() -> None:
+    found = importers.from_text("K.RandomThinPlateSpline(0.25, padding_mode='reflection', p=0.5)")
+    op = found.recipe.ops[0]
+    assert isinstance(op, ops.AllOf) and op.p == 0.5 and found.rows[0].verdict == "near"
+    corners, larger = op.ops
+    assert isinstance(corners, ops.Perspective) and isinstance(larger, ops.Zoom)
+    half_sides = [larger.factor[0] * (1.0 - way) for way in (corners.distortion, 0.0)]  # of a corner from the centre
+    assert half_sides == pytest.approx([0.75, 1.25]) and found.recipe.border == "reflect"
+    still = importers.from_text("K.RandomThinPlateSpline(0)").recipe.ops[0]
+    assert isinstance(still, ops.AllOf) and still.ops == (ops.Zoom(factor=(1, 1)),)
+
+
+def test_perspectives_that_are_not_mapped() -> None:
+    with pytest.raises(ValueError, match="sampling_method='area_preserving' is not mapped; 'basic' is"):
+        importers.from_text("K.RandomPerspective(sampling_method='area_preserving')")
+    (row,) = importers.from_text("K.RandomPerspective(0.7)").rows
+    assert row.verdict == "near" and "corners that no perspective gives, or nearly so, move less." in row.note
+
+
 def test_the_real_ones() -> None:
     augmentation = pytest.importorskip("kornia.augmentation")
     made = importers.from_kornia(
@@ -141,14 +208,24 @@ def test_the_real_ones() -> None:
             augmentation.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5),
             augmentation.RandomErasing(p=0.2),
             augmentation.RandomPerspective(0.3),
+            augmentation.Resize((40, 50)),
             augmentation.RandomGaussianNoise(0.0, 0.1),
             augmentation.Normalize(mean=torch.tensor([0.5, 0.5, 0.5]), std=torch.tensor([0.5, 0.5, 0.5])),
         )
     ).recipe.ops
-    assert made[0] == ops.RandomResizedCrop(size=(64, 64), scale=(0.2, 1.0), ratio=(0.75, 4 / 3))
+    assert made[0] == ops.RandomResizedCrop(size=(64, 64), scale=(0.2, 1.0), ratio=(0.75, 4 / 3), align_corners=True)
+    assert made[11] == ops.Resize(size=(40, 50), align_corners=True)
     assert made[2] == ops.ColorJitter(
         brightness=(0.9, 1.1), contrast=(0.8, 1.2), saturation=(0.7, 1.3), hue=0.4, about="mean", space="hsv", p=0.8
     ).model_copy(update={"hue": (-0.4, 0.4)})
     assert made[5] == ops.BrightnessContrast(brightness=(-0.2, 0.2), contrast=(0, 0), p=1)
     assert made[7] == ops.Sharpness(factor=(0, 0.5), p=0.5)
     assert made[8] == ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5)
+    for bends in (augmentation.RandomElasticTransform(p=0.3), augmentation.RandomThinPlateSpline(0.1, p=0.2)):
+        call = f"K.{type(bends).__name__}({'p=0.3' if bends.p == 0.3 else '0.1, p=0.2'})"
+        assert importers.from_kornia(bends).recipe.ops == importers.from_text(call).recipe.ops
+    nearest = augmentation.RandomAffine(30, resample="nearest")
+    assert (
+        importers.from_kornia(nearest).rows[0].look
+        == importers.from_text("K.RandomAffine(30, resample=0)").rows[0].look
+    )

@@ -235,7 +235,10 @@ KORNIA: dict[str, Any] = {
     "K.RandomSharpness(0.7)": ops.Sharpness(factor=(0, 0.7), p=0.5),
     "K.RandomBrightness((0.6, 1.4))": ops.BrightnessContrast(brightness=(-0.4, 0.4), contrast=(0, 0), p=1.0),
     "K.RandomGaussianBlur(3, (0.1, 2.0))": ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5),
-    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64),
+    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64, align_corners=True),
+    "K.ColorJitter(hue=1.0)": ops.ColorJitter(
+        **dict.fromkeys(("brightness", "contrast", "saturation"), (1, 1)), hue=(-0.5, 0.5), about="mean", space="hsv"
+    ),
     "K.CenterCrop(32)": ops.RandomCrop(size=(32, 32), p=0.0),
     "K.RandomErasing()": ops.Erase(scale=(0.02, 0.33), ratio=(0.3, 3.3), fill=(0, 0, 0), p=0.5),
 }
@@ -253,9 +256,10 @@ def test_sequences_of_kornia() -> None:
         "nn.Sequential(K.RandomVerticalFlip()), K.Resize((32, 48)), data_keys=['image', 'boxes'], same_on_batch=True)"
     )
     last = ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))  # of levels in 0..255: images in 0..1
-    assert found.recipe.ops == (ops.Flip(direction="vertical"), ops.Resize(size=(32, 48)), last)
-    assert [row.verdict for row in found.rows] == ["not measured", "exact", "near"]  # its images are in 0..1, and
-    assert "same_on_batch" in found.notes[0]  # a resize aligns corners there
+    resize = ops.Resize(size=(32, 48), align_corners=True)
+    assert found.recipe.ops == (ops.Flip(direction="vertical"), resize, last)
+    assert [row.verdict for row in found.rows] == ["not measured", "exact", "exact"]  # its images are in 0..1
+    assert "same_on_batch" in found.notes[0]
     with pytest.raises(ValueError, match="RandomSnow: is not known here"):
         importers.from_text("nn.Sequential(K.RandomSnow(), K.RandomHorizontalFlip())")
     with pytest.raises(ValueError, match="of kornia.geometry.transform is not an augmentation"):
@@ -270,10 +274,10 @@ def test_a_resize_of_kornia_s_geometry_is_one_of_its_own() -> None:
         ("9", ops.ResizeShortest(size=9)),
         ("9, side='long'", ops.ResizeLongest(size=9)),
         ("size=(8, 9)", ops.Resize(size=(8, 9))),
+        ("9, align_corners=True", ops.ResizeShortest(size=9, align_corners=True)),
     ):
         found = importers.from_text(text.format(arguments))
         assert found.recipe.ops[0] == expected and not found.recipe.antialias and not found.notes
-    assert "stay in the corners" in str(importers.from_text(text.format("9, align_corners=True")).notes)
     with pytest.raises(ValueError, match="side='vert' is not mapped; 'short' and 'long' are"):
         importers.from_text(text.format("9, side='vert'"))
 
@@ -432,6 +436,13 @@ def test_version_1_always_applies_a_sequential(version: str, p: float) -> None:
     assert importers.from_text(text, version=version).recipe.ops == (
         ops.AllOf(ops=(ops.Invert(p=1), ops.Grayscale(p=1)), p=p),
     )
+
+
+@pytest.mark.parametrize("call", ["A.Resize(32, 32, 3)", "A.RandomResizedCrop((32, 32), interpolation=3)"])
+def test_a_resize_by_area_averages(call: str) -> None:
+    found = importers.from_text(call)
+    assert found.recipe.antialias and found.recipe.interpolation == "bilinear"
+    assert found.rows[0].verdict == "near" and "area interpolation becomes bilinear." in found.rows[0].note
 
 
 @pytest.mark.parametrize("kind", ["image", "image_mask"])

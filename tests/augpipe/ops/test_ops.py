@@ -199,6 +199,20 @@ def test_continuous_ranges() -> None:
     assert all(is_uniform(shift[:, channel], -9.5, 9.5) for channel in range(3))
 
 
+@pytest.mark.parametrize(("distortion", "share"), [(0.6, 0.0), (0.7, 0.0002)])
+def test_corners_that_no_perspective_gives_move_less(distortion: float, share: float) -> None:
+    moved = drawn(ops.Perspective(distortion=distortion), num=60_000)["moved"]
+    signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    for corner in range(4):
+        around = [(signs * (1.0 - moved))[:, (corner + step) % 4] for step in (-1, 0, 1)]
+        sides = around[1] - around[0], around[2] - around[1]
+        assert (sides[0][:, 0] * sides[1][:, 1] - sides[0][:, 1] * sides[1][:, 0]).min() > 0.0
+    free = drawn(ops.Perspective(distortion=0.6), num=60_000)["moved"] * (distortion / 0.6)
+    is_less = ~np.isclose(free, moved).all(axis=(1, 2))
+    np.testing.assert_allclose(moved[is_less], free[is_less] * 0.6 / distortion)
+    assert (is_less.mean() > 0.0) == (distortion > 0.6) and abs(is_less.mean() - share) < 0.0002
+
+
 def test_what_is_even_may_be_another_number() -> None:
     assert is_uniform(drawn(ops.Gamma(gamma=(0.5, 2.0), even_in="power"))["gamma"], 0.5, 2.0)
     assert is_uniform(np.log(drawn(ops.Gamma(gamma=(0.5, 2.0)))["gamma"]), -math.log(2.0), math.log(2.0))
@@ -664,7 +678,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.QuarterTurn, {"turns": ()}, "must be a list of some of 0, 1, 2 and 3"),
         (ops.QuarterTurn, {"turns": (1, 1)}, "names one turn twice. Name each once"),
         (ops.Zoom, {"factor": (0.01, 1)}, r"factor=\(0.01, 1\) leaves 0.05..20. Choose factors nearer to 1"),
-        (ops.Perspective, {"distortion": 0.7}, "distortion=0.7 must be at most 0.6"),
+        (ops.Perspective, {"distortion": 0.71}, "distortion=0.71 must be at most 0.7"),
         (ops.Perspective, {"distortion": 0}, "distortion=0 must be above 0"),
         (ops.Blur, {"sigma_px": (0, 11)}, r"sigma_px=\(0.0, 11.0\) leaves 0..10 pixels. For more, make smaller images"),
         (ops.Blur, {"sigma_px": (-1, 1)}, "leaves 0..10 pixels"),
@@ -746,3 +760,22 @@ def test_a_tangential_lens_that_folds_is_refused() -> None:
 )
 def test_what_has_a_field_instead_of_a_range_is_read_again(op: ops.Op) -> None:
     assert type(op).model_validate(op.model_dump()) == op
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (ops.Resize(align_corners=True), "align_corners"),
+        (ops.ResizeShortest(align_corners=True), "align_corners"),
+        (ops.ResizeLongest(align_corners=True), "align_corners"),
+        (ops.RandomResizedCrop(align_corners=True), "align_corners"),
+        (ops.ElasticTransform(side_px=224), "side_px"),
+    ],
+)
+def test_a_new_field_is_written_where_it_is_given_alone(op: ops.Op, name: str) -> None:
+    """So that states and plans of earlier releases go on."""
+    given, plain = Recipe(ops=[op]), Recipe(ops=[type(op)()])
+    assert name in op.model_dump() and name in given.to_toml()
+    assert name not in plain.ops[0].model_dump() and name not in plain.to_toml()
+    for recipe in (given, plain):
+        assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
