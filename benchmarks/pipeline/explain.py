@@ -24,7 +24,7 @@ from typing import Any
 from augpipe import Batch, Loader
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.explain.explanation import Explanation
-from benchmarks.harness import Bench
+from benchmarks.harness import Bench, touch_memory
 from benchmarks.pipeline.situations import SITUATIONS, Situation
 from benchmarks.pipeline.staging import Staging, run_command
 
@@ -37,6 +37,8 @@ FOLLOWED_ROUNDS, FOLLOWED_S = 3, 2.0
 """How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
 PASS_S, MOST_OF_EPOCH = 5.0, 0.8
 """How long a pass runs before it is explained, and how much of its epoch at most."""
+MEMORY_BYTES = 2**30
+"""What is touched before each turn and each pass, so that none of them pays for new pages that others do not."""
 WITHIN = 0.15
 """By how much a rate may be off what was predicted."""
 TIE = 0.05
@@ -98,6 +100,7 @@ def turn_of(
     situation: Situation, folder: Path, seconds: float, change: dict[str, Any] | None = None, *, is_second: bool = False
 ) -> float:
     """The rate of a new loader, in its first epoch or its second."""
+    touch_memory(MEMORY_BYTES)
     if situation.is_cold:
         forget(folder)
     loader = loader_of(situation, folder, change)
@@ -144,6 +147,7 @@ def truth_of(situation: Situation, rounds: int, seconds: float) -> dict[str, Any
 
 def explained(situation: Situation, folder: Path, pass_s: float) -> Explanation:
     """What a new loader explains of a pass."""
+    touch_memory(MEMORY_BYTES)
     if situation.is_cold:
         forget(folder)
     loader = loader_of(situation, folder)

@@ -455,6 +455,20 @@ def test_large_photographs_are_tried_smaller() -> None:
     assert list(advice._smaller_files(case(recipe=Recipe(ops=(ops.RandomResizedCrop(size=224),))))) == []
 
 
+def test_epochs_of_smaller_files_last_as_long_as_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a sixteenth of the pixels go through an epoch about sixteen times as fast, and short epochs are slow."""
+    large, rates = MemorySource([encoded(scene(128, 128, seed), "JPEG") for seed in range(4)], [0] * 4), []
+
+    def run_held(self: trials.Trials, images: Any, rate: float) -> LoadTimes:
+        rates.append(rate)
+        return times(rate)
+
+    monkeypatch.setattr(trials.Trials, "run_held", run_held)
+    asked = case(source=large)
+    list(advice._smaller_files(asked))
+    assert rates == [pytest.approx(16.0 * asked.alone.images_per_s)]
+
+
 def test_an_op_that_takes_most_of_the_time_is_named() -> None:
     blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
     by_filter, without = advice._another_recipe(case(blurred))
