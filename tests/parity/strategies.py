@@ -222,6 +222,7 @@ BY_HAND = {
         ops.Stretch,
         ops.Translate,
         ops.Vignette,
+        ops.WholePixels,
         ops.Zoom,
         ops.ZoomOut,
     ),
@@ -284,6 +285,8 @@ def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...
             chain.insert(draw(st.integers(0, len(chain))), op)
     for op in draw(CROP_CHAINS):
         chain.insert(draw(st.integers(0, len(chain))), op)
+    if not any(op.is_lens or op.is_projective for op in chain) and draw(st.booleans()):
+        chain.insert(draw(st.integers(0, len(chain))), ops.WholePixels())
     return padded_first(chain)
 
 
