@@ -1,11 +1,13 @@
 """The stages that give a batch its targets: label maps, read image by image, and objects, mapped all at once."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from augpipe.errors import SampleError, SourceChangedError
+from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
@@ -27,6 +29,7 @@ class TargetStages:
         self._options = settings.targets
         self.has_label_maps = bool(self._source.has_label_maps)
         self._kind: Kind = np.dtype(np.int64), ()  # of the last label map: that of a batch without any
+        self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
 
     def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Read and map the label maps of planned items; those whose cannot be used carry an error then."""
@@ -109,7 +112,7 @@ class TargetStages:
             shapes = [(len(batch.items), *size, *planes) for size in batch.sizes]
             # the only image of a batch may be replaced by one of another size
             if not batch.label_maps or (len(batch.items) == 1 and batch.label_maps[0].shape != shapes[0]):
-                batch.label_maps = tuple(np.empty(shape, dtype) for shape in shapes)
+                batch.label_maps = tuple(self._buffers.take(math.prod(of), dtype).reshape(of) for of in shapes)
                 self._kind = kind
             first = batch.label_maps[0]
             if (first.dtype, first.shape[3:]) != kind:

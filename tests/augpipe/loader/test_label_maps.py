@@ -37,6 +37,16 @@ def test_label_maps_are_those_of_a_call(name: str) -> None:
                 np.testing.assert_array_equal(view[position].numpy(), expected["mask"])
 
 
+def test_label_maps_stay_while_somebody_holds_them() -> None:
+    """Their memory is used again, but not before."""
+    loader = loader_of(label_map_source(NUM), TARGET_RECIPES["cropped"], batch_size=2, prefetch=1)
+    kept, copies = [], []
+    for batch in loader:
+        kept.append(batch.targets)
+        copies.append(batch.targets.clone())
+    assert len(kept) > 5 and all(held.equal(copied) for held, copied in zip(kept, copies, strict=True))
+
+
 def test_label_maps_go_along_with_objects() -> None:
     only, both = label_map_source(7), object_source(7, maps=True)
     for form in FORMS:
