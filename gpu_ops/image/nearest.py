@@ -1,11 +1,15 @@
 """The look-up of masks: for each output pixel the one source pixel whose centre is nearest to what it shows."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.field import to_centre
 from augpipe.gpu_ops.image.fused import centred
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, SNAP
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -51,6 +55,11 @@ def locate(row, width, y, at_x, at_y):
         lens_u, lens_v = distort(u, v, r2, gain, p2, p1), distort(v, u, r2, gain, p1, p2)
         at_x[j] = linear(lens_u, lens_v, after_xx, after_xy, offset_x)
         at_y[j] = linear(lens_u, lens_v, after_yx, after_yy, offset_y)
+        if row.field == SNAP:
+            moved_x = to_centre(row.field_scale_x * lens_u + row.field_x0)
+            moved_y = to_centre(row.field_scale_y * lens_v + row.field_y0)
+            at_x[j] = at_x[j] + row.field_xx * moved_x + row.field_xy * moved_y
+            at_y[j] = at_y[j] + row.field_yx * moved_x + row.field_yy * moved_y
 
 
 @leaf
@@ -168,8 +177,13 @@ def take_classes(labels, found, fill, out):
             out[i, j] = shown if pixel >= 0 else fill
 
 
+def _taking(labels: npt.NDArray[np.uint8]) -> tuple[Any, ...]:
+    return labels, np.zeros((1, 1), np.int32), 0, np.zeros((1, 1), np.int64)
+
+
 declare(
     __name__,
     take_classes,
-    any=lambda: (np.zeros(1, np.uint8), np.zeros((1, 1), np.int32), 0, np.zeros((1, 1), np.int64)),
+    any=lambda: _taking(np.zeros(1, np.uint8)),
+    read_only=lambda: _taking(np.frombuffer(b"\0", np.uint8)),  # as of files
 )

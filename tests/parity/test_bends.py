@@ -141,7 +141,7 @@ def test_whole_pixels_without_geometry_behind_them_change_nothing() -> None:
 @pytest.mark.parametrize("later", [(), (ops.Resize(size=(60, 72)),), (ops.Zoom(factor=(2, 2)), ops.Perspective())])
 def test_a_label_map_shows_the_pixels_that_the_image_shows(later: tuple[ops.Op, ...]) -> None:
     labels = np.random.default_rng(0).integers(1, 250, (60, 80), np.uint8)
-    turned = (ops.Resize(size=(20, 24)), ops.WholePixels(), ops.Rotate(max_deg=(20, 20), step=None), *later)
+    turned = (ops.Resize(size=(20, 16)), ops.WholePixels(), ops.Rotate(max_deg=(20, 20), step=None), *later)
     recipe = Recipe(interpolation="nearest", border="constant", ops=turned)
     shown = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(
         image=np.repeat(labels[..., None], 3, axis=2), mask=labels, targets=TargetOptions(mask_fill=0)
